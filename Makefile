@@ -1,0 +1,49 @@
+# Two commands do everything on a machine with Python >= 3.11, gcc and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+ENVIRONMENT ?= .venv
+BIN := $(ENVIRONMENT)/bin
+INSTALLED := $(ENVIRONMENT)/.installed
+BUILD ?= build
+CC ?= gcc
+DEMO_SIZE ?= 2048
+DEMO := $(BUILD)/demo/dgemm
+
+.PHONY: demo test lint bench headline clean
+.DELETE_ON_ERROR:
+
+demo: $(INSTALLED) $(DEMO)
+	@$(BIN)/python -m bench.demo $(DEMO) $(DEMO_SIZE)
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+# The whole matrix: variants x compilers x instruction sets; BENCH_FLAGS selects less (python -m bench.run --help).
+bench: $(INSTALLED)
+	$(BIN)/python -m bench.run $(BENCH_FLAGS)
+
+headline: $(INSTALLED)
+	$(BIN)/python -m bench.run --headline $(BENCH_FLAGS)
+
+$(DEMO): bench/kernels/gemm_ijk.c bench/kernels/matrix.h
+	@mkdir -p $(@D)
+	$(CC) -O2 -g -o $@ $<
+
+# The stamp is younger than pyproject.toml exactly when the environment holds what it names.
+$(INSTALLED): pyproject.toml memopt/__init__.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "memopt: $(PYTHON) is not Python 3.11 or newer: name one, as in: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "memopt: $(PYTHON) cannot make environments: install its venv module, on Debian: apt install python3-venv" >&2; \
+	  exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(ENVIRONMENT)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(BUILD) *.egg-info

@@ -1,0 +1,99 @@
+"""Running a program natively and under memopt, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NEST_SECONDS = re.compile(r"^seconds ([0-9.]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """``seconds``: from before the start to after the end, as a user's clock shows it. ``exit_code`` is negative
+    for a signal, None when the time was up. ``report``: what ``--json`` wrote, None without it."""
+
+    seconds: float
+    exit_code: int | None
+    stdout: bytes
+    stderr: str
+    report: dict[str, Any] | None = None
+
+    @property
+    def nest_seconds(self) -> float | None:
+        """What the kernel measured around its nest."""
+        found = _NEST_SECONDS.search(self.stderr)
+        return float(found.group(1)) if found else None
+
+    @property
+    def replaced(self) -> list[dict[str, Any]]:
+        """The loops whose replacement ran, hottest first."""
+        loops = self.report["loops"] if self.report else []
+        return [x for x in loops if x["outcome"] == "replaced" and x.get("iterations_run")]
+
+    def reason(self) -> str:
+        """Why nothing was replaced, in memopt's words; the last ``memopt:`` line when there is no report."""
+        loops = self.report["loops"] if self.report else []
+        if loops:
+            first = loops[0]
+            if first["outcome"] == "replaced":
+                return "installed, but never entered"
+            return str(first["reason"]) + (f" ({first['detail']})" if first.get("detail") else "")
+        lines = [x for x in self.stderr.splitlines() if x.startswith("memopt:")]
+        return lines[-1].removeprefix("memopt: ") if lines else "no report"
+
+    def same_result(self, other: Execution) -> bool:
+        return self.stdout == other.stdout and self.exit_code == other.exit_code
+
+
+def run(command: Sequence[str], timeout: float) -> Execution:
+    """Runs ``command`` with its output in files, so that no reader of a pipe competes for the processor."""
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        start = time.monotonic()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                                   start_new_session=True)
+        try:
+            code: int | None = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the program would outlive memopt
+            process.wait()
+            code = None
+        seconds = time.monotonic() - start
+        stdout.seek(0)
+        stderr.seek(0)
+        return Execution(seconds, code, stdout.read(), stderr.read().decode("utf-8", "replace"))
+
+
+def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = ()) -> Execution:
+    """``memopt exec OPTIONS --json ... -- command``."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        execution = run([*memopt_command(), "exec", *options, "--json", str(path), "--", *command], timeout)
+        try:
+            report = json.loads(path.read_text())
+        except (OSError, ValueError):
+            report = None
+    return Execution(execution.seconds, execution.exit_code, execution.stdout, execution.stderr, report)
+
+
+def memopt_command() -> list[str]:
+    """The command a user types: the script of this environment, else the module of this checkout."""
+    script = Path(sys.executable).parent / "memopt"
+    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "memopt"]
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """The median of what was measured, None when nothing was."""
+    known = [v for v in values if v is not None]
+    return statistics.median(known) if known else None

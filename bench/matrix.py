@@ -1,0 +1,100 @@
+"""The matrix: every variant x compiler x build x instruction set, native and under memopt in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.execution import Execution, median, run, run_under_memopt
+from bench.variants import BuildError, Variant, compile_kernel, parts
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One combination. Seconds are medians over the runs. ``speedup`` is of the replaced nest: native seconds per
+    outer iteration over the version's; ``process_speedup`` is of the whole process, memopt's start included."""
+
+    variant: str
+    compiler: str
+    build: str
+    isa: str
+    size: int
+    runs: int
+    replaced: bool
+    identical: bool
+    reason: str = ""
+    plan: str = ""
+    native_seconds: float | None = None
+    memopt_seconds: float | None = None
+    native_nest_seconds: float | None = None
+    speedup: float | None = None
+    process_speedup: float | None = None
+    gflops: float | None = None
+    installed_after_seconds: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_cell(variant: Variant, compiler: str, build: str, isas: tuple[str, ...], size: int | None, runs: int,
+             folder: Path) -> Iterator[Row]:
+    """One program: natively and once per instruction set, in turn, ``runs`` times. Yields a row per set."""
+    size = size or (variant.prime_size if "prime" in parts(build) else variant.size)
+    try:
+        program = compile_kernel(variant, compiler, build, size, folder)
+    except BuildError as error:
+        yield from (Row(variant.name, compiler, build, isa, size, 0, False, False, str(error)) for isa in isas)
+        return
+    command = (str(program), *variant.arguments(size))
+    natives: list[Execution] = []
+    trials: dict[str, list[Execution]] = {isa: [] for isa in isas}
+    for _ in range(runs):
+        natives.append(run(command, timeout=600))
+        for isa in isas:
+            trials[isa].append(run_under_memopt(command, 60 + 3 * natives[-1].seconds, ("--isa", isa)))
+    for isa in isas:
+        yield summarise(variant, compiler, build, isa, size, natives, trials[isa])
+
+
+def summarise(variant: Variant, compiler: str, build: str, isa: str, size: int, natives: list[Execution],
+              trials: list[Execution]) -> Row:
+    """The row of one instruction set; ``identical`` and ``replaced`` only when every run was."""
+    identical = all(t.same_result(natives[0]) for t in (*trials, *natives))
+    replaced = all(t.replaced for t in trials)
+    reason = next((_exception(t, natives[0]) for t in trials if not t.replaced or not t.same_result(natives[0])), "")
+    native_seconds, memopt_seconds = median([n.seconds for n in natives]), median([t.seconds for t in trials])
+    nest = median([n.nest_seconds for n in natives])
+    before = nest / (size * variant.calls) if nest else None
+    after = median([first(t, "seconds_per_iteration_after") for t in trials])
+    return Row(
+        variant.name, compiler, build, isa, size, len(trials), replaced, identical, reason,
+        plan=next((str(t.replaced[0]["plan"]) for t in trials if t.replaced), ""),
+        native_seconds=native_seconds,
+        memopt_seconds=memopt_seconds,
+        native_nest_seconds=nest,
+        speedup=ratio(before, after),
+        process_speedup=ratio(native_seconds, memopt_seconds),
+        gflops=ratio(variant.operations(size) / 1e9, after),
+        installed_after_seconds=median([first(t, "installed_after_seconds") for t in trials]),
+    )
+
+
+def _exception(trial: Execution, native: Execution) -> str:
+    if trial.exit_code is None:
+        return "time was up"
+    if trial.exit_code != native.exit_code:
+        return f"exit code {trial.exit_code} for {native.exit_code}"
+    if trial.stdout != native.stdout:
+        return "other output"
+    return trial.reason()
+
+
+def first(trial: Execution, key: str) -> float | None:
+    """A figure of the hottest replaced loop."""
+    return trial.replaced[0].get(key) if trial.replaced else None
+
+
+def ratio(over: float | None, under: float | None) -> float | None:
+    return over / under if over and under else None

@@ -1,0 +1,6 @@
+"""``python -m memopt`` is the command ``memopt``."""
+
+from memopt.cli import main
+
+if __name__ == "__main__":
+    main()

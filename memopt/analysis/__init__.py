@@ -1,0 +1,1 @@
+"""Pure analyses: control flow, loops, lifting, dependences, access patterns."""

@@ -1,0 +1,396 @@
+"""Operations of machine code over symbolic values, specialised on captured values where that is needed.
+
+Every symbol has a sample: the number it had when the program was captured. An operation that is exact only inside
+a range (widening, comparing) picks the multiple of 2**width that fits the sample and records the range as an
+obligation; the region builder proves it from loop bounds or turns it into a guard. An operation that is linear
+only for a known number asks for it by raising ``Specialise``; the lifter starts again with that equation as a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from memopt.analysis.values import (
+    Atom,
+    Formula,
+    Integer,
+    Loaded,
+    Node,
+    Opaque,
+    Truth,
+    Value,
+    centred,
+    constant,
+    constant_of,
+    either,
+    negate,
+)
+from memopt.ir.linear import Linear
+
+LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
+TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during a trial
+
+
+@dataclass
+class Specialise(Exception):
+    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value."""
+
+    linear: Linear
+
+
+@dataclass
+class Promote(Exception):
+    """Start again with the memory cell at ``address`` (over live-in symbols) as a live-in of ``width`` bits."""
+
+    address: Linear
+    width: int
+
+
+def fixable(linear: Linear) -> bool:
+    """Only live-in symbols, so that its value can be captured and guarded."""
+    return not any(s.startswith((LOOP_COUNTER, TRIAL)) for s in linear.symbols)
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it."""
+
+    linear: Linear
+    address: int
+    why: str
+
+
+@dataclass
+class Algebra:
+    """``sample`` gives a number for every symbol; ``load_address`` the address of a load event."""
+
+    sample: dict[str, int]
+    load_address: Callable[[int], Linear]
+    condition: Callable[..., Value]
+    obligations: list[Obligation] = field(default_factory=list)
+    address: int = 0
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    def require(self, linear: Linear, why: str) -> None:
+        if not linear.is_constant or linear.constant < 0:
+            self.obligations.append(Obligation(linear, self.address, why))
+
+    def at_sample(self, linear: Linear) -> int:
+        return linear.evaluate(self.sample)
+
+    def in_range(self, value: Integer, signed: bool) -> tuple[Linear, tuple[Linear, ...]]:
+        """The mathematical value as a signed or unsigned number, and what must be >= 0 for that to be right."""
+        size = 1 << value.width
+        low = -(size >> 1) if signed else 0
+        shift = (self.at_sample(value.linear) - low) // size * size
+        linear = value.linear - shift
+        if linear.is_constant or (value.width == 64 and signed):
+            return linear, ()
+        if value.width == 64:
+            return linear, (linear,)
+        return linear, (linear - low, -linear + (low + size - 1))
+
+    def integer(self, value: Value) -> Integer | None:
+        """``value`` as a linear number, asking for specialisation when that makes it one; None when it is data."""
+        match value:
+            case Integer():
+                return value
+            case Loaded(event, width):
+                where = self.load_address(event)
+                if fixable(where):
+                    raise Promote(where, width)
+                return None
+            case Truth(bool() as known, width):
+                return constant(int(known), width)
+            case Node(operator, operands, width):
+                numbers = [self.integer(o) for o in operands]
+                if any(n is None for n in numbers):
+                    return None
+                for number in numbers:
+                    assert number is not None
+                    if not number.linear.is_constant and not fixable(number.linear):
+                        return None
+                for number in numbers:
+                    assert number is not None
+                    if not number.linear.is_constant:
+                        raise Specialise(number.linear)
+                return None
+        return None
+
+    def linear(self, value: Value) -> Linear | None:
+        number = self.integer(value)
+        return None if number is None else number.linear
+
+    # -- operations ---------------------------------------------------------------------------------------------
+
+    def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
+        handler = getattr(self, f"_{operator}", None)
+        if handler is None:
+            return self._fold(operator, operands, width)
+        result: Value = handler(operands, width)
+        return result
+
+    def _fold(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
+        return Node(operator, operands, width)
+
+    def _add(self, operands: tuple[Value, ...], width: int) -> Value:
+        return self._sum(operands, width, 1)
+
+    def _sub(self, operands: tuple[Value, ...], width: int) -> Value:
+        if operands[0] == operands[1]:
+            return constant(0, width)
+        return self._sum(operands, width, -1)
+
+    def _sum(self, operands: tuple[Value, ...], width: int, sign: int) -> Value:
+        left, right = self.integer(operands[0]), self.integer(operands[1])
+        if left is None or right is None:
+            return Node("add" if sign > 0 else "sub", operands, width)
+        return self._wrap(left.linear + right.linear * sign, width)
+
+    @staticmethod
+    def _wrap(linear: Linear, width: int) -> Integer:
+        return Integer(Linear(linear.terms, centred(linear.constant, width)), width)
+
+    def _mul(self, operands: tuple[Value, ...], width: int) -> Value:
+        numbers = [self.integer(o) for o in operands]
+        left, right = numbers[0], numbers[1]
+        if left is None or right is None:
+            return Node("mul", operands, width)
+        for factor, other in ((left, right), (right, left)):
+            if factor.linear.is_constant:
+                return self._wrap(other.linear * centred(factor.linear.constant, width), width)
+        for factor in sorted((left, right), key=lambda n: abs(self.at_sample(n.linear))):
+            if fixable(factor.linear):
+                raise Specialise(factor.linear)
+        return Node("mul", operands, width)
+
+    def _shl(self, operands: tuple[Value, ...], width: int) -> Value:
+        count = self._count(operands[1])
+        number = self.integer(operands[0]) if count is not None else None
+        if number is None or count is None:
+            return Node("shl", operands, width)
+        return self._wrap(number.linear * (1 << count), width)
+
+    def _count(self, value: Value) -> int | None:
+        number = self.integer(value)
+        if number is None:
+            return None
+        if not number.linear.is_constant:
+            if fixable(number.linear):
+                raise Specialise(number.linear)
+            return None
+        return number.linear.constant % (1 << number.width)
+
+    def _shr(self, operands: tuple[Value, ...], width: int) -> Value:
+        return self._shift_right(operands, width, signed=False)
+
+    def _sar(self, operands: tuple[Value, ...], width: int) -> Value:
+        return self._shift_right(operands, width, signed=True)
+
+    def _shift_right(self, operands: tuple[Value, ...], width: int, signed: bool) -> Value:
+        name = "sar" if signed else "shr"
+        count = constant_of(operands[1])
+        if count is None or not isinstance(operands[0], Integer):
+            return Node(name, operands, width)
+        linear, needs = self.in_range(operands[0], signed)
+        divisor = 1 << count
+        if not linear.is_constant and any(c % divisor for _, c in linear.terms):
+            return Node(name, operands, width)
+        for need in needs:
+            self.require(need, "a shifted value keeps its sign")
+        return Integer(Linear(tuple((s, c // divisor) for s, c in linear.terms), linear.constant // divisor), width)
+
+    def _bitwise(self, name: str, operands: tuple[Value, ...], width: int) -> Value:
+        left, right = constant_of(operands[0]), constant_of(operands[1])
+        if left is not None and right is not None:
+            number = left & right if name == "and" else left | right if name == "or" else left ^ right
+            return constant(number, width)
+        for known, other in ((left, operands[1]), (right, operands[0])):
+            if known is None:
+                continue
+            if known == 0:
+                return constant(0, width) if name == "and" else other
+            if name == "and" and known == (1 << width) - 1:
+                return other
+            if isinstance(other, Truth):
+                if name == "and":
+                    return other if known & 1 else constant(0, width)
+                if name == "xor" and known == 1:
+                    return Truth(negate(other.formula), width)
+        if isinstance(operands[0], Truth) and isinstance(operands[1], Truth):
+            return Truth(self._join(name, operands[0].formula, operands[1].formula), width)
+        return Node(name, operands, width)
+
+    @staticmethod
+    def _join(name: str, left: Formula, right: Formula) -> Formula:
+        if name == "or":
+            return either(left, right)
+        if name == "and":
+            return negate(either(negate(left), negate(right)))
+        return either(
+            negate(either(negate(left), right)),
+            negate(either(left, negate(right))),
+        )
+
+    def _and(self, operands: tuple[Value, ...], width: int) -> Value:
+        if operands[0] == operands[1]:
+            return operands[0]
+        return self._bitwise("and", operands, width)
+
+    def _or(self, operands: tuple[Value, ...], width: int) -> Value:
+        if operands[0] == operands[1]:
+            return operands[0]
+        return self._bitwise("or", operands, width)
+
+    def _xor(self, operands: tuple[Value, ...], width: int) -> Value:
+        if operands[0] == operands[1]:
+            return constant(0, width)
+        return self._bitwise("xor", operands, width)
+
+    def _not(self, operands: tuple[Value, ...], width: int) -> Value:
+        value = operands[0]
+        if isinstance(value, Integer):
+            return self._wrap(-value.linear - 1, width)
+        if isinstance(value, Truth) and value.width == 1:
+            return Truth(negate(value.formula), width)
+        return Node("not", operands, width)
+
+    # -- widths -------------------------------------------------------------------------------------------------
+
+    def _trunc(self, operands: tuple[Value, ...], width: int) -> Value:
+        value = operands[0]
+        match value:
+            case Integer(linear, _):
+                return self._wrap(linear, width)
+            case Truth(formula, _):
+                return Truth(formula, width)
+            case Node("zext" | "sext", (inner,), _):
+                if _width(inner) == width:
+                    return inner
+                return self._trunc((inner,), width) if _width(inner) > width else Node("zext", (inner,), width)
+            case Node("concat", (_, low), _):
+                return low if _width(low) == width else self._trunc((low,), width)
+            case Node("and" | "or" | "xor" as name, inner, _):
+                narrow = tuple(self._trunc((o,), width) for o in inner)
+                return self.compute(name, narrow, width)
+        return Node("trunc", operands, width)
+
+    def _zext(self, operands: tuple[Value, ...], width: int) -> Value:
+        value = operands[0]
+        match value:
+            case Truth(formula, _):
+                return Truth(formula, width)
+            case Integer():
+                linear, needs = self.in_range(value, signed=False)
+                for need in needs:
+                    self.require(need, "an unsigned value does not wrap around")
+                return Integer(linear, width)
+        return Node("zext", operands, width)
+
+    def _sext(self, operands: tuple[Value, ...], width: int) -> Value:
+        value = operands[0]
+        if isinstance(value, Integer):
+            linear, needs = self.in_range(value, signed=True)
+            for need in needs:
+                self.require(need, "a signed value does not wrap around")
+            return Integer(linear, width)
+        return Node("sext", operands, width)
+
+    def _high(self, operands: tuple[Value, ...], width: int) -> Value:
+        value = operands[0]
+        number = constant_of(value)
+        if number is not None:
+            return constant(number >> width, width)
+        match value:
+            case Node("concat", (high, _), _):
+                return high
+            case Node("zext", (inner,), _) if _width(inner) <= width:
+                return constant(0, width)
+        return Node("high", operands, width)
+
+    def _concat(self, operands: tuple[Value, ...], width: int) -> Value:
+        high, low = constant_of(operands[0]), constant_of(operands[1])
+        if high is not None and low is not None:
+            return constant(high << (width // 2) | low, width)
+        match operands:
+            case (Node("high", (first,), _), Node("trunc", (second,), _)) if first == second:
+                return first
+        if high == 0 and not isinstance(operands[1], Integer):
+            return Node("zext", (operands[1],), width)
+        return Node("concat", operands, width)
+
+    # -- comparisons --------------------------------------------------------------------------------------------
+
+    def _eq(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(self._equal(operands))
+
+    def _ne(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(negate(self._equal(operands)))
+
+    def _equal(self, operands: tuple[Value, ...]) -> Formula:
+        if operands[0] == operands[1]:
+            return True
+        for value, other in (operands, operands[::-1]):
+            if isinstance(value, Truth) and (known := constant_of(other)) in (0, 1):
+                return value.formula if known else negate(value.formula)
+        left, right = self.integer(operands[0]), self.integer(operands[1])
+        if left is None or right is None:
+            return Opaque(Node("eq", operands, 1))
+        difference = left.linear - right.linear
+        if difference.is_constant:
+            return difference.constant % (1 << left.width) == 0
+        (a, first), (b, second) = self.in_range(left, signed=True), self.in_range(right, signed=True)
+        return Atom(a - b, True, first + second)
+
+    def _slt(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(negate(self._at_least(operands, signed=True)))
+
+    def _sle(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(self._at_least(operands[::-1], signed=True))
+
+    def _ult(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(negate(self._at_least(operands, signed=False)))
+
+    def _ule(self, operands: tuple[Value, ...], width: int) -> Value:
+        return Truth(self._at_least(operands[::-1], signed=False))
+
+    def _at_least(self, operands: tuple[Value, ...], signed: bool) -> Formula:
+        """operands[0] >= operands[1]"""
+        if operands[0] == operands[1]:
+            return True
+        left, right = self.integer(operands[0]), self.integer(operands[1])
+        if left is None or right is None:
+            return Opaque(Node("sle" if signed else "ule", operands[::-1], 1))
+        (a, first), (b, second) = self.in_range(left, signed), self.in_range(right, signed)
+        difference = a - b
+        if difference.is_constant and not first and not second:
+            return difference.constant >= 0
+        return Atom(difference, False, first + second)
+
+    def _select(self, operands: tuple[Value, ...], width: int) -> Value:
+        match operands[0]:
+            case Truth(bool() as known):
+                return operands[1] if known else operands[2]
+        known_bit = constant_of(operands[0])
+        if known_bit is not None:
+            return operands[1] if known_bit else operands[2]
+        return Node("select", operands, width)
+
+    def _condition(self, operands: tuple[Value, ...], width: int) -> Value:
+        return self.condition(self, operands)
+
+    def _carry(self, operands: tuple[Value, ...], width: int) -> Value:
+        return self.condition(self, (None, *operands))
+
+    def truth(self, value: Value) -> Formula:
+        """A 1-bit value as a formula."""
+        number = constant_of(value)
+        if number is not None:
+            return bool(number & 1)
+        return value.formula if isinstance(value, Truth) else Opaque(value)
+
+
+def _width(value: Value) -> int:
+    return value.width

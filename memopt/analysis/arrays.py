@@ -1,0 +1,170 @@
+"""Delinearisation: from byte addresses back to arrays with subscripts.
+
+Accesses over the same live-in symbols whose footprints touch belong to one array. Its strides are the coefficients
+of the loop counters; every inner subscript is proved to stay below the next outer stride, so that two cells are
+equal exactly when all their subscripts are. Where that proof fails the array is one-dimensional, which is always
+right and only less precise. (Compare Grosser et al., Optimistic delinearization of parametrically sized arrays,
+ICS 2015: here sizes are known numbers.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Footprint, Interval, Relation
+from memopt.ir.scop import TRIPS, Access, Array, ElementType
+
+
+@dataclass(frozen=True, slots=True)
+class ByteAccess:
+    """One access of a statement: ``address`` over live-in symbols and dimension names, in bytes."""
+
+    address: Linear
+    trips: tuple[tuple[str, Linear], ...]  # dimension -> trip count, constant or R
+    element: ElementType
+    written: bool
+
+    def base(self) -> Linear:
+        """The part that does not depend on the loop counters."""
+        return self.address.without(*(d for d, _ in self.trips))
+
+    def extent(self) -> tuple[int, int, int, int]:
+        """The footprint is [base + low + low_r*(R-1), base + high + high_r*(R-1)): (low, low_r, high, high_r)."""
+        low = low_r = high_r = 0
+        high = self.element.size
+        for dimension, trips in self.trips:
+            coefficient = self.address.coefficient(dimension)
+            if trips.is_constant:
+                reach = coefficient * max(0, trips.constant - 1)
+                low, high = low + min(0, reach), high + max(0, reach)
+            else:
+                low_r, high_r = low_r + min(0, coefficient), high_r + max(0, coefficient)
+        return low, low_r, high, high_r
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Accesses that may share cells, and the bytes they cover together."""
+
+    members: tuple[ByteAccess, ...]
+    symbols: Linear  # live-in part of the base, without its constant
+    low: Linear  # over symbols and R
+    high: Linear
+
+    @property
+    def written(self) -> bool:
+        return any(m.written for m in self.members)
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.low, self.high)
+
+    @staticmethod
+    def of(members: Iterable[ByteAccess]) -> Cluster:
+        members = tuple(members)
+        base = members[0].base()
+        symbols = Linear(base.terms)
+        extents = [(m.base().constant, m.extent()) for m in members]
+        rest = Linear.symbol(TRIPS) - 1
+        low = symbols + min(c + e[0] for c, e in extents) + rest * min(e[1] for _, e in extents)
+        high = symbols + max(c + e[2] for c, e in extents) + rest * max(e[3] for _, e in extents)
+        return Cluster(members, symbols, low, high)
+
+    def footprint(self, name: str) -> Footprint:
+        return Footprint(name, self.interval, self.written)
+
+
+def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple[Cluster, ...]:
+    """Group accesses into arrays by their footprints at the captured values (``sample`` gives R too)."""
+    groups: dict[Linear, list[ByteAccess]] = {}
+    for access in dict.fromkeys(accesses):
+        groups.setdefault(Linear(access.base().terms), []).append(access)
+    result: list[Cluster] = []
+    for members in groups.values():
+        parts = [Cluster.of((m,)) for m in members]
+        parts.sort(key=lambda c: (c.low.evaluate(sample), c.high.evaluate(sample)))
+        merged: list[Cluster] = []
+        for part in parts:
+            if merged and part.low.evaluate(sample) < merged[-1].high.evaluate(sample):
+                merged[-1] = Cluster.of((*merged[-1].members, *part.members))
+            else:
+                merged.append(part)
+        result += merged
+    return tuple(result)
+
+
+def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple[
+        Array, dict[ByteAccess, Access], tuple[Relation, ...]]:
+    """The array of a cluster, the subscripts of each member, and guards that bound subscripts by R.
+
+    Raises Rejected when elements of different sizes or alignments share bytes.
+    """
+    elements = {m.element for m in cluster.members}
+    base = cluster.symbols + min(m.base().constant for m in cluster.members)
+    offsets = [m.base().constant - base.constant for m in cluster.members]
+    element = next(iter(elements))
+    coefficients = {abs(c) for m in cluster.members for d, _ in m.trips if (c := m.address.coefficient(d))}
+    if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients)):
+        raise Rejected(Reason.NON_AFFINE, "elements of different sizes or alignments share bytes")
+    for strides in (_strides(coefficients, element.size), (element.size,)):
+        found = _subscripts(cluster, base, strides, sample)
+        if found is not None:
+            accesses = {m: Access(name, s) for m, s in found[0].items()}
+            return Array(name, element, base, strides), accesses, found[1]
+    raise Rejected(Reason.NON_AFFINE, f"the subscripts of the array at {base}")
+
+
+def _strides(coefficients: set[int], size: int) -> tuple[int, ...]:
+    chain = [size]
+    for coefficient in sorted(coefficients):
+        if coefficient > chain[-1]:
+            if coefficient % chain[-1]:
+                return (size,)
+            chain.append(coefficient)
+    return tuple(reversed(chain))
+
+
+def _subscripts(cluster: Cluster, base: Linear, strides: tuple[int, ...], sample: Mapping[str, int]) -> tuple[
+        dict[ByteAccess, tuple[Linear, ...]], tuple[Relation, ...]] | None:
+    found: dict[ByteAccess, tuple[Linear, ...]] = {}
+    guards: dict[Linear, Relation] = {}
+    for member in cluster.members:
+        subscripts = _decompose(member, member.base().constant - base.constant, strides)
+        for outer, (subscript, stride) in enumerate(zip(subscripts[1:], strides[1:], strict=True)):
+            low, high = _bounds(subscript, member.trips)
+            room = -high + (strides[outer] // stride - 1)
+            if low.evaluate(sample) < 0 or not low.is_constant or room.evaluate(sample) < 0:
+                return None
+            if not room.is_constant:
+                guards[room] = Relation(room, False, "a row of an array is not longer than its stride")
+        found[member] = subscripts
+    return found, tuple(guards.values())
+
+
+def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...]) -> tuple[Linear, ...]:
+    """Mixed-radix digits of the offset, and each counter in the outermost stride that divides its coefficient."""
+    result: list[Linear] = []
+    for stride in strides:
+        digit, offset = divmod(offset, stride)
+        result.append(Linear.of(digit))
+    for dimension, _ in access.trips:
+        coefficient = access.address.coefficient(dimension)
+        if coefficient:
+            index = next(i for i, s in enumerate(strides) if coefficient % s == 0)
+            result[index] = result[index] + Linear.symbol(dimension, coefficient // strides[index])
+    return tuple(result)
+
+
+def _bounds(subscript: Linear, trips: tuple[tuple[str, Linear], ...]) -> tuple[Linear, Linear]:
+    """Smallest and largest value over the iteration domain, Linear over R."""
+    low = high = Linear.of(subscript.constant)
+    for dimension, count in trips:
+        reach = (count - 1) * subscript.coefficient(dimension)
+        if subscript.coefficient(dimension) > 0:
+            high = high + reach
+        else:
+            low = low + reach
+    return low, high

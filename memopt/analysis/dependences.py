@@ -1,0 +1,114 @@
+"""Memory-based dependences of a SCoP: pairs of statement instances that touch one cell, one of them writing.
+
+Invariant: a dependence ``x -> y`` runs forwards in the original order. Nothing is approximated: isl's relations are
+exact, and a SCoP too large for the budget is Rejected.
+
+Cells are ``array[subscripts]``. Arrays with different names share no byte and inner subscripts are in range
+(memopt.ir.scop), so cells are equal exactly when names and subscripts are; bases do not matter here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memopt.analysis.polyhedra import DEFAULT_BUDGET, IntegerMap, IntegerSet, budget, no_pairs, no_points
+from memopt.ir.linear import Linear
+from memopt.ir.scop import TRIPS, Access, Scop, Statement
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Dependences:
+    """``flow``: write before read. ``anti``: read before write. ``output``: write before write."""
+
+    flow: IntegerMap
+    anti: IntegerMap
+    output: IntegerMap
+
+    @property
+    def all(self) -> IntegerMap:
+        return self.flow | self.anti | self.output
+
+    def __str__(self) -> str:
+        return f"flow {self.flow}\nanti {self.anti}\noutput {self.output}"
+
+
+def dependences(scop: Scop, operations: int = DEFAULT_BUDGET) -> Dependences:
+    """All dependences between instances of ``scop``'s statements, for every value of its symbols.
+
+    Raises ``Rejected(NO_SCHEDULE)`` when more than ``operations`` isl operations would be needed.
+    """
+    with budget(operations):
+        domain = iteration_domain(scop)
+        writes = _accesses(scop, ((s, (s.write,)) for s in scop.statements)).restricted(domain)
+        reads = _accesses(scop, ((s, s.reads) for s in scop.statements)).restricted(domain)
+        order = original_schedule(scop).restricted(domain).before()
+        return Dependences(
+            flow=writes.then(reads.inverse) & order,
+            anti=reads.then(writes.inverse) & order,
+            output=writes.then(writes.inverse) & order,
+        )
+
+
+def iteration_domain(scop: Scop) -> IntegerSet:
+    """The instances of all statements: ``S0[i, j, k]`` with every counter in its range."""
+    result = no_points()
+    for statement in scop.statements:
+        bounds = [f"0 <= {d.name} < {_render(d.trips, scop)}" for d in statement.dimensions]
+        result = result | IntegerSet.parse(f"{_parameters(scop)}{{ {_instance(statement)} : {' and '.join(bounds)} }}")
+    return result
+
+
+def original_schedule(scop: Scop) -> IntegerMap:
+    """The textual (2d+1) order, shorter statements padded: ``S0[i, j] -> [p0, i, p1, j, p2, 0, 0]``."""
+    depth = max(len(s.dimensions) for s in scop.statements)
+    result = no_pairs()
+    for s in scop.statements:
+        dates = [str(s.position[0])]
+        for dimension, position in zip(s.dimensions, s.position[1:], strict=True):
+            dates += [dimension.name, str(position)]
+        dates += ["0"] * (2 * depth + 1 - len(dates))
+        result = result | IntegerMap.parse(f"{_parameters(scop)}{{ {_instance(s)} -> [{', '.join(dates)}] }}")
+    return result
+
+
+def _accesses(scop: Scop, accesses: Iterable[tuple[Statement, tuple[Access, ...]]]) -> IntegerMap:
+    """``S0[i, j, k] -> A0[i, k]`` for each access, over the whole space of the statement."""
+    result = no_pairs()
+    for statement, of_statement in accesses:
+        for access in of_statement:
+            cell = f"{access.array}[{', '.join(_render(s, scop) for s in access.subscripts)}]"
+            result = result | IntegerMap.parse(f"{_parameters(scop)}{{ {_instance(statement)} -> {cell} }}")
+    return result
+
+
+def _instance(statement: Statement) -> str:
+    return f"{statement.name}[{', '.join(d.name for d in statement.dimensions)}]"
+
+
+def _symbols(scop: Scop) -> tuple[str, ...]:
+    """Symbols that are no dimension: parameters of every set."""
+    found = {TRIPS}
+    for statement in scop.statements:
+        expressions = [d.trips for d in statement.dimensions]
+        expressions += [s for a in (statement.write, *statement.reads) for s in a.subscripts]
+        names = {d.name for d in statement.dimensions}
+        found |= {name for e in expressions for name in e.symbols} - names
+    return tuple(sorted(found))
+
+
+def _names(scop: Scop) -> dict[str, str]:
+    """isl names of the symbols: their own where isl can read it."""
+    return {s: s if _IDENTIFIER.match(s) else f"symbol{i}" for i, s in enumerate(_symbols(scop))}
+
+
+def _parameters(scop: Scop) -> str:
+    return f"[{', '.join(_names(scop).values())}] -> "
+
+
+def _render(expression: Linear, scop: Scop) -> str:
+    names = _names(scop)
+    return str(Linear.build({names.get(s, s): c for s, c in expression.terms}, expression.constant))

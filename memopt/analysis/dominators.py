@@ -1,0 +1,61 @@
+"""Dominators of a control-flow graph (Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm, 2001)."""
+
+from __future__ import annotations
+
+from memopt.ir.graph import FlowGraph
+
+
+def reverse_postorder(graph: FlowGraph) -> tuple[int, ...]:
+    """Blocks reachable from the entry, each before its successors but for edges that close a cycle."""
+    order: list[int] = []
+    seen = {graph.entry}
+    stack = [(graph.entry, iter(graph.successors(graph.entry)))]
+    while stack:
+        block, successors = stack[-1]
+        following = next((s for s in successors if s not in seen), None)
+        if following is None:
+            order.append(block)
+            stack.pop()
+        else:
+            seen.add(following)
+            stack.append((following, iter(graph.successors(following))))
+    return tuple(reversed(order))
+
+
+def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
+    """The immediate dominator of every reachable block; the entry is its own."""
+    order = reverse_postorder(graph)
+    number = {block: index for index, block in enumerate(order)}
+    predecessors = graph.predecessors()
+    dominator = {graph.entry: graph.entry}
+
+    def intersect(first: int, second: int) -> int:
+        while first != second:
+            if number[first] > number[second]:
+                first = dominator[first]
+            else:
+                second = dominator[second]
+        return first
+
+    changed = True
+    while changed:
+        changed = False
+        for block in order[1:]:
+            known = [p for p in predecessors[block] if p in dominator]
+            found = known[0]
+            for other in known[1:]:
+                found = intersect(found, other)
+            if dominator.get(block) != found:
+                dominator[block] = found
+                changed = True
+    return dominator
+
+
+def dominates(dominators: dict[int, int], first: int, second: int) -> bool:
+    """Whether every path from the entry to ``second`` goes through ``first`` (a block dominates itself)."""
+    while second != first:
+        above = dominators[second]
+        if above == second:
+            return False
+        second = above
+    return True

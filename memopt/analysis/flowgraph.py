@@ -1,0 +1,178 @@
+"""Control-flow graphs from the bytes of a running program, starting at a hot address.
+
+What lies behind an indirect jump is not looked for. That is sound for a version that is entered at a loop header:
+everything that can run from there on is either in the graph or reached by an edge that leaves it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from memopt.analysis.loops import find_loops
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.decoder import decode, decode_block
+
+Read = Callable[[int, int], bytes]  # (address, size) -> at most size bytes, fewer where the mapping ends
+
+_MOST_INSTRUCTIONS = 50_000
+_CHUNK = 1024
+_LOOK_BACK = 64
+
+
+def discover(read: Read, start: int, bounds: tuple[int, int]) -> FlowGraph:
+    """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``.
+
+    ``bounds`` is (first address, first address after). Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can be
+    decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
+    """
+    known: dict[int, DecodedInstruction] = {}
+    leaders, pending = {start}, [start]
+    while pending:
+        leader = pending.pop()
+        if leader not in known:
+            for instruction in _run(read, leader, bounds):
+                if instruction.address in known:
+                    break
+                known[instruction.address] = instruction
+                if len(known) > _MOST_INSTRUCTIONS:
+                    raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
+        for target in _successors(_last(known, leader)):
+            if bounds[0] <= target < bounds[1] and target not in leaders:
+                leaders.add(target)
+                pending.append(target)
+    blocks = (_block(known, leader, leaders) for leader in sorted(leaders) if leader in known)
+    graph = FlowGraph(start, {block.start: block for block in blocks})
+    if start not in graph.blocks:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
+    return graph
+
+
+def _run(read: Read, start: int, bounds: tuple[int, int]) -> Iterable[DecodedInstruction]:
+    """Instructions from ``start`` up to the end of the basic block, read piece by piece."""
+    address = start
+    while address < bounds[1]:
+        part = decode_block(read(address, min(_CHUNK, bounds[1] - address)), address)
+        yield from part
+        if not part or part[-1].kind.ends_block:
+            return
+        address = part[-1].end
+
+
+def _last(known: dict[int, DecodedInstruction], start: int) -> DecodedInstruction | None:
+    """The last instruction of the straight line from ``start`` (other leaders not counted)."""
+    instruction = known.get(start)
+    while instruction and not instruction.kind.ends_block and instruction.end in known:
+        instruction = known[instruction.end]
+    return instruction
+
+
+def _successors(last: DecodedInstruction | None) -> tuple[int, ...]:
+    if last is None or not last.kind.ends_block:
+        return ()
+    result: tuple[int, ...] = (last.end,) if last.kind.falls_through else ()
+    if last.target is not None and last.kind is not Kind.CALL and last.target not in result:
+        result += (last.target,)
+    return result
+
+
+def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int]) -> BasicBlock:
+    instructions = [known[start]]
+    while not instructions[-1].kind.ends_block:
+        following = instructions[-1].end
+        if following in leaders or following not in known:
+            break
+        instructions.append(known[following])
+    last = instructions[-1]
+    successors = _successors(last) if last.kind.ends_block else (last.end,)
+    return BasicBlock(start, last.end, tuple(instructions), successors)
+
+
+def function_containing(address: int, ranges: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    """The smallest of the half-open ranges (symbols, unwind entries) that holds ``address``."""
+    around = [r for r in ranges if r[0] <= address < r[1]]
+    return min(around, key=lambda r: r[1] - r[0], default=None)
+
+
+def flow_around(
+    read: Read, address: int, bounds: tuple[int, int], ranges: Iterable[tuple[int, int]] = ()
+) -> FlowGraph:
+    """A graph that holds the loops around the hot ``address``.
+
+    ``bounds`` is the executable mapping, ``ranges`` what is known of function extents. Where the function is not
+    known, or reaches ``address`` only by an indirect jump, the entry is the best guess at the outermost loop's
+    header instead (or ``address`` itself when it is in no cycle).
+    """
+    function = function_containing(address, ranges)
+    if function is not None:
+        graph = discover(read, function[0], function)
+        if graph.block_at(address) is not None:
+            return graph
+    return _graph_of_cycle(read, address, function or bounds)
+
+
+# -- the fallback --------------------------------------------------------------------------------------------------
+
+
+def _graph_of_cycle(read: Read, address: int, bounds: tuple[int, int]) -> FlowGraph:
+    """Go forward from ``address``; the blocks from which it is reached again form the outermost cycle around it.
+
+    Its header is where it is entered. That edge is not seen from inside, so: the target of a jump that stands right
+    in front of the cycle's first block (``jmp test; body: ...; test: ...``), else the first block (entered by
+    falling through). A guess is taken back when it makes the cycle irreducible. A wrong guess is safe: any block of
+    a cycle is met again in every round.
+    """
+    graph = discover(read, address, bounds)
+    cycle = _component(graph, address)
+    if not cycle:
+        return graph
+    guesses = sorted(cycle)
+    entered = _jump_before(read, min(cycle), bounds)
+    block = None if entered is None else graph.block_at(entered)
+    if entered is not None and block is not None and block.start in cycle:
+        guesses.insert(0, entered)
+    fallback = None
+    for guess in guesses:
+        candidate = discover(read, guess, bounds)
+        hot = candidate.block_at(address)
+        if hot is None:
+            continue
+        fallback = fallback or candidate
+        around = _component(candidate, hot.start)
+        if not any({source, target} <= around for source, target in find_loops(candidate).irreducible):
+            return candidate
+    return fallback or graph
+
+
+def _component(graph: FlowGraph, start: int) -> frozenset[int]:
+    """Blocks on a cycle with ``start``; empty when there is none."""
+    predecessors = graph.predecessors()
+    found: set[int] = set()
+    pending = list(predecessors[start])
+    while pending:
+        block = pending.pop()
+        if block not in found:
+            found.add(block)
+            pending += predecessors[block]
+    return frozenset(found)
+
+
+def _jump_before(read: Read, first: int, bounds: tuple[int, int]) -> int | None:
+    """The target of an unconditional jump that ends at ``first``, padding in between left out.
+
+    Where instructions start is not known: every start is tried, and what most of them agree on is taken (x86 code
+    decoded from a wrong start falls into step after a few instructions).
+    """
+    low = max(bounds[0], first - _LOOK_BACK)
+    code = read(low, first - low)
+    votes: Counter[DecodedInstruction] = Counter()
+    for offset in range(len(code)):
+        instructions = list(decode(code[offset:], low + offset))
+        if not instructions or instructions[-1].end != first:
+            continue
+        while instructions and instructions[-1].mnemonic == "nop":
+            instructions.pop()
+        votes.update(instructions[-1:])
+    last = max(votes, key=lambda instruction: votes[instruction], default=None)
+    return last.target if last and last.kind is Kind.JUMP else None

@@ -1,0 +1,55 @@
+"""Where a program spends its time: samples in, the next address worth a look out.
+
+Invariant: an address inside a settled range (a loop that was replaced or rejected) is never offered again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+NEIGHBOURHOOD = 11  # samples within 2 KiB belong together until the loop around them is known
+ENOUGH = 32  # samples in one neighbourhood, of those since the last decision, before a look pays
+
+
+@dataclass
+class Hotness:
+    """``samples`` counts every instruction address over the whole run."""
+
+    samples: Counter[int] = field(default_factory=Counter)
+    recent: Counter[int] = field(default_factory=Counter)
+    settled: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, addresses: Iterable[int]) -> None:
+        new = Counter(addresses)
+        self.samples.update(new)
+        self.recent.update(a for a in new.elements() if not self._is_settled(a))
+
+    def hottest(self) -> int | None:
+        """The address with most recent samples in the hottest unsettled neighbourhood, once there are enough."""
+        places: Counter[int] = Counter()
+        for address, count in self.recent.items():
+            places[address >> NEIGHBOURHOOD] += count
+        if not places:
+            return None
+        place, count = places.most_common(1)[0]
+        if count < ENOUGH:
+            return None
+        inside = {a: n for a, n in self.recent.items() if a >> NEIGHBOURHOOD == place}
+        return max(inside, key=lambda a: (inside[a], a))
+
+    def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Never offer addresses in these half-open ranges again; what is recent starts anew."""
+        self.settled += ranges
+        self.recent.clear()
+
+    def share(self, ranges: Iterable[tuple[int, int]]) -> float:
+        """Part of all samples that fell into the half-open ranges, 0 to 1."""
+        total = sum(self.samples.values())
+        spans = tuple(ranges)
+        inside = sum(n for a, n in self.samples.items() if any(low <= a < high for low, high in spans))
+        return inside / total if total else 0.0
+
+    def _is_settled(self, address: int) -> bool:
+        return any(low <= address < high for low, high in self.settled)

@@ -1,0 +1,345 @@
+"""From a loop in machine code and a captured state to a region: the SCoP with all that makes it true.
+
+The stages: symbolic execution (execute), register tricks undone (statements), unrolling undone (reroll), arrays
+found (arrays). Facts that specialise the region on captured values are found on the way: an attempt that needs one
+starts again with it. What is then left unproved becomes a guard when it holds for the captured state, or the
+region is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from memopt.analysis.algebra import Promote, Specialise
+from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
+from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
+from memopt.analysis.nest import LoopNode
+from memopt.analysis.reroll import reroll
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, recover
+from memopt.analysis.values import Carried, Final, Node, Value, constant_of
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.linear import Linear
+from memopt.ir.operations import Block
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Register, Region, Rejoin, Relation, Trips
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, ElementType, Scop, Statement
+from memopt.x86.conditions import flag_family
+
+ATTEMPTS = 64
+_NAMES = "ijklmn"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address."""
+
+    graph: FlowGraph
+    forest: LoopForest
+    lift: Callable[[int], Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A region with the intermediate forms that led to it (golden tests, ``--print-after``)."""
+
+    region: Region
+    outer: OuterLoop
+    statements: StatementLoop
+
+
+def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
+                displaced: bytes) -> Lifted:
+    """Lift ``loop`` as captured at its header.
+
+    ``registers``: the 64-bit general registers as unsigned numbers. ``peek(address, bits)`` reads memory of the
+    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
+    """
+    signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
+    facts = Facts(signed, peek)
+    for _ in range(ATTEMPTS):
+        try:
+            return _attempt(code, loop, facts, displaced)
+        except Specialise as need:
+            facts.add_equation(need.linear)
+        except Promote as need:
+            facts.add_cell(need.address, need.width)
+    raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
+
+
+def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
+    executor = Executor(code.graph, code.forest, code.lift, facts)
+    outer = executor.outermost(loop)
+    builder = _Builder(facts, outer)
+    addresses = {symbol: address for symbol, (address, _) in facts.cells.items()}
+    aliasing = Aliasing(outer.ranges, builder.sample)
+    statements = reroll(recover(outer.node, aliasing, addresses), aliasing, builder.always)
+    return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
+
+
+@dataclass
+class _Builder:
+    facts: Facts
+    outer: OuterLoop
+
+    def __post_init__(self) -> None:
+        self.sample = self.facts.samples()
+        self.sample[TRIPS] = self._sample_trips()
+        self.guards: list[Guard] = []
+
+    def region(self, header: int, displaced: bytes, statements: StatementLoop,
+               assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
+        self._check_equations()
+        self._check_dead()
+        for one, two in assumed:
+            self._disjoint(one, two, "arrays do not overlap")
+        flat = _flatten(statements)
+        found = clusters((a for s in flat for a in s.accesses), self.sample)
+        self._unify(found)
+        arrays, subscripts = self._arrays(found)
+        scop = Scop(arrays, tuple(self._statement(n, s, subscripts) for n, s in enumerate(flat)))
+        footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
+        self._obligations()
+        self._separate(found)
+        guards = tuple(dict.fromkeys(self.guards))
+        rejoin = self._rejoin()
+        trips = Trips(self.outer.numerator, self.outer.divisor)
+        live_ins = self._live_ins(guards, rejoin, trips, found)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop)
+
+    def _sample_trips(self) -> int:
+        trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
+        if rest or trips < 2:
+            raise Rejected(Reason.TRIP_COUNT if rest else Reason.TOO_SHORT, "at the captured values")
+        return trips
+
+    # -- what the specialisation relies on ----------------------------------------------------------------------
+
+    def _step(self, symbol: str) -> int:
+        if symbol in self.facts.cells:
+            address, width = self.facts.cells[symbol]
+            offset = address - self.facts.symbol("rsp")
+            return self.outer.steps.get(f"{SLOT}{offset.constant}:{width}", 0) if offset.is_constant else 0
+        return self.outer.steps.get(symbol, 0)
+
+    def always(self, distance: Linear, expected: int) -> bool:
+        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Unify)."""
+        if distance.is_constant:
+            return distance.constant == expected
+        if sum(c * self._step(s) for s, c in distance.terms):
+            return False
+        raise Specialise(distance)
+
+    def _check_equations(self) -> None:
+        for linear, value in self.facts.equations:
+            if sum(c * self._step(s) for s, c in linear.terms):
+                raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
+            self.guards.append(Relation(linear - value, True, "specialised"))
+
+    def _check_dead(self) -> None:
+        """What the version does not restore must not be seen: opaque header values are dead or rewritten."""
+        name = f"{self.outer.node.address:x}"
+        loops = _loops(self.outer.node)
+        following = {c.location: c.following for c in self.outer.node.carried} if self.outer.leaves_first else {}
+        flags = constant_of(self.outer.exit_state.get("cc_op", Carried(name, "cc_op")))
+        for location, value in self.outer.exit_state.items():
+            if location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS:
+                continue
+            if isinstance(value, Carried) and value.loop == name and value.location in following:
+                value = following[value.location]
+            if _reaches(value, name, loops, set()):
+                raise Rejected(Reason.CARRIED_VALUE, f"{location} is still used after the loop")
+
+    # -- arrays -------------------------------------------------------------------------------------------------
+
+    def _unify(self, found: tuple[Cluster, ...]) -> None:
+        """Different base symbols, touching footprints: one array, with the distance of its bases guarded."""
+        for first, second in combinations(found, 2):
+            if not (first.written or second.written) or first.symbols == second.symbols:
+                continue
+            if (first.low.evaluate(self.sample) < second.high.evaluate(self.sample)
+                    and second.low.evaluate(self.sample) < first.high.evaluate(self.sample)):
+                difference = first.symbols - second.symbols
+                if sum(c * self._step(s) for s, c in difference.terms):
+                    raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")
+                raise Specialise(difference)
+
+    def _arrays(self, found: tuple[Cluster, ...]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
+        arrays: list[Array] = []
+        subscripts: dict[ByteAccess, Access] = {}
+        for number, cluster in enumerate(found):
+            array, accesses, guards = delinearise(cluster, f"A{number}", self.sample)
+            arrays.append(array)
+            subscripts |= accesses
+            self.guards += guards
+        return tuple(arrays), subscripts
+
+    def _statement(self, number: int, flat: _Flat, subscripts: dict[ByteAccess, Access]) -> Statement:
+        write, *reads = (subscripts[a] for a in flat.accesses)
+        dimensions = tuple(Dimension(d, t) for d, t in flat.trips)
+        return Statement(f"S{number}", dimensions, write, tuple(reads), flat.statement.expression, flat.position)
+
+    def _separate(self, found: tuple[Cluster, ...]) -> None:
+        """Arrays, the stack cells the loop uses and its live-in cells share no byte."""
+        for first, second in combinations(found, 2):
+            if first.written or second.written:
+                self._disjoint(first.interval, second.interval, "arrays do not overlap")
+        for interval, written in self._private():
+            for cluster in found:
+                if cluster.written or written:
+                    self._disjoint(cluster.interval, interval, "arrays do not overlap the loop's own variables")
+
+    def _private(self) -> list[tuple[Interval, bool]]:
+        """Cells outside the arrays that the loop reads or writes: (interval, written)."""
+        stack = self.facts.symbol("rsp")
+        offsets = [(int(p[1]), int(p[2]) // 8) for s in self.outer.slots if (p := s.split(":"))]
+        result = []
+        for address, width in self.facts.cells.values():
+            distance = address - stack
+            if distance.is_constant:
+                offsets.append((distance.constant, width // 8))
+            else:
+                result.append((Interval(address, address + width // 8), False))
+        if offsets:
+            low, high = min(o for o, _ in offsets), max(o + w for o, w in offsets)
+            result.append((Interval(stack + low, stack + high), bool(self.outer.slots)))
+        return result
+
+    def _disjoint(self, one: Interval, two: Interval, why: str) -> None:
+        gaps = (two.low - one.high, one.low - two.high)
+        if any(g.is_constant and g.constant >= 0 for g in gaps):
+            return
+        if all(g.evaluate(self.sample) < 0 for g in gaps):
+            raise Rejected(Reason.OVERLAP, why)
+        self.guards.append(Disjoint(one, two, why))
+
+    # -- obligations, live-ins, rejoin --------------------------------------------------------------------------
+
+    def _obligations(self) -> None:
+        """Prove each from the counters' ranges, or guard it."""
+        weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
+        for obligation in self.outer.obligations:
+            least = self._least(obligation.linear)
+            if least.is_constant and least.constant >= 0:
+                continue
+            if least.is_constant or least.evaluate(self.sample) < 0:
+                raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
+            known = weakest.get(least.terms)
+            if known is None or least.constant < known.expression.constant:
+                weakest[least.terms] = Relation(least, False, obligation.why)
+        self.guards += weakest.values()
+
+    def _least(self, linear: Linear) -> Linear:
+        result = linear
+        for symbol, coefficient in linear.terms:
+            largest = self.outer.ranges.get(symbol)
+            if largest is not None:
+                result = result.without(symbol) + (largest * coefficient if coefficient < 0 else 0)
+        return result
+
+    def _rejoin(self) -> tuple[Rejoin, ...]:
+        result = []
+        for location, step in sorted(self.outer.steps.items()):
+            if location in GENERAL:
+                value = Linear.symbol(location) + Linear.symbol(LIMIT, step)
+                result.append(Rejoin(Register(location), value))
+            elif location.startswith(SLOT):
+                _, offset, bits = location.split(":")
+                symbol = self._slot_symbol(int(offset))
+                value = Linear.symbol(symbol) + Linear.symbol(LIMIT, step)
+                result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
+        return tuple(result)
+
+    def _slot_symbol(self, offset: int) -> str:
+        address = self.facts.symbol("rsp") + offset
+        return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
+
+    def _live_ins(self, guards: tuple[Guard, ...], rejoin: tuple[Rejoin, ...], trips: Trips,
+                  found: tuple[Cluster, ...]) -> tuple[LiveIn, ...]:
+        used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
+        used |= {s for c in found for s in c.symbols.symbols}
+        for guard in guards:
+            parts = ((guard.expression,) if isinstance(guard, Relation) else
+                     (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
+            used |= {s for p in parts for s in p.symbols}
+        return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
+
+    def _live_in(self, symbol: str) -> LiveIn:
+        if symbol in GENERAL:
+            return LiveIn(symbol, Register(symbol))
+        address, bits = self.facts.cells[symbol]
+        match address:
+            case Linear((), displacement):
+                return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)
+            case Linear(((base, 1),), displacement) if base in GENERAL and base not in self.outer.opaque:
+                return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
+        raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
+
+
+_TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
+
+
+@dataclass(frozen=True, slots=True)
+class _Flat:
+    """A statement with the loops around it, its counters renamed to dimensions."""
+
+    statement: CellStatement
+    trips: tuple[tuple[str, Linear], ...]
+    position: tuple[int, ...]
+    accesses: tuple[ByteAccess, ...]
+
+
+def _flatten(loop: StatementLoop) -> tuple[_Flat, ...]:
+    names: dict[str, str] = {}
+    result: list[_Flat] = []
+
+    def visit(item: StatementItem, around: tuple[tuple[str, Linear], ...], position: tuple[int, ...]) -> None:
+        if isinstance(item, StatementLoop):
+            number = len(names)
+            name = names.setdefault(item.counter, _NAMES[number] if number < len(_NAMES) else f"d{number}")
+            for place, inner in enumerate(item.items):
+                visit(inner, (*around, (name, item.trips)), (*position, place))
+            return
+        values = {c: Linear.symbol(n) for c, n in names.items()}
+        element = ElementType.F64 if item.width == 64 else ElementType.F32
+        if item.width not in (32, 64):
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a store of {item.width} bits at {item.address:#x}")
+        accesses = tuple(ByteAccess(a.substitute(values), around, element, n == 0)
+                         for n, a in enumerate(item.accesses))
+        result.append(_Flat(item, around, position, accesses))
+
+    visit(loop, (), (0,))
+    if not result:
+        raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
+    return tuple(result)
+
+
+def _loops(node: LoopNode) -> dict[str, LoopNode]:
+    found = {f"{node.address:x}": node}
+    for item in node.items:
+        if isinstance(item, LoopNode):
+            found |= _loops(item)
+    return found
+
+
+def _reaches(value: Value, outer: str, loops: dict[str, LoopNode], seen: set[Value]) -> bool:
+    """Whether ``value`` depends on what an opaque location held at the header of the patched loop."""
+    if value in seen:
+        return False
+    seen.add(value)
+    match value:
+        case Carried(loop, _, _) if loop in (outer, "entry"):
+            return loop == outer
+        case Carried(loop, location, _) if loop in loops:
+            parts = [v for c in loops[loop].carried if c.location == location for v in (c.entry, c.following)]
+            return not parts or any(_reaches(v, outer, loops, seen) for v in parts)
+        case Final(loop, location, _) if loop in loops:
+            finals = [v for l, v in loops[loop].finals if l == location]
+            return not finals or any(_reaches(v, outer, loops, seen) for v in finals)
+        case Node(_, operands, _):
+            return any(_reaches(o, outer, loops, seen) for o in operands)
+        case Carried() | Final():
+            return True
+    return False

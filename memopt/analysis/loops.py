@@ -1,0 +1,124 @@
+"""Natural loops of a control-flow graph and how they nest."""
+
+from __future__ import annotations
+
+from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.reasons import Reason, Rejected
+
+
+def find_loops(graph: FlowGraph) -> LoopForest:
+    """All natural loops; back edges to the same header make one loop (Aho, Lam, Sethi, Ullman, section 9.6)."""
+    order = reverse_postorder(graph)
+    number = {block: index for index, block in enumerate(order)}
+    dominators = immediate_dominators(graph)
+    back: dict[int, list[int]] = {}
+    irreducible = []
+    for source in order:
+        for target in graph.successors(source):
+            if number[target] > number[source]:
+                continue
+            if dominates(dominators, target, source):
+                back.setdefault(target, []).append(source)
+            else:
+                irreducible.append((source, target))
+    bodies = {header: _body(graph, header, sources) for header, sources in back.items()}
+    return LoopForest(graph, _nest(graph, bodies, back), tuple(sorted(irreducible)))
+
+
+def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
+    """The blocks that reach a back edge without going through the header."""
+    predecessors = graph.predecessors()
+    body = {header}
+    pending = list(sources)
+    while pending:
+        block = pending.pop()
+        if block not in body:
+            body.add(block)
+            pending += predecessors[block]
+    return frozenset(body)
+
+
+def _nest(graph: FlowGraph, bodies: dict[int, frozenset[int]], back: dict[int, list[int]]) -> tuple[Loop, ...]:
+    """Loops in order, parents first. Two natural loops with different headers are disjoint or nested."""
+    parents: dict[int, int | None] = {}
+    for header in bodies:
+        around = [other for other in bodies if other != header and header in bodies[other]]
+        parents[header] = min(around, key=lambda other: len(bodies[other]), default=None)
+    children = {header: sorted(h for h in parents if parents[h] == header) for header in bodies}
+    order: list[tuple[int, int]] = []  # header, depth
+    pending = [(header, 1) for header in sorted((h for h in parents if parents[h] is None), reverse=True)]
+    while pending:
+        header, depth = pending.pop()
+        order.append((header, depth))
+        pending += [(child, depth + 1) for child in reversed(children[header])]
+    index = {header: position for position, (header, _) in enumerate(order)}
+    loops = []
+    for header, depth in order:
+        parent = parents[header]
+        edges = tuple((source, header) for source in sorted(set(back[header])))
+        loops.append(Loop(header, bodies[header], edges, _exits(graph, bodies[header]),
+                          None if parent is None else index[parent], tuple(index[c] for c in children[header]), depth))
+    return tuple(loops)
+
+
+def _exits(graph: FlowGraph, body: frozenset[int]) -> tuple[tuple[int, int], ...]:
+    return tuple((b, s) for b in sorted(body) for s in dict.fromkeys(graph.blocks[b].successors) if s not in body)
+
+
+def innermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
+    """The innermost loop whose code has an instruction at ``address``; None when it is in no loop.
+
+    Raises Rejected(IRREDUCIBLE) when ``address`` is in a cycle that has no single header.
+    """
+    block = forest.graph.block_at(address)
+    if block is None:
+        return None
+    around = [loop for loop in forest.loops if block.start in loop.blocks]
+    found = max(around, key=lambda loop: loop.depth, default=None)
+    if forest.irreducible:
+        _check_reducible(forest, block.start, found)
+    return found
+
+
+def outermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
+    """Like ``innermost_loop_at``, for the loop around all others there."""
+    innermost = innermost_loop_at(forest, address)
+    return None if innermost is None else list(forest.chain(innermost))[-1]
+
+
+def _check_reducible(forest: LoopForest, block: int, loop: Loop | None) -> None:
+    """The innermost loop, or the blocks of no loop, hold no irreducible cycle through ``block``."""
+    inside = loop.blocks - {loop.header} if loop else frozenset(forest.graph.blocks)
+    for source, target in forest.irreducible:
+        if source in inside and target in inside and block in _cycle(forest.graph, source, target, inside):
+            raise Rejected(Reason.IRREDUCIBLE, f"jump at {forest.graph.blocks[source].instructions[-1].address:#x}")
+
+
+def _cycle(graph: FlowGraph, source: int, target: int, inside: frozenset[int]) -> frozenset[int]:
+    """Blocks of ``inside`` on a path from ``target`` to ``source``."""
+    forward, pending = {target}, [target]
+    while pending:
+        for successor in graph.successors(pending.pop()):
+            if successor in inside and successor not in forward:
+                forward.add(successor)
+                pending.append(successor)
+    predecessors = graph.predecessors()
+    backward, pending = {source}, [source]
+    while pending:
+        for predecessor in predecessors[pending.pop()]:
+            if predecessor in inside and predecessor not in backward:
+                backward.add(predecessor)
+                pending.append(predecessor)
+    return frozenset(forward & backward)
+
+
+def topological_order(forest: LoopForest, loop: Loop) -> tuple[int, ...]:
+    """The loop's blocks, header first, each after its predecessors inside the loop, back edges left out.
+
+    Raises Rejected(IRREDUCIBLE) when the loop holds a cycle that is no natural loop.
+    """
+    for source, target in forest.irreducible:
+        if source in loop.blocks and target in loop.blocks:
+            raise Rejected(Reason.IRREDUCIBLE, f"jump at {forest.graph.blocks[source].instructions[-1].address:#x}")
+    return tuple(b for b in reverse_postorder(forest.graph) if b in loop.blocks)

@@ -1,0 +1,87 @@
+"""A lifted loop nest: loops, loads and stores with affine addresses, as machine code performs them.
+
+This is the form between symbolic execution (memopt.analysis.execute) and the statements of a SCoP
+(memopt.analysis.statements). Addresses are Linear over live-in symbols and loop counters, in bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memopt.analysis.values import Value
+from memopt.ir.linear import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class LoadEvent:
+    identity: int
+    pointer: Linear
+    width: int  # bits
+    address: int  # of the instruction
+
+    def __str__(self) -> str:
+        return f"v{self.identity} = load [{self.pointer}]:{self.width}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEvent:
+    pointer: Linear
+    value: Value
+    width: int
+    address: int
+
+    def __str__(self) -> str:
+        return f"store [{self.pointer}]:{self.width} = {show(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedValue:
+    """``location`` enters ``loop`` with ``entry`` and each iteration ends with ``following``."""
+
+    location: str
+    entry: Value
+    following: Value
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNode:
+    """``items`` run ``trips`` times with ``counter`` = 0, 1, ...; ``finals`` gives what a location that is used
+    after the loop holds in its last iteration (``None`` trips: not known yet, during a trial)."""
+
+    counter: str
+    trips: Linear | None
+    items: tuple[Item, ...]
+    carried: tuple[CarriedValue, ...] = ()
+    finals: tuple[tuple[str, Value], ...] = field(default=())
+    address: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"loop {self.counter} < {self.trips}"]
+        for carried in self.carried:
+            lines.append(f"  carry {carried.location}: {show(carried.entry)} -> {show(carried.following)}")
+        for item in self.items:
+            lines += ["  " + line for line in str(item).splitlines()]
+        return "\n".join(lines)
+
+
+Item = LoadEvent | StoreEvent | LoopNode
+
+
+def show(value: Value) -> str:
+    """Short text of a value, for dumps and golden files."""
+    from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node
+
+    match value:
+        case Integer(linear, _):
+            return str(linear)
+        case Loaded(event, _):
+            return f"v{event}"
+        case Carried(_, location, _):
+            return f"carried({location})"
+        case Final(loop, location, _):
+            return f"final({loop}, {location})"
+        case LiveVector(location, _):
+            return location
+        case Node(operator, operands, width):
+            return f"{operator}{width}({', '.join(map(show, operands))})"
+    return str(value)

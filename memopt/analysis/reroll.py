@@ -1,0 +1,191 @@
+"""Undo unrolling and vectorisation: lanes, unrolled copies, prologues and epilogues become pieces of one domain.
+
+``for c < t: S(2c), S(2c + 1)`` is ``for c < 2t: S(c)``, and ``for c < t: S(c)`` followed by ``S(t)`` is
+``for c < t + 1: S(c)``. Both keep the order of execution, so they need no legality test. Where a loop over several
+accumulators is distributed first, they are proved independent. Two statements are the same S when their expressions
+are equal and their addresses differ by a constant for each access.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Protocol
+
+from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.ir.linear import Linear
+
+
+class Unify(Protocol):
+    """Is ``distance``, over live-in symbols, always ``expected``? May raise Specialise to make it so."""
+
+    def __call__(self, distance: Linear, expected: int) -> bool: ...
+
+
+def reroll(loop: StatementLoop, aliasing: Aliasing, unify: Unify) -> StatementLoop:
+    """The nest with every unrolled or split inner loop rolled up.
+
+    The outermost loop keeps its iterations: they are what the patch counts. ``aliasing.sample`` has the captured
+    value of each live-in symbol: copies often reach the same array through different registers.
+    """
+    return _Reroller(aliasing, unify).outermost(loop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reroller:
+    aliasing: Aliasing
+    unify: Unify
+
+    def outermost(self, loop: StatementLoop) -> StatementLoop:
+        return replace(loop, items=self._inner(loop.items))
+
+    def _inner(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
+        return self._join(tuple(self._loop(i) if isinstance(i, StatementLoop) else i for i in items))
+
+    def _loop(self, loop: StatementLoop) -> StatementLoop:
+        items = tuple(self._loop(i) if isinstance(i, StatementLoop) else i for i in loop.items)
+        rolled = self._unrolled(replace(loop, items=items))
+        return rolled if rolled is not None else replace(loop, items=self._join(items))
+
+    def _unrolled(self, loop: StatementLoop) -> StatementLoop | None:
+        """m copies of one nest whose accesses advance by equal steps, m of which make the loop's own step."""
+        nests = [_Nest.of(i) for i in self._distributed(loop.items)]
+        if len(nests) < 2 or None in nests:
+            return None
+        return self._rolled(loop, [n for n in nests if n is not None])
+
+    def _distributed(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
+        """A single inner loop over several independent statements as one loop for each (vectorised accumulators)."""
+        if len(items) != 1 or not isinstance(items[0], StatementLoop) or len(items[0].items) < 2:
+            return items
+        loop = items[0]
+        parts = self._distributed(loop.items)
+        statements = [n.statement if (n := _Nest.of(p)) else None for p in parts]
+        if len(parts) < 2 or not all(self._independent(a, b, loop.counter) for a, b in combinations(statements, 2)):
+            return items
+        return tuple(replace(loop, items=(p,)) for p in parts)
+
+    def _independent(self, one: CellStatement | None, two: CellStatement | None, counter: str) -> bool:
+        """No iteration of one touches, in any other iteration of the loop, what the other writes."""
+        if one is None or two is None:
+            return False
+        pairs = [(one.write, a) for a in two.accesses] + [(a, two.write) for a in one.reads]
+        return not any(self.aliasing.overlap_across(counter, a, one.width, b, two.width) for a, b in pairs)
+
+    def _rolled(self, loop: StatementLoop, nests: list[_Nest]) -> StatementLoop | None:
+        count = len(nests)
+        first = nests[0].statement
+        step = self._captured(nests[1].distance(nests[0]))
+        if step is None or tuple(a.coefficient(loop.counter) for a in first.accesses) != _times(count, step):
+            return None
+        if not all(self._lies(n.distance(nests[0]), _times(number, step)) for number, n in enumerate(nests)):
+            return None
+        accesses = tuple(a.without(loop.counter) + Linear.symbol(loop.counter, s)
+                         for a, s in zip(first.accesses, step, strict=True))
+        nest = replace(nests[0], statement=first.moved(accesses))
+        return StatementLoop(loop.counter, loop.trips * count, (nest.item(),))
+
+    def _join(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
+        """Neighbours that continue each other's range as one loop."""
+        result: list[StatementItem] = []
+        for item in items:
+            while result and (joined := self._joined(result[-1], item)) is not None:
+                result.pop()
+                item = joined
+            result.append(item)
+        return tuple(result)
+
+    def _joined(self, first: StatementItem, second: StatementItem) -> StatementItem | None:
+        one, two = _Nest.of(first), _Nest.of(second)
+        if one is None or two is None:
+            return None
+        if one.depth == two.depth and one.depth > 0:
+            return self._appended(one, two)
+        if one.depth == two.depth + 1:
+            return self._appended(one, two.wrapped(one))
+        if two.depth == one.depth + 1:
+            return self._appended(one.wrapped(two), two)
+        return None
+
+    def _appended(self, one: _Nest, two: _Nest) -> StatementItem | None:
+        """``one`` then ``two`` along their outermost loops, when two starts where one ends."""
+        (counter, trips), (_, more) = one.loops[0], two.loops[0]
+        if not trips.is_constant or not more.is_constant:
+            return None
+        renamed = two.renamed({c: d for (c, _), (d, _) in zip(two.loops, one.loops, strict=True)})
+        distance = replace(renamed, loops=renamed.loops[1:]).distance(replace(one, loops=one.loops[1:]))
+        strides = tuple(a.coefficient(counter) for a in one.statement.accesses)
+        if not self._lies(distance, _times(trips.constant, strides)):
+            return None
+        return replace(one, loops=((counter, trips + more), *one.loops[1:])).item()
+
+    def _captured(self, distance: tuple[Linear, ...] | None) -> tuple[int, ...] | None:
+        if distance is None or any(not d.symbols <= self.aliasing.sample.keys() for d in distance):
+            return None
+        return tuple(d.evaluate(self.aliasing.sample) for d in distance)
+
+    def _lies(self, distance: tuple[Linear, ...] | None, expected: tuple[int, ...]) -> bool:
+        if distance is None or self._captured(distance) != expected:
+            return False
+        return all(self.unify(d, e) for d, e in zip(distance, expected, strict=True))
+
+
+def _times(factor: int, step: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(factor * s for s in step)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """A perfect nest: loops around one statement."""
+
+    loops: tuple[tuple[str, Linear], ...]
+    statement: CellStatement
+
+    @staticmethod
+    def of(item: StatementItem) -> _Nest | None:
+        loops: list[tuple[str, Linear]] = []
+        while isinstance(item, StatementLoop):
+            if len(item.items) != 1:
+                return None
+            loops.append((item.counter, item.trips))
+            item = item.items[0]
+        return _Nest(tuple(loops), item)
+
+    @property
+    def depth(self) -> int:
+        return len(self.loops)
+
+    def item(self) -> StatementItem:
+        item: StatementItem = self.statement
+        for counter, trips in reversed(self.loops):
+            item = StatementLoop(counter, trips, (item,))
+        return item
+
+    def renamed(self, names: dict[str, str]) -> _Nest:
+        values = {old: Linear.symbol(new) for old, new in names.items()}
+        accesses = tuple(a.substitute(values) for a in self.statement.accesses)
+        return _Nest(tuple((names[c], t) for c, t in self.loops), self.statement.moved(accesses))
+
+    def wrapped(self, other: _Nest) -> _Nest:
+        """One iteration of ``other``'s outermost loop, with its strides."""
+        counter = other.loops[0][0]
+        inner = {c: d for (c, _), (d, _) in zip(self.loops, other.loops[1:], strict=True)}
+        renamed = self.renamed(inner)
+        if len(renamed.statement.accesses) != len(other.statement.accesses):
+            return renamed
+        accesses = tuple(a + Linear.symbol(counter, b.coefficient(counter))
+                         for a, b in zip(renamed.statement.accesses, other.statement.accesses, strict=True))
+        return _Nest(((counter, Linear.of(1)), *renamed.loops), renamed.statement.moved(accesses))
+
+    def distance(self, first: _Nest) -> tuple[Linear, ...] | None:
+        """How far each access of this nest lies from ``first``'s, when all else is equal."""
+        mine, other = self.statement, first.statement
+        if mine.expression != other.expression or mine.width != other.width:
+            return None
+        if len(mine.accesses) != len(other.accesses) or len(self.loops) != len(first.loops):
+            return None
+        here = self.renamed({c: d for (c, _), (d, _) in zip(self.loops, first.loops, strict=True)})
+        if here.loops != first.loops:
+            return None
+        return tuple(a - b for a, b in zip(here.statement.accesses, other.accesses, strict=True))

@@ -1,0 +1,181 @@
+"""The value algebra of symbolic execution: what a location holds, as a bit pattern.
+
+Invariant: an ``Integer`` is congruent to its ``linear`` modulo 2**width, exactly, whatever the symbols are; where
+an operation needs the mathematical value (widening, comparison), the executor records an obligation. Everything
+that is not linear stays a ``Node`` and is never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.ir.linear import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A value congruent to ``linear`` modulo 2**width."""
+
+    linear: Linear
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.linear}:{self.width}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What load event ``event`` read."""
+
+    event: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What ``location`` holds at the header of ``loop`` in the current iteration, not expressible otherwise."""
+
+    loop: str
+    location: str
+    width: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """What ``location`` holds when ``loop`` is left."""
+
+    loop: str
+    location: str
+    width: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LiveVector:
+    """What a 64-bit lane of a vector register ("xmm3.0") holds at entry to the region."""
+
+    location: str
+    width: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation that is not linear."""
+
+    operator: str
+    operands: tuple[Value, ...]
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """``linear == 0`` when ``equal``, else ``linear >= 0``; valid when every expression in ``needs`` is >= 0."""
+
+    linear: Linear
+    equal: bool
+    needs: tuple[Linear, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A truth that depends on data."""
+
+    value: Value | None
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    operand: Formula
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    left: Formula
+    right: Formula
+
+
+Formula = bool | Atom | Opaque | Not | Either
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A formula as a number of ``width`` bits: 1 when it holds, else 0."""
+
+    formula: Formula
+    width: int = 1
+
+
+Value = Integer | Loaded | Carried | Final | LiveVector | Node | Truth
+
+
+def constant(value: int, width: int) -> Integer:
+    """A number by its representative in the signed range, so that sums with symbols stay small."""
+    return Integer(Linear.of(centred(value, width)), width)
+
+
+def centred(value: int, width: int) -> int:
+    """The representative of ``value`` modulo 2**width in [-2**(width-1), 2**(width-1))."""
+    half = 1 << (width - 1)
+    return (value + half) % (2 * half) - half if width > 1 else value & 1
+
+
+def constant_of(value: Value) -> int | None:
+    """The number, 0 <= number < 2**width, when it is one."""
+    if isinstance(value, Integer) and value.linear.is_constant:
+        return value.linear.constant % (1 << value.width)
+    return None
+
+
+def negate(formula: Formula) -> Formula:
+    match formula:
+        case bool():
+            return not formula
+        case Not(operand):
+            return operand
+    return Not(formula)
+
+
+def either(left: Formula, right: Formula) -> Formula:
+    if left is True or right is True:
+        return True
+    if left is False:
+        return right
+    if right is False:
+        return left
+    return Either(left, right)
+
+
+def both(left: Formula, right: Formula) -> Formula:
+    return negate(either(negate(left), negate(right)))
+
+
+def contains(value: Value, loop: str, location: str | None = None) -> bool:
+    """Whether ``value`` refers to a carried value of ``loop`` (of ``location`` only, when given)."""
+    match value:
+        case Carried(l, where):
+            return l == loop and (location is None or where == location)
+        case Node(_, operands):
+            return any(contains(o, loop, location) for o in operands)
+        case Truth(formula):
+            return _formula_contains(formula, loop, location)
+    return False
+
+
+def _formula_contains(formula: Formula, loop: str, location: str | None) -> bool:
+    match formula:
+        case Opaque(value):
+            return value is not None and contains(value, loop, location)
+        case Not(operand):
+            return _formula_contains(operand, loop, location)
+        case Either(left, right):
+            return _formula_contains(left, loop, location) or _formula_contains(right, loop, location)
+    return False
+
+
+def substitute(value: Value, values: dict[str, Linear]) -> Value:
+    """``value`` with symbols of its linear parts replaced."""
+    match value:
+        case Integer(linear, width):
+            return Integer(linear.substitute(values), width)
+        case Node(operator, operands, width):
+            return Node(operator, tuple(substitute(o, values) for o in operands), width)
+    return value

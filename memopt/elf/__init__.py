@@ -1,0 +1,1 @@
+"""The read-only view of an executable: symbols, function ranges, source lines."""

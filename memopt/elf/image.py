@@ -1,0 +1,176 @@
+"""An ELF file as bytes: header, program headers, sections, and reads that cannot leave the file.
+
+Light on purpose (``struct`` over a memory map, no LIEF): it is used while the target runs. Every offset and count
+from the file is checked before use, so that a hostile file gives ``ElfError`` and nothing else. Layouts are those
+of the System V ABI, chapters 4 and 5, and its AMD64 supplement.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+
+PT_LOAD = 1
+PT_GNU_EH_FRAME = 0x6474E550
+PF_X = 1
+SHT_SYMTAB = 2
+SHT_DYNSYM = 11
+ET_EXEC = 2
+ET_DYN = 3
+EM_X86_64 = 62
+
+_MAX_PROGRAM_HEADERS = 256
+_MAX_SECTIONS = 65536
+_MAX_SECTION_NAME = 256
+_HEADER = struct.Struct("<HHIQQQIHHHHHH")  # e_type .. e_shstrndx
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
+
+
+class ElfError(Exception):
+    """The file is not what the caller asked for; the message is for the user and names no internals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A program header; addresses are link-time virtual addresses."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    file_size: int
+    memory_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section header; ``name`` is "" where the names are stripped or malformed."""
+
+    name: str
+    kind: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+class Image:
+    """A 64-bit little-endian x86-64 ELF file, mapped read-only. Use as a context manager.
+
+    Raises ``ElfError`` when the file is not a regular file, not ELF, truncated, or for another machine; ``OSError``
+    when it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ElfError("not a regular file")
+            if status.st_size < 64:
+                raise ElfError("too short for an ELF header")
+            self._bytes = mmap.mmap(descriptor, 0, prot=mmap.PROT_READ)
+        finally:
+            os.close(descriptor)
+        self.size = len(self._bytes)
+        try:
+            self._read_headers()
+        except ElfError:
+            self.close()
+            raise
+
+    def _read_headers(self) -> None:
+        identity = self._bytes[:6]
+        if identity[:4] != b"\x7fELF":
+            raise ElfError("not an ELF file")
+        if identity[4] != 2:
+            raise ElfError("a 32-bit program")
+        if identity[5] != 1:
+            raise ElfError("for another architecture")
+        fields = _HEADER.unpack_from(self._bytes, 16)
+        self.kind, machine, _, self.entry, self._segments_at, self._sections_at = fields[:6]
+        self._segment_size, self._segment_count, self._section_size, self._section_count, self._names_index = fields[8:]
+        if machine != EM_X86_64:
+            raise ElfError("for another architecture")
+        if self.kind not in (ET_EXEC, ET_DYN):
+            raise ElfError("neither an executable nor a shared object")
+        self.segments = self._read_segments()
+
+    def _read_segments(self) -> tuple[Segment, ...]:
+        if self._segment_count > _MAX_PROGRAM_HEADERS or self._segment_size != _PROGRAM_HEADER.size:
+            raise ElfError("its program headers are malformed")
+        table = self.read(self._segments_at, self._segment_count * self._segment_size)
+        return tuple(
+            Segment(kind, flags, offset, address, file_size, memory_size)
+            for kind, flags, offset, address, _, file_size, memory_size, _ in _PROGRAM_HEADER.iter_unpack(table)
+        )
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """Section headers, or none where the file has none or they are malformed: stripping may remove them."""
+        count = self._section_count
+        if not 0 < count <= _MAX_SECTIONS or self._section_size != _SECTION_HEADER.size:
+            return ()
+        try:
+            table = self.read(self._sections_at, count * self._section_size)
+        except ElfError:
+            return ()
+        headers = list(_SECTION_HEADER.iter_unpack(table))
+        names_at = headers[self._names_index][4] if self._names_index < count else self.size
+        return tuple(
+            Section(self._section_name(names_at + name), kind, address, offset, size, link, entry_size)
+            for name, kind, _, address, offset, size, link, _, _, entry_size in headers
+        )
+
+    def _section_name(self, offset: int) -> str:
+        return self.string(offset, _MAX_SECTION_NAME) if offset < self.size else ""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """``size`` bytes at file offset ``offset``; ``ElfError`` unless all of them lie in the file."""
+        if offset < 0 or size < 0 or offset + size > self.size:
+            raise ElfError("truncated")
+        return self._bytes[offset : offset + size]
+
+    def string(self, offset: int, limit: int) -> str:
+        """The NUL-terminated string at ``offset``, cut at ``limit`` bytes and at the end of the file."""
+        if not 0 <= offset < self.size:
+            raise ElfError("truncated")
+        end = self._bytes.find(b"\0", offset, min(offset + limit, self.size))
+        return self._bytes[offset : end if end >= 0 else min(offset + limit, self.size)].decode("utf-8", "replace")
+
+    def offset_of(self, address: int) -> int:
+        """The file offset that holds link-time ``address``; ``ElfError`` when no loaded file byte does."""
+        for segment in self.segments:
+            if segment.kind == PT_LOAD and 0 <= address - segment.address < segment.file_size:
+                return segment.offset + address - segment.address
+        raise ElfError(f"no file byte is loaded at {address:#x}")
+
+    def load_bias(self, mapping_start: int, mapping_offset: int) -> int:
+        """What to subtract from a live address for its link-time address, from one executable line of the memory
+        map: the file's byte ``mapping_offset`` is mapped at ``mapping_start``. 0 for a program at a fixed address.
+
+        Executable only: a page between two other segments is mapped twice, and its offset does not say for which.
+        """
+        for segment in self.segments:
+            first = segment.offset & ~0xFFF
+            executable = segment.kind == PT_LOAD and segment.flags & PF_X
+            if executable and first <= mapping_offset < segment.offset + max(segment.file_size, 1):
+                return mapping_start - (segment.address - segment.offset + mapping_offset)
+        raise ElfError(f"file offset {mapping_offset:#x} belongs to no executable segment")
+
+    def close(self) -> None:
+        self._bytes.close()
+
+    def __enter__(self) -> Image:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+                 ) -> None:
+        self.close()

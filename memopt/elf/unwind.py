@@ -1,0 +1,153 @@
+"""Function ranges from the unwind tables: they are there even in a stripped program.
+
+``.eh_frame_hdr`` holds a table sorted by address for binary search (Linux Standard Base Core, "Exception Frames";
+encodings: DW_EH_PE_*). One lookup reads some twenty entries from the file, however large it is. Static programs
+lack it; their ``.eh_frame`` is read from the start. Addresses are link-time addresses.
+
+What cannot be read is "no range", never an error: this is advice for finding loops.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from memopt.elf.image import PT_GNU_EH_FRAME, ElfError, Image
+
+_MAX_FUNCTIONS = 1 << 16
+_PCREL_SIGNED_4 = 0x1B
+_UNSIGNED_4 = 0x03
+_DATAREL_SIGNED_4 = 0x3B
+_MAX_AUGMENTATION = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchTable:
+    """The binary-search table, whose entries are read from the file as they are asked for."""
+
+    image: Image
+    offset: int
+    address: int  # of .eh_frame_hdr: entries are relative to it
+    count: int
+
+    def entry(self, index: int) -> tuple[int, int]:
+        """(function start, address of its frame description entry)."""
+        start, description = struct.unpack("<ii", self.image.read(self.offset + 8 * index, 8))
+        return self.address + start, self.address + description
+
+
+def _search_table(image: Image) -> _SearchTable | None:
+    header = next((s for s in image.segments if s.kind == PT_GNU_EH_FRAME), None)
+    if header is None:
+        return None
+    version, _, count_encoding, table_encoding, _, count = struct.unpack("<BBBBiI", image.read(header.offset, 12))
+    if (version, count_encoding, table_encoding) != (1, _UNSIGNED_4, _DATAREL_SIGNED_4):
+        return None
+    room = (image.size - header.offset - 12) // 8
+    return _SearchTable(image, header.offset + 12, header.address, min(count, room))
+
+
+def _range_length(image: Image, description: int, pointer_encodings: dict[int, int]) -> int:
+    """Bytes of the function of the entry at address ``description``; 0 when its form is not the usual one."""
+    at = image.offset_of(description)
+    length, common_distance = struct.unpack("<Ii", image.read(at, 8))
+    if length in (0, 0xFFFFFFFF):
+        return 0
+    common = at + 4 - common_distance
+    if common not in pointer_encodings:
+        pointer_encodings[common] = _pointer_encoding(image, common)
+    if pointer_encodings[common] != _PCREL_SIGNED_4:
+        return 0
+    size: int = struct.unpack("<I", image.read(at + 12, 4))[0]
+    return size
+
+
+def _pointer_encoding(image: Image, common: int) -> int:
+    """The DW_EH_PE encoding of code pointers ('R') in the common information entry at file offset ``common``."""
+    augmentation = image.string(common + 9, _MAX_AUGMENTATION)
+    if not augmentation.startswith("z"):
+        return 0
+    at = common + 9 + len(augmentation) + 1
+    for _ in range(3):  # code alignment, data alignment, return register: LEB128 numbers
+        at = _after_leb128(image, at)
+    at = _after_leb128(image, at)  # length of the augmentation data
+    for letter in augmentation[1:]:
+        match letter:
+            case "R":
+                return image.read(at, 1)[0]
+            case "L":
+                at += 1
+            case "P":
+                encoding = image.read(at, 1)[0]
+                at += 1 + {2: 2, 3: 4, 4: 8}.get(encoding & 7, 8)
+            case _:
+                return 0
+    return 0
+
+
+def _after_leb128(image: Image, at: int) -> int:
+    for length in range(10):
+        if not image.read(at + length, 1)[0] & 0x80:
+            return at + length + 1
+    raise ElfError("a number in its unwind tables is malformed")
+
+
+def function_ranges(path: str) -> list[tuple[int, int]]:
+    """Sorted ``(start, end)`` of the functions the unwind tables describe, at most 65,536 of them; empty when the
+    file has no usable tables. For one address in a large program, ``function_range_at`` reads far less."""
+    try:
+        with Image(path) as image:
+            return list(_all_ranges(image))
+    except (ElfError, OSError):
+        return []
+
+
+def _all_ranges(image: Image) -> Iterator[tuple[int, int]]:
+    table = _search_table(image)
+    if table is None:
+        yield from sorted(_scanned_ranges(image))
+        return
+    encodings: dict[int, int] = {}
+    for index in range(min(table.count, _MAX_FUNCTIONS)):
+        start, description = table.entry(index)
+        size = _range_length(image, description, encodings)
+        if size:
+            yield start, start + size
+
+
+def _scanned_ranges(image: Image) -> Iterator[tuple[int, int]]:
+    """The ranges of ``.eh_frame``, entry after entry, in the file's order."""
+    section = next((s for s in image.sections if s.name == ".eh_frame"), None)
+    if section is None:
+        return
+    at, end = section.offset, min(section.offset + section.size, image.size)
+    encodings: dict[int, int] = {}
+    for _ in range(_MAX_FUNCTIONS):
+        if at + 16 > end:
+            return
+        length, distance, start = struct.unpack("<Iii", image.read(at, 12))
+        if length in (0, 0xFFFFFFFF):
+            return
+        field = section.address + at + 8 - section.offset
+        size = _range_length(image, field - 8, encodings) if distance else 0
+        if size:
+            yield field + start, field + start + size
+        at += 4 + length
+
+
+def function_range_at(image: Image, address: int) -> tuple[int, int] | None:
+    """The range of the function that contains link-time ``address``, or None when the tables do not say."""
+    try:
+        table = _search_table(image)
+        if table is None:
+            return next((r for r in _scanned_ranges(image) if r[0] <= address < r[1]), None)
+        index = bisect.bisect_right(range(table.count), address, key=lambda i: table.entry(i)[0]) - 1
+        if index < 0:
+            return None
+        start, description = table.entry(index)
+        size = _range_length(image, description, {})
+    except ElfError:
+        return None
+    return (start, start + size) if start <= address < start + size else None

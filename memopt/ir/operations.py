@@ -1,0 +1,195 @@
+"""About forty scalar operations that stand for machine code: what a lifter executes symbolically.
+
+Everything is a bit pattern of 1, 8, 16, 32 or 64 bits. Vector registers are 64-bit lanes ("xmm0.0", "xmm0.1"; the
+upper half of ymm0 is "xmm0.2", "xmm0.3"); packed instructions are exploded into their lanes. Invariant: temporaries
+are in single-assignment form and are numbered in order of their definition within one block.
+
+Operators of ``Compute`` (the operands have the width of the result unless said otherwise):
+
+=================================  ====================================================================
+add sub mul and or xor not         two's complement, modulo 2**width
+umulhi smulhi                      upper half of the double-width product
+udiv sdiv umod smod                truncating division; faults like the instruction does
+shl shr sar                        the second operand is an 8-bit count, below the width
+trunc zext sext                    to a narrower or wider width
+high                               upper half of an operand twice as wide as the result
+concat                             (high, low), each half as wide as the result
+eq ne slt sle ult ule              1-bit result, two operands of equal width
+select                             (1-bit condition, value if true, value if false)
+clz ctz                            leading, trailing zeros; the width for 0
+fadd fsub fmul fdiv                on floating-point bit patterns, rounded to nearest, or as MXCSR says
+fsqrt fneg fabs                    one operand
+fmin fmax                          x86 ``minsd a, b``: a < b ? a : b, so the second operand when unordered
+fma fms fnma fnms                  (a, b, c): a*b + c, a*b - c, c - a*b, -(a*b) - c, rounded once
+fcompare                           32-bit result: 0x45 unordered, 0x01 less, 0x00 greater, 0x40 equal
+feq flt fle funord                 1-bit result, ordered comparisons (``funord``: either is a NaN)
+f32to64 f64to32                    conversion between formats
+i32tof64 i64tof64 i32tof32 i64tof32  signed integer to floating point
+f64toi32 f64toi64 f32toi32 f32toi64  (rounding, value): to a signed integer; 0x80..0 when out of range
+fround                             (rounding, value): to an integral floating-point value
+condition carry flags              from the saved flag state, see below
+=================================  ====================================================================
+
+Rounding: the operations above that carry no rounding operand round as the MXCSR says, like the machine instructions
+they come from. A ``rounding`` operand is a literal of 32 bits (0 nearest, 1 down, 2 up, 3 towards zero) or a value
+got from "mxcsr_round".
+
+Flags live in four 64-bit locations as in VEX (Valgrind's guest_amd64_helpers.c): "cc_op" says which operation set
+them, "cc_dep1", "cc_dep2", "cc_ndep" its operands. ``condition`` has the operands (Literal number of the condition,
+cc_op, cc_dep1, cc_dep2, cc_ndep) and a 1-bit result; ``carry`` has (cc_op, cc_dep1, cc_dep2, cc_ndep) and a 1-bit
+result; ``flags`` has the same operands as ``carry`` and the 64-bit flags register as its result.
+``memopt.x86.conditions.expand_condition`` turns the first two into comparisons once cc_op is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Temp:
+    """The value defined by the operation of the block whose ``result`` is ``index``."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"t{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """``0 <= value < 2**width``; ``width`` in bits."""
+
+    value: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.value:#x}:{self.width}"
+
+
+Operand = Temp | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read a whole 64-bit guest location: "rax", "xmm0.1", "cc_op", "d_flag", "mxcsr_round"."""
+
+    address: int
+    result: int
+    location: str
+    width: int = 64
+
+    def __str__(self) -> str:
+        return f"t{self.result}:{self.width} = {self.location}"
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a whole 64-bit guest location; partial writes were expanded."""
+
+    address: int
+    location: str
+    value: Operand
+
+    def __str__(self) -> str:
+        return f"{self.location} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read ``width`` bits (8, 16, 32, 64) of memory, little-endian."""
+
+    address: int
+    result: int
+    pointer: Operand
+    width: int
+
+    def __str__(self) -> str:
+        return f"t{self.result}:{self.width} = load [{self.pointer}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write ``width`` bits of memory."""
+
+    address: int
+    pointer: Operand
+    value: Operand
+    width: int
+
+    def __str__(self) -> str:
+        return f"store [{self.pointer}]:{self.width} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """``result = operator(operands)``, ``width`` bits; see the module's table."""
+
+    address: int
+    result: int
+    operator: str
+    operands: tuple[Operand, ...]
+    width: int
+
+    def __str__(self) -> str:
+        return f"t{self.result}:{self.width} = {self.operator} {', '.join(map(str, self.operands))}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentCheck:
+    """The instruction faults unless ``pointer`` is a multiple of ``size`` bytes."""
+
+    address: int
+    pointer: Operand
+    size: int
+
+    def __str__(self) -> str:
+        return f"aligned [{self.pointer}] {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """When the 1-bit ``condition`` holds, go to ``target``."""
+
+    address: int
+    condition: Operand
+    target: int
+
+    def __str__(self) -> str:
+        return f"if {self.condition} goto {self.target:#x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Always last. ``kind``: boring, call, ret, indirect, fallthrough (into the next instruction)."""
+
+    address: int
+    target: Operand | int
+    kind: str
+
+    def __str__(self) -> str:
+        target = f"{self.target:#x}" if isinstance(self.target, int) else str(self.target)
+        return f"{self.kind} {target}"
+
+
+Operation = Get | Put | Load | Store | Compute | AlignmentCheck | Exit | Jump
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The operations of one straight-line piece of machine code at ``address``, ``size`` bytes long."""
+
+    address: int
+    size: int
+    operations: tuple[Operation, ...]
+    temporaries: int
+
+    def __str__(self) -> str:
+        lines = [f"block {self.address:#x} {self.size}"]
+        address = None
+        for operation in self.operations:
+            if operation.address != address:
+                address = operation.address
+                lines.append(f"  {address:#x}")
+            lines.append(f"    {operation}")
+        return "\n".join(lines)

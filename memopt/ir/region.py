@@ -1,0 +1,152 @@
+"""A region: one hot loop nest with everything a version of it needs to be entered, guarded and left.
+
+The patch sits at the header of the outermost loop. A version is entered with the header's live state, checks the
+guards, runs iterations 0 .. H-1 (counted from the current one), gives every location of ``rejoin`` its header
+value for iteration H, restores everything else, and goes on in the original code at the header, which runs
+iterations H .. R-1 (at least one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.ir.linear import Linear
+from memopt.ir.scop import Scop
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A general-purpose register by its 64-bit name ("rax")."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``width`` bytes of memory at ``[base + displacement]``; ``base`` is a 64-bit register that holds its
+    header value, or "" for an absolute address."""
+
+    base: str
+    displacement: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"[{self.base}{self.displacement:+#x}]:{self.width}"
+
+
+Location = Register | Cell
+
+
+@dataclass(frozen=True, slots=True)
+class LiveIn:
+    """``symbol`` stands for what ``location`` holds at entry: its low ``width`` bytes (4 or 8), sign-extended
+    when ``signed``, else zero-extended, as a mathematical integer. 8-byte values are always signed."""
+
+    symbol: str
+    location: Location
+    width: int = 8
+    signed: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.symbol} = {'s' if self.signed else 'u'}{self.width * 8} {self.location}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Guard: ``expression == 0`` (``equal``) or ``expression >= 0``, over live-in symbols and ``R``.
+
+    Evaluated in 64 bits with every overflow counted as failure.
+    """
+
+    expression: Linear
+    equal: bool
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.expression} {'==' if self.equal else '>='} 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Bytes ``[low, high)``, Linear over live-in symbols and ``R``."""
+
+    low: Linear
+    high: Linear
+
+    def __str__(self) -> str:
+        return f"[{self.low}, {self.high})"
+
+
+@dataclass(frozen=True, slots=True)
+class Disjoint:
+    """Guard: the two intervals share no byte, whichever comes first."""
+
+    first: Interval
+    second: Interval
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.first} disjoint {self.second}"
+
+
+Guard = Relation | Disjoint
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """``R = numerator / divisor``, iterations that remain at entry, the current one included; the guard also
+    checks that the division is exact and that R >= 2."""
+
+    numerator: Linear
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"R = ({self.numerator}) / {self.divisor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoin:
+    """At the header for iteration H, ``location`` holds ``value`` (Linear over live-in symbols and ``H``),
+    stored as the low ``width`` bytes; a 4-byte value in a register is zero-extended."""
+
+    location: Location
+    value: Linear
+    width: int = 8
+
+    def __str__(self) -> str:
+        return f"{self.location} := {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes of one array the region touches in iterations 0 .. R-1."""
+
+    array: str
+    interval: Interval
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions)."""
+
+    header: int
+    displaced: bytes
+    live_ins: tuple[LiveIn, ...]
+    trips: Trips
+    guards: tuple[Guard, ...]
+    rejoin: tuple[Rejoin, ...]
+    footprints: tuple[Footprint, ...]
+    scop: Scop
+
+    def __str__(self) -> str:
+        lines = [f"region {self.header:#x}"]
+        lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
+        lines += [f"  guard {g}" for g in self.guards]
+        lines += [f"  rejoin {r}" for r in self.rejoin]
+        lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
+        lines += [f"  {x}" for x in str(self.scop).splitlines()]
+        return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The memory-hierarchy description of a machine, detected or measured."""

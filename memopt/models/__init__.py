@@ -1,0 +1,1 @@
+"""Cost and cache models over the machine description."""

@@ -1,0 +1,37 @@
+"""What the user asked for, as the driver gets it: plain values, checked by the command line.
+
+Invariant: no field names an open file or a live process of memopt's own; the value can be printed and compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from memopt.ir.plan import Isa
+
+FloatingPoint = Literal["exact", "fast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run of memopt.
+
+    ``arguments`` is the program's argv as the user gave it (``memopt exec``; argv[0] is also what is searched in
+    PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
+    opened for writing once, at the end. ``isa`` None means the widest the machine has. ``print_after`` holds names
+    of passes.
+    """
+
+    arguments: tuple[str, ...] = ()
+    pid: int | None = None
+    undo: bool = False
+    fp: FloatingPoint = "exact"
+    dry_run: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    shadow: bool = True
+    isa: Isa | None = None
+    print_after: tuple[str, ...] = ()
+    report: str | None = None
+    json: str | None = None

@@ -1,0 +1,49 @@
+"""The report for machines: one JSON object. ``format`` changes when a key changes its meaning or goes.
+
+Addresses are hexadecimal strings (a 64-bit number does not survive every JSON reader); times are seconds; what is
+not known is null.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memopt.report.model import LoopReport, RunReport
+
+FORMAT = 1
+
+
+def render(report: RunReport) -> str:
+    """The whole report as text that ends in a newline."""
+    value = {
+        "format": FORMAT,
+        "version": report.version,
+        "program": list(report.program),
+        "seconds": report.seconds,
+        "samples": report.samples,
+        "loops": [_loop(x) for x in sorted(report.loops, key=lambda x: (-x.share, x.address))],
+        "stages": {stage.name: stage.seconds for stage in report.stages},
+        "notes": list(report.notes),
+    }
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def _loop(loop: LoopReport) -> dict[str, Any]:
+    return {
+        "address": f"{loop.address:#x}",
+        "function": loop.function or None,
+        "source": loop.source or None,
+        "share": loop.share,
+        "outcome": loop.outcome.value,
+        "reason": loop.reason.value if loop.reason else None,
+        "explanation": loop.reason.explain if loop.reason else None,
+        "detail": loop.detail or None,
+        "plan": loop.plan or None,
+        "seconds_per_iteration_before": loop.seconds_per_iteration_before,
+        "seconds_per_iteration_after": loop.seconds_per_iteration_after,
+        "shadow_speedup": loop.shadow_speedup,
+        "installed_after_seconds": loop.installed_after_seconds,
+        "iterations_run": loop.iterations_run,
+        "runs": loop.runs,
+    }

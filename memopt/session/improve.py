@@ -1,0 +1,350 @@
+"""One hot address through the stages: find, capture, lift, schedule, generate, validate, install.
+
+Invariant: a loop ends in exactly one report, replaced or kept with a typed reason; nothing is installed that was not
+proved, guarded and (unless the user forbids it) tried in forked copies.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from memopt import __version__
+from memopt.console import say
+from memopt.ir.code import CompiledRegion
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import TRIPS
+from memopt.options import Options
+from memopt.report.model import LoopReport, Outcome, RunReport, Stage
+from runtime import faults
+
+if TYPE_CHECKING:
+    from memopt.analysis.hotness import Hotness
+    from memopt.analysis.lift import Lifted
+    from memopt.ir.graph import Loop
+    from memopt.ir.plan import Plan
+    from memopt.machine.description import Machine
+    from memopt.session.site import Ranges, Site
+    from runtime.codecache import CodeCache
+    from runtime.trial import Measurement
+
+Attached = Callable[[], AbstractContextManager[None]]
+
+CODE_BYTES = 1 << 16
+FRAME_BYTES = 1 << 15
+RETRIES = 3
+TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
+                       Reason.TOO_SHORT, Reason.NO_MEMORY})
+
+
+@dataclass
+class Decision:
+    """What became of one loop, before shares are known."""
+
+    address: int
+    ranges: Ranges
+    site: Site | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    plan: Plan | None = None
+    measurement: Measurement | None = None
+    cache: CodeCache | None = None
+    installed_after: float | None = None
+
+
+@dataclass
+class Improver:
+    """Works on one address at a time in a thread of its own."""
+
+    options: Options
+    pid: int
+    attached: Attached
+    started: float
+    decisions: list[Decision] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._settled: list[tuple[int, int]] = []
+        self._stage = "find"
+        self._tries: dict[int, int] = {}
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, address: int) -> None:
+        self._thread = threading.Thread(target=self._work, args=(address,), daemon=True, name="improver")
+        self._thread.start()
+
+    def take_settled(self) -> list[tuple[int, int]]:
+        """Ranges decided since the last call."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    # -- the stages ---------------------------------------------------------------------------------------------
+
+    def _work(self, address: int) -> None:
+        from runtime.ptrace import TargetEnded
+
+        decision = Decision(address, ((address & -16, (address & -16) + 16),))
+        try:
+            self._improve(decision)
+        except Rejected as rejected:
+            decision.reason, decision.detail = rejected.reason, rejected.detail
+        except TargetEnded:
+            decision.reason = Reason.ENDED
+        except Exception as error:  # noqa: BLE001 - whatever fails inside, the program runs on
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
+            say(f"internal error in {self._stage}: {text}; the program runs on natively")
+        self._settle(decision)
+
+    def _settle(self, decision: Decision) -> None:
+        if decision.reason is Reason.ENDED and decision.site is None:
+            return
+        tries = self._tries.get(decision.address, 0) + 1
+        self._tries[decision.address] = tries
+        if decision.reason in TRANSIENT and tries < RETRIES:
+            time.sleep(0.1 * tries)
+            return
+        self.decisions.append(decision)
+        self._settled += decision.ranges
+        if decision.cache is not None and decision.reason is None:
+            placement = decision.cache.placement
+            self._settled.append((placement.code, placement.code + placement.code_size))
+
+    def _improve(self, decision: Decision) -> None:
+        site = self._find(decision.address)
+        decision.site = site
+        decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
+        first: Rejected | None = None
+        for loop in site.loops:
+            try:
+                self._replace(decision, site, loop)
+                return
+            except Rejected as rejected:
+                first = first or rejected
+                if rejected.reason in (Reason.ENDED, *TRANSIENT):
+                    break
+        assert first is not None
+        raise first
+
+    def _find(self, address: int) -> Site:
+        """The loops around a hot address, from the bytes in memory."""
+        with self._timed("find"):
+            from memopt.session.site import find_site
+
+            return find_site(self.pid, address)
+
+    def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
+        from memopt.session.site import screen
+        from memopt.x86.relocate import displace, jump_targets_inside, relocate
+        from runtime.memory import Memory
+        from runtime.refusals import check_process
+
+        screen(site, loop)
+        check_process(self.pid)
+        memory = Memory(self.pid)
+        try:
+            instructions = displace(memory.read, loop.header)
+        finally:
+            memory.close()
+        size = sum(i.size for i in instructions)
+        jump_targets_inside(site.graph, loop.header, size)
+        displaced = b"".join(i.bytes for i in instructions)
+        with self._timed("capture"):
+            cache, lifted, trips = self._capture_and_lift(site, loop, displaced)
+        decision.cache = cache
+        machine = detected_machine()
+        plan = self._schedule(lifted, machine, trips)
+        compiled = self._generate(lifted, plan, cache, machine, functools.partial(relocate, instructions))
+        decision.measurement = self._validate(compiled) if self.options.shadow else None
+        decision.plan = plan
+        if self.options.dry_run:
+            raise Rejected(Reason.DRY_RUN)
+        self._install(compiled, cache, site)
+        decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
+        decision.installed_after = time.monotonic() - self.started
+
+    def _capture_and_lift(self, site: Site, loop: Loop, displaced: bytes) -> tuple[CodeCache, Lifted, int]:
+        from memopt.analysis.lift import Code, lift_region
+        from memopt.x86.semantics import lift_block
+        from runtime.codecache import CodeCache
+        from runtime.memory import check_private, mappings
+        from runtime.shadow import fork_shadow
+        from runtime.tracee import attach
+        from runtime.trial import general_registers, live_values, peek, reach
+
+        with self.attached(), attach(self.pid) as tracee:
+            tracee.stop()
+            shadow = fork_shadow(tracee)
+        with shadow:
+            reach(shadow, loop.header)
+
+            @functools.cache
+            def operations(address: int) -> object:
+                return lift_block(site.graph.blocks[address].code, address)
+
+            with self._timed("lift"):
+                lifted = lift_region(Code(site.graph, site.forest, operations), loop,  # type: ignore[arg-type]
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced)
+            self._print_after("lift", lifted.region)
+            values = live_values(lifted.region, shadow)
+            maps = mappings(shadow.pid)
+            for footprint in lifted.region.footprints:
+                check_private(maps, footprint.interval.low.evaluate(values), footprint.interval.high.evaluate(values),
+                              written=footprint.written)
+        with self.attached(), attach(self.pid) as tracee:
+            tracee.stop()
+            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES)
+        return cache, lifted, values[TRIPS]
+
+    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> Plan:
+        from memopt.machine.description import usable_isas
+        from passes.pipeline import plan
+
+        with self._timed("schedule"):
+            isa = self.options.isa or usable_isas(machine)[0]
+            if isa not in usable_isas(machine):
+                raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
+            made = plan(lifted.region, machine, isa, self.options.fp, trips=trips,
+                        observer=lambda name, state: self._print_after(name, state))
+            self._print_after("plan", made)
+            return made
+
+    def _generate(self, lifted: Lifted, plan: Plan, cache: CodeCache, machine: Machine,
+                  displaced: Callable[[int], bytes]) -> CompiledRegion:
+        from passes.generate import generate
+        from passes.kernel import kernel, scratch_bytes
+        from runtime.tracee import attach
+
+        with self._timed("generate"):
+            with self.attached(), attach(self.pid) as tracee:
+                tracee.stop()
+                placement = cache.reserve_scratch(tracee, max(4096, scratch_bytes(lifted.region, plan)))
+            compiled = generate(lifted.region, plan,
+                                lambda layout: kernel(lifted.region, plan, layout, placement),
+                                placement, displaced, machine.xcr0)
+            self._print_after("generate", compiled.listing)
+            with self.attached(), attach(self.pid) as tracee:
+                cache.write_code(compiled.code, tracee)
+            return compiled
+
+    def _validate(self, compiled: CompiledRegion) -> Measurement:
+        from runtime.shadow import fork_shadow, reap
+        from runtime.tracee import attach
+        from runtime.trial import hold_against_original
+
+        with self._timed("validate"):
+            placement = compiled.placement
+            ignore = ((placement.frame, placement.frame + placement.frame_size),
+                      (placement.statistics, placement.statistics + 4096),
+                      (placement.scratch, placement.scratch + placement.scratch_size))
+            with self.attached(), attach(self.pid) as tracee:
+                tracee.stop()
+                original = fork_shadow(tracee, copies=2)
+                version = fork_shadow(tracee, copies=2)
+            with original, version:
+                measured = hold_against_original(original, version, compiled, slice_of(compiled.plan), ignore)
+            if original.zombie:
+                with self.attached(), attach(self.pid) as tracee:
+                    tracee.stop()
+                    reap(tracee, (original, version))
+            return measured
+
+    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site) -> None:
+        from runtime import perfmap
+        from runtime.install import install, jump
+        from runtime.refusals import check_threads
+        from runtime.tracee import attach
+
+        with self._timed("install"):
+            region = compiled.region
+            cache.clear_statistics()
+            with self.attached(), attach(self.pid) as tracee:
+                tracee.stop()
+                check_threads(self.pid)
+                install(tracee, jump(region.header, compiled.entry, region.displaced), cache)
+            perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(region.header),
+                        compiled.plan.isa.value)
+
+    # -- reporting ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        self._stage = stage
+        faults.point(stage)
+        before = time.monotonic()
+        try:
+            yield
+        finally:
+            self.stages[stage] = self.stages.get(stage, 0.0) + time.monotonic() - before
+
+    def _print_after(self, name: str, value: object) -> None:
+        if name in self.options.print_after:
+            say(f"after {name}:\n{value}")
+
+    def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
+        """What is known when the program has ended."""
+        loops = tuple(self._loop_report(d, hotness) for d in tuple(self.decisions))
+        stages = tuple(Stage(n, s) for n, s in self.stages.items())
+        return RunReport(__version__, program, loops, stages, notes, time.monotonic() - self.started,
+                         sum(hotness.samples.values()))
+
+    def _loop_report(self, decision: Decision, hotness: Hotness) -> LoopReport:
+        ranges = list(decision.ranges)
+        base = LoopReport(decision.address, 0.0, Outcome.KEPT, decision.site.function if decision.site else "",
+                          decision.site.source if decision.site else "", decision.reason or Reason.INTERNAL,
+                          decision.detail, decision.plan.summary if decision.plan else "")
+        measured = decision.measurement
+        if measured is not None:
+            base = replace(base, seconds_per_iteration_before=measured.original,
+                           shadow_speedup=measured.original / max(measured.version, 1e-12))
+        if decision.reason is None and decision.cache is not None:
+            statistics, placement = decision.cache.read_statistics(), decision.cache.placement
+            ranges.append((placement.code, placement.code + placement.code_size))
+            after = ticks_to_seconds(statistics.cycles) / statistics.iterations if statistics.iterations else None
+            base = replace(base, outcome=Outcome.REPLACED, reason=None, seconds_per_iteration_after=after,
+                           iterations_run=statistics.iterations, runs=statistics.runs,
+                           installed_after_seconds=decision.installed_after)
+        return replace(base, share=hotness.share(ranges))
+
+    def close(self) -> None:
+        """The program has ended: give up what memopt still holds of it."""
+        from runtime import perfmap
+
+        if any(d.installed_after is not None for d in self.decisions):
+            perfmap.delete(self.pid)
+
+
+def slice_of(plan: Plan) -> int:
+    """Outer iterations of a trial: one full register tile and a ragged one, whichever dimension is patched."""
+    return max(plan.tile.row_count, plan.tile.vector_count * plan.tile.lanes) + 3
+
+
+@functools.cache
+def detected_machine() -> Machine:
+    from memopt.machine.detect import detect
+
+    return detect()
+
+
+@functools.cache
+def _ticks_per_second() -> float:
+    """The time stamp counter's rate: the kernel calibrates its delay loop by it (twice tsc_khz, in BogoMIPS)."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("bogomips"):
+                return float(line.split(":")[1]) * 0.5e6
+    return 1e9
+
+
+def ticks_to_seconds(ticks: int) -> float:
+    return ticks / _ticks_per_second()

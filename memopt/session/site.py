@@ -1,0 +1,73 @@
+"""The code around a hot address in the live process, and what can be told from it without stopping anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.analysis.flowgraph import flow_around
+from memopt.analysis.loops import find_loops, innermost_loop_at
+from memopt.elf.image import ElfError, Image
+from memopt.elf.lines import source_line
+from memopt.elf.symbols import Symbols
+from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
+from memopt.ir.reasons import Reason, Rejected
+from runtime.memory import Memory, mapping_at, mappings
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
+    addresses plus this are run-time addresses."""
+
+    path: str
+    bias: int
+    function: str
+    source: str
+    graph: FlowGraph
+    forest: LoopForest
+    loops: tuple[Loop, ...]
+
+    def ranges(self, loop: Loop) -> Ranges:
+        return tuple((b, self.graph.blocks[b].end) for b in loop.blocks)
+
+
+def find_site(pid: int, address: int) -> Site:
+    """Loops around ``address`` in the live process; Rejected(NOT_A_NEST) when there is no nest."""
+    mapping = mapping_at(mappings(pid), address)
+    if mapping is None or not mapping.executable:
+        raise Rejected(Reason.ENDED, f"{address:#x} is not mapped any more")
+    bias, function, extent, path = 0, "", None, f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"
+    try:
+        with Image(path if mapping.path.endswith(" (deleted)") else mapping.path) as image:
+            bias = image.load_bias(mapping.start, mapping.offset)
+            known = Symbols(image).function_at(address - bias)
+            if known is not None:
+                function, extent = known.shown if known.name else "", (known.start + bias, known.end + bias)
+    except (ElfError, OSError):
+        pass  # code without a readable file: the flow graph is found from the address itself
+    memory = Memory(pid)
+    try:
+        graph = flow_around(memory.read_some, address, (mapping.start, mapping.end), (extent,) if extent else ())
+    finally:
+        memory.close()
+    forest = find_loops(graph)
+    inner = innermost_loop_at(forest, address)
+    if inner is None:
+        raise Rejected(Reason.NOT_A_NEST, f"{address:#x} is in no loop")
+    loops = tuple(reversed(tuple(forest.chain(inner))))
+    source = source_line(mapping.path, loops[0].header - bias) or ""
+    return Site(mapping.path, bias, function, source, graph, forest, loops)
+
+
+def screen(site: Site, loop: Loop) -> None:
+    """What can be told from the code alone: calls, indirect jumps, no nest, nothing to compute."""
+    for start in sorted(loop.blocks):
+        for instruction in site.graph.blocks[start].instructions:
+            if instruction.kind is Kind.CALL:
+                raise Rejected(Reason.CALL, f"at {instruction.address:#x}")
+            if instruction.kind is Kind.INDIRECT:
+                raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
+    if not loop.children:
+        raise Rejected(Reason.NOT_A_NEST, f"the loop at {loop.header:#x} contains no other")

@@ -1,0 +1,98 @@
+"""Machine code to decoded instructions: the only module that imports Capstone.
+
+Capstone is trusted for lengths, mnemonics and branch targets. Its operand access flags are not used (they are wrong
+for most VEX and EVEX stores); reads and writes come from ``memopt.x86.semantics``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import capstone
+
+from memopt.ir.graph import DecodedInstruction, Kind
+
+_CONDITIONAL = frozenset(("loop", "loope", "loopne", "jrcxz", "jecxz", "xbegin"))
+_TRAPS = frozenset(("ud0", "ud1", "ud2", "int3", "int1", "hlt"))
+_RETURNS = frozenset(("ret", "retf", "retfq", "iretd", "iretq", "iret", "sysret", "sysretq", "sysexit", "sysexitq"))
+
+
+@cache
+def _engine(detail: bool) -> capstone.Cs:
+    engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
+    engine.detail = detail
+    return engine
+
+
+def _classify(mnemonic: str, operands: str) -> tuple[Kind, int | None]:
+    name = mnemonic.rsplit(" ", 1)[-1]  # "notrack jmp", "bnd ret"
+    target = int(operands, 16) if operands.startswith("0x") and "," not in operands else None
+    if name in ("jmp", "ljmp"):
+        return (Kind.INDIRECT, None) if target is None else (Kind.JUMP, target)
+    if name in _CONDITIONAL or (name.startswith("j") and target is not None):
+        return Kind.CONDITIONAL, target
+    if name in ("call", "lcall"):
+        return Kind.CALL, target
+    if name in _RETURNS:
+        return Kind.RETURN, None
+    if name in _TRAPS:
+        return Kind.TRAP, None
+    return Kind.PLAIN, None
+
+
+def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstruction, ...]:
+    """The instructions at the start of ``code``, which lies at ``address``: at most ``limit`` of them (0: all).
+
+    Decoding stops in front of the first bytes that are no instruction; an instruction cut off by the end of
+    ``code`` is not returned.
+    """
+    result = []
+    for at, size, mnemonic, operands in _engine(False).disasm_lite(code, address, limit):
+        kind, target = _classify(mnemonic, operands)
+        data = bytes(code[at - address : at - address + size])
+        result.append(DecodedInstruction(at, size, mnemonic, operands, kind, target, data))
+    return tuple(result)
+
+
+def decode_block(code: bytes, address: int) -> tuple[DecodedInstruction, ...]:
+    """Like ``decode``, but only up to and including the first instruction that ends a basic block."""
+    result: list[DecodedInstruction] = []
+    for instruction in _stream(code, address):
+        result.append(instruction)
+        if instruction.kind.ends_block:
+            break
+    return tuple(result)
+
+
+def _stream(code: bytes, address: int, batch: int = 24) -> list[DecodedInstruction]:
+    """Instructions up to the first block end, decoded in batches so that little is decoded in vain."""
+    result: list[DecodedInstruction] = []
+    offset = 0
+    while part := decode(code[offset : offset + 16 * batch], address + offset, batch):
+        result += part
+        offset = result[-1].end - address
+        if any(i.kind.ends_block for i in part):
+            break
+    return result
+
+
+def name_instruction(code: bytes, address: int) -> str:
+    """"mnemonic at address" of the first instruction of ``code``, for messages; "bytes .. at" when it is none."""
+    found = decode(code[:16], address, 1)
+    return f"{found[0].mnemonic} at {address:#x}" if found else f"bytes {code[:8].hex(' ')} at {address:#x}"
+
+
+def capstone_detail(code: bytes, address: int) -> list[capstone.CsInsn]:
+    """Raw Capstone instructions with operand detail, up to the first bytes that are no instruction."""
+    return list(_engine(True).disasm(code, address))
+
+
+def rip_displacement_offset(code: bytes, address: int) -> int | None:
+    """Where in the instruction its RIP-relative 32-bit displacement lies; None when it has none.
+
+    Precondition: ``code`` is one whole instruction.
+    """
+    instruction = capstone_detail(code, address)[0]
+    relative = any(o.type == capstone.x86.X86_OP_MEM and o.mem.base == capstone.x86.X86_REG_RIP
+                   for o in instruction.operands)
+    return instruction.disp_offset if relative else None

@@ -1,0 +1,450 @@
+"""Builds the operations of one block, folding as it goes: what comes out is free of packing and unpacking noise.
+
+Invariant: every rule is an identity on bit patterns; no rule touches floating-point operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memopt.ir.evaluate import evaluate
+from memopt.ir.operations import (
+    AlignmentCheck,
+    Block,
+    Compute,
+    Exit,
+    Get,
+    Jump,
+    Literal,
+    Load,
+    Operand,
+    Operation,
+    Put,
+    Store,
+    Temp,
+)
+
+_NEGATED = {"eq": "ne", "ne": "eq", "slt": "sle", "sle": "slt", "ult": "ule", "ule": "ult"}
+_COMPARISONS = frozenset(_NEGATED)
+_COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
+
+
+class BlockBuilder:
+    """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end."""
+
+    def __init__(self) -> None:
+        self.address = 0
+        self.operations: list[Operation] = []
+        self.locations: dict[str, Operand] = {}
+        self._widths: list[int] = []
+        self._definitions: dict[int, Compute] = {}
+        self._numbers: dict[tuple[str, tuple[Operand, ...], int], Temp] = {}
+
+    def width(self, operand: Operand) -> int:
+        return operand.width if isinstance(operand, Literal) else self._widths[operand.index]
+
+    def definition(self, operand: Operand) -> Compute | None:
+        """The computation that made ``operand``; None for literals, loads and locations."""
+        return self._definitions.get(operand.index) if isinstance(operand, Temp) else None
+
+    def _fresh(self, width: int) -> Temp:
+        self._widths.append(width)
+        return Temp(len(self._widths) - 1)
+
+    def get(self, location: str) -> Operand:
+        if location not in self.locations:
+            result = self._fresh(64)
+            self.operations.append(Get(self.address, result.index, location, 64))
+            self.locations[location] = result
+        return self.locations[location]
+
+    def put(self, location: str, value: Operand) -> None:
+        if self.locations.get(location) == value:
+            return
+        self.locations[location] = value
+        self.operations.append(Put(self.address, location, value))
+
+    def load(self, pointer: Operand, width: int) -> Operand:
+        result = self._fresh(width)
+        self.operations.append(Load(self.address, result.index, pointer, width))
+        return result
+
+    def store(self, pointer: Operand, value: Operand) -> None:
+        self.operations.append(Store(self.address, pointer, value, self.width(value)))
+
+    def exit(self, condition: Operand, target: int) -> None:
+        if condition != Literal(0, 1):
+            self.operations.append(Exit(self.address, condition, target))
+
+    def check_alignment(self, pointer: Operand, size: int) -> None:
+        self.operations.append(AlignmentCheck(self.address, pointer, size))
+
+    def jump(self, target: Operand | int, kind: str) -> None:
+        self.operations.append(Jump(self.address, target, kind))
+
+    def compute(self, operator: str, operands: tuple[Operand, ...], width: int) -> Operand:
+        """The value of an operator, simplified; the same computation gives the same value."""
+        if operator in _COMMUTATIVE and isinstance(operands[0], Literal):
+            operands = (operands[1], operands[0])
+        folded = self._fold(operator, operands, width)
+        if folded is not None:
+            return folded
+        key = (operator, operands, width)
+        if key not in self._numbers:
+            result = self._fresh(width)
+            operation = Compute(self.address, result.index, operator, operands, width)
+            self.operations.append(operation)
+            self._numbers[key] = result
+            self._definitions[result.index] = operation
+        return self._numbers[key]
+
+    def finish(self, address: int, size: int) -> Block:
+        """The block, without overwritten Puts and unused values, its temporaries numbered densely."""
+        kept = _drop_unused(_drop_overwritten(self.operations))
+        numbers: dict[int, int] = {}
+        for operation in kept:
+            if isinstance(operation, (Get, Load, Compute)):
+                numbers[operation.result] = len(numbers)
+        return Block(address, size, tuple(_renumber(o, numbers) for o in kept), len(numbers))
+
+    # -- folding ---------------------------------------------------------------------------------------------------
+
+    def _fold(self, operator: str, operands: tuple[Operand, ...], width: int) -> Operand | None:
+        if all(isinstance(o, Literal) for o in operands):
+            literals = [o for o in operands if isinstance(o, Literal)]
+            values, widths = tuple(o.value for o in literals), tuple(o.width for o in literals)
+            value = evaluate(operator, values, widths, width)
+            if value is not None:
+                return Literal(value, width)
+        rule = _RULES.get(operator)
+        return rule(self, operands, width) if rule else None
+
+    def is_a(self, operand: Operand, *operators: str) -> Compute | None:
+        definition = self.definition(operand)
+        return definition if definition and definition.operator in operators else None
+
+    def resize(self, operand: Operand, width: int, extension: str = "zext") -> Operand:
+        """``operand`` truncated or extended to ``width``."""
+        own = self.width(operand)
+        return operand if own == width else self.compute("trunc" if width < own else extension, (operand,), width)
+
+
+def _operands(operation: Operation) -> tuple[Operand, ...]:
+    match operation:
+        case Compute(operands=operands):
+            return operands
+        case Put(value=value):
+            return (value,)
+        case Load(pointer=pointer) | AlignmentCheck(pointer=pointer):
+            return (pointer,)
+        case Store(pointer=pointer, value=value):
+            return (pointer, value)
+        case Exit(condition=condition):
+            return (condition,)
+        case Jump(target=target) if not isinstance(target, int):
+            return (target,)
+        case _:
+            return ()
+
+
+def _drop_overwritten(operations: list[Operation]) -> list[Operation]:
+    """Without the Puts that another Put of the location follows before control can leave the block."""
+    kept: list[Operation] = []
+    overwritten: set[str] = set()
+    for operation in reversed(operations):
+        if isinstance(operation, (Exit, Jump)):
+            overwritten.clear()
+        if isinstance(operation, Put):
+            if operation.location in overwritten:
+                continue
+            overwritten.add(operation.location)
+        kept.append(operation)
+    return kept[::-1]
+
+
+def _drop_unused(operations: list[Operation]) -> list[Operation]:
+    """Without the values nobody needs; loads stay, since they may fault and belong to the accesses of the code."""
+    kept: list[Operation] = []
+    used: set[int] = set()
+    for operation in reversed(operations):
+        if isinstance(operation, (Get, Compute)) and operation.result not in used:
+            continue
+        used.update(o.index for o in _operands(operation) if isinstance(o, Temp))
+        kept.append(operation)
+    return kept[::-1]
+
+
+def _renumber(operation: Operation, numbers: dict[int, int]) -> Operation:
+    def new(operand: Operand) -> Operand:
+        return Temp(numbers[operand.index]) if isinstance(operand, Temp) else operand
+
+    match operation:
+        case Get(address, result, location, width):
+            return Get(address, numbers[result], location, width)
+        case Put(address, location, value):
+            return Put(address, location, new(value))
+        case Load(address, result, pointer, width):
+            return Load(address, numbers[result], new(pointer), width)
+        case Store(address, pointer, value, width):
+            return Store(address, new(pointer), new(value), width)
+        case Compute(address, result, operator, operands, width):
+            return Compute(address, numbers[result], operator, tuple(map(new, operands)), width)
+        case AlignmentCheck(address, pointer, size):
+            return AlignmentCheck(address, new(pointer), size)
+        case Exit(address, condition, target):
+            return Exit(address, new(condition), target)
+        case Jump(address, target, kind):
+            return Jump(address, target if isinstance(target, int) else new(target), kind)
+
+
+# -- the rules: (builder, operands, width of the result) -> simpler value or None -----------------------------------
+
+Rule = Callable[[BlockBuilder, tuple[Operand, ...], int], Operand | None]
+
+
+def _ones(width: int) -> int:
+    return (1 << width) - 1
+
+
+def _add(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    left, right = operands
+    if not isinstance(right, Literal):
+        return None
+    if right.value == 0:
+        return left
+    inner = b.is_a(left, "add")
+    if inner and isinstance(inner.operands[1], Literal):
+        total = (inner.operands[1].value + right.value) & _ones(width)
+        return b.compute("add", (inner.operands[0], Literal(total, width)), width)
+    return None
+
+
+def _sub(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    left, right = operands
+    if left == right:
+        return Literal(0, width)
+    if isinstance(right, Literal):
+        return b.compute("add", (left, Literal(-right.value & _ones(width), width)), width)
+    return None
+
+
+def _mul(_b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    if operands[1] == Literal(1, width):
+        return operands[0]
+    return operands[1] if operands[1] == Literal(0, width) else None
+
+
+def _and(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    left, right = operands
+    if left == right:
+        return left
+    if not isinstance(right, Literal):
+        return None
+    mask = right.value
+    if mask in (0, _ones(width)):
+        return left if mask else right
+    if mask in (0xFF, 0xFFFF, 0xFFFFFFFF):
+        return b.compute("zext", (b.compute("trunc", (left,), mask.bit_length()),), width)
+    inner = b.is_a(left, "zext", "or", "and")
+    if inner is None:
+        return None
+    if inner.operator == "zext" and _ones(b.width(inner.operands[0])) & ~mask == 0:
+        return left
+    if inner.operator == "and" and isinstance(inner.operands[1], Literal):
+        return b.compute("and", (inner.operands[0], Literal(inner.operands[1].value & mask, width)), width)
+    if inner.operator == "or":
+        parts = [b.compute("and", (o, right), width) for o in inner.operands]
+        if Literal(0, width) in parts:
+            return b.compute("or", (parts[0], parts[1]), width)
+    return None
+
+
+def _or(_b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    left, right = operands
+    if left == right or right == Literal(0, width):
+        return left
+    return right if right == Literal(_ones(width), width) else None
+
+
+def _xor(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    left, right = operands
+    if left == right:
+        return Literal(0, width)
+    if right == Literal(0, width):
+        return left
+    return b.compute("not", (left,), width) if right == Literal(_ones(width), width) else None
+
+
+def _not(b: BlockBuilder, operands: tuple[Operand, ...], _width: int) -> Operand | None:
+    inner = b.definition(operands[0])
+    if inner is None:
+        return None
+    if inner.operator == "not":
+        return inner.operands[0]
+    if inner.operator in _COMPARISONS:
+        left, right = inner.operands
+        swap = inner.operator not in ("eq", "ne")
+        return b.compute(_NEGATED[inner.operator], (right, left) if swap else (left, right), 1)
+    return None
+
+
+def _shift(_b: BlockBuilder, operands: tuple[Operand, ...], _width: int) -> Operand | None:
+    return operands[0] if isinstance(operands[1], Literal) and operands[1].value == 0 else None
+
+
+def _shr(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    value, count = operands
+    if isinstance(count, Literal) and count.value == width // 2 >= 8:
+        return b.compute("zext", (b.compute("high", (value,), width // 2),), width)
+    return _shift(b, operands, width)
+
+
+def _trunc(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    value = operands[0]
+    if b.width(value) == width:
+        return value
+    inner = b.definition(value)
+    if inner is None:
+        return None
+    match inner.operator, inner.operands:
+        case ("zext" | "sext", (source,)):
+            return b.resize(source, width, inner.operator)
+        case ("trunc", (source,)):
+            return b.compute("trunc", (source,), width)
+        case ("concat", (_, low)) if b.width(low) >= width:
+            return b.resize(low, width)
+        case ("and", (source, Literal(value=mask))) if mask & _ones(width) == _ones(width):
+            return b.compute("trunc", (source,), width)
+        case ("select", (condition, first, second)):
+            arms = tuple(b.compute("trunc", (o,), width) for o in (first, second))
+            return b.compute("select", (condition, *arms), width)
+        case ("or", sources) if Literal(0, width) in (parts := [b.compute("trunc", (s,), width) for s in sources]):
+            return b.compute("or", (parts[0], parts[1]), width)
+        case ("and" | "or" | "xor" | "not", sources) if width == 1 or any(isinstance(s, Literal) for s in sources):
+            return b.compute(inner.operator, tuple(b.compute("trunc", (s,), width) for s in sources), width)
+        case ("shr", (source, Literal(value=count))) if width == 1 and count == inner.width - 1:
+            return b.compute("slt", (source, Literal(0, inner.width)), 1)
+        case ("shr", (source, Literal(value=count))) if width == 1:
+            extended = b.is_a(source, "zext")
+            if extended and count == (own := b.width(extended.operands[0])) - 1:
+                return b.compute("slt", (extended.operands[0], Literal(0, own)), 1)
+    return None
+
+
+def _extend(b: BlockBuilder, operands: tuple[Operand, ...], width: int, operator: str) -> Operand | None:
+    value = operands[0]
+    if b.width(value) == width:
+        return value
+    inner = b.is_a(value, "zext", operator)
+    return b.compute(inner.operator, inner.operands, width) if inner else None
+
+
+def _zext(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    return _extend(b, operands, width, "zext")
+
+
+def _sext(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    return _extend(b, operands, width, "sext")
+
+
+def _high(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    inner = b.definition(operands[0])
+    if inner is None:
+        return None
+    match inner.operator, inner.operands:
+        case ("concat", (high, _)):
+            return high
+        case ("zext", (source,)) if b.width(source) <= width:
+            return Literal(0, width)
+        case ("sext", (source,)) if b.width(source) == width:
+            return b.compute("sar", (source, Literal(width - 1, 8)), width)
+        case ("and" | "or" | "xor" | "not", sources) if any(isinstance(s, Literal) for s in sources):
+            return b.compute(inner.operator, tuple(b.compute("high", (s,), width) for s in sources), width)
+    return None
+
+
+def _concat(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    high, low = operands
+    if isinstance(high, Literal) and high.value == 0:
+        return b.compute("zext", (low,), width)
+    upper, lower = b.is_a(high, "high", "sar"), b.is_a(low, "trunc")
+    if upper and upper.operator == "high" and lower and upper.operands == lower.operands:
+        return upper.operands[0] if b.width(upper.operands[0]) == width else None
+    if upper and upper.operator == "sar" and upper.operands == (low, Literal(width // 2 - 1, 8)):
+        return b.compute("sext", (low,), width)
+    return None
+
+
+def _select(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operand | None:
+    condition, first, second = operands
+    if isinstance(condition, Literal):
+        return first if condition.value else second
+    if first == second:
+        return first
+    if width == 1 and (first, second) == (Literal(1, 1), Literal(0, 1)):
+        return condition
+    inverse = b.is_a(condition, "not")
+    return b.compute("select", (inverse.operands[0], second, first), width) if inverse else None
+
+
+def _compare(b: BlockBuilder, operands: tuple[Operand, ...], operator: str) -> Operand | None:
+    left, right = operands
+    if left == right:
+        return Literal(int(operator in ("eq", "sle", "ule")), 1)
+    width = b.width(left)
+    if width == 1 and isinstance(right, Literal) and operator in ("eq", "ne"):
+        return left if (operator == "eq") == bool(right.value) else b.compute("not", (left,), 1)
+    narrowed = _narrow_shifted(b, left, right, width) or _narrow_extended(b, left, right, operator)
+    return b.compute(operator, narrowed, 1) if narrowed else None
+
+
+def _narrow_shifted(b: BlockBuilder, left: Operand, right: Operand, width: int) -> tuple[Operand, Operand] | None:
+    """Both sides shifted left by the bits above a narrower width: what VEX makes of narrow comparisons."""
+    def unshift(operand: Operand, count: int) -> Operand | None:
+        if isinstance(operand, Literal):
+            aligned = operand.value & _ones(count) == 0
+            return Literal(operand.value >> count, width - count) if aligned else None
+        shift = b.is_a(operand, "shl")
+        same = shift and shift.operands[1] == Literal(count, 8)
+        return b.compute("trunc", (shift.operands[0],), width - count) if shift and same else None
+
+    shift = b.is_a(left, "shl") or b.is_a(right, "shl")
+    if shift is None or not isinstance(shift.operands[1], Literal):
+        return None
+    count = shift.operands[1].value
+    if width - count not in (8, 16, 32):
+        return None
+    first, second = unshift(left, count), unshift(right, count)
+    return (first, second) if first is not None and second is not None else None
+
+
+def _narrow_extended(b: BlockBuilder, left: Operand, right: Operand, operator: str) -> tuple[Operand, Operand] | None:
+    """Both sides extended from the same narrower width, or one extended and the other a literal that fits."""
+    first, second = b.is_a(left, "zext", "sext"), b.is_a(right, "zext", "sext")
+    source = first or second
+    if source is None:
+        return None
+    extension, narrow = source.operator, b.width(source.operands[0])
+    if operator[0] == "s" and extension == "zext":
+        return None  # the signs differ in the narrower width
+
+    def reduce(operand: Operand) -> Operand | None:
+        if isinstance(operand, Literal):
+            fits = b.resize(Literal(operand.value & _ones(narrow), narrow), operand.width, extension) == operand
+            return Literal(operand.value & _ones(narrow), narrow) if fits else None
+        inner = b.is_a(operand, extension)
+        return inner.operands[0] if inner and b.width(inner.operands[0]) == narrow else None
+
+    pair = reduce(left), reduce(right)
+    return (pair[0], pair[1]) if pair[0] is not None and pair[1] is not None else None
+
+
+def _comparison(operator: str) -> Rule:
+    return lambda b, operands, _width: _compare(b, operands, operator)
+
+
+_RULES: dict[str, Rule] = {
+    "add": _add, "sub": _sub, "mul": _mul, "and": _and, "or": _or, "xor": _xor, "not": _not, "shl": _shift,
+    "sar": _shift, "shr": _shr, "trunc": _trunc, "zext": _zext, "sext": _sext, "high": _high, "concat": _concat,
+    "select": _select, **{operator: _comparison(operator) for operator in _COMPARISONS},
+}

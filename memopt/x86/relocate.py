@@ -1,0 +1,154 @@
+"""Original instructions moved elsewhere as bytes: the ones a patch covers, never assembled again from text.
+
+Branches become their rel32 forms, RIP-relative operands get a new displacement (Intel SDM volume 2, section 2.1.5
+and appendix A for opcodes); every other byte stays. The caller has made sure that nothing jumps into the moved
+instructions but at their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.decoder import decode, rip_displacement_offset
+
+JUMP_SIZE = 5  # jmp rel32
+_LONGEST_INSTRUCTION = 15
+_SHORT_REACH = 224  # a rel8 branch reaches 127 bytes; before that, decoding falls into step
+_FALLS_INTO_STEP = 64
+_PREFIXES = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
+
+
+def displace(
+    read: Callable[[int, int], bytes], header: int, minimum: int = JUMP_SIZE
+) -> tuple[DecodedInstruction, ...]:
+    """The whole instructions at ``header`` that cover at least ``minimum`` bytes.
+
+    Raises Rejected(NO_ROOM) when they end earlier (code that does not decode) or control leaves them unconditionally
+    before the last.
+    """
+    code = read(header, minimum + _LONGEST_INSTRUCTION)
+    taken: list[DecodedInstruction] = []
+    size = 0
+    for instruction in decode(code, header):
+        if taken and not taken[-1].kind.falls_through:
+            break
+        taken.append(instruction)
+        size += instruction.size
+        if size >= minimum:
+            return tuple(taken)
+    raise Rejected(Reason.NO_ROOM, f"only {size} bytes of code at {header:#x}")
+
+
+def jump_targets_inside(graph: FlowGraph, header: int, size: int) -> None:
+    """Raise Rejected when something in ``graph`` may jump strictly inside the ``size`` bytes at ``header``.
+
+    NO_ROOM for a direct branch or a block there, INDIRECT_JUMP for an indirect jump, whose targets are not known.
+    """
+    for block in graph.blocks.values():
+        for target in (block.start, *block.successors):
+            if header < target < header + size:
+                raise Rejected(Reason.NO_ROOM, f"{target:#x} is a jump target")
+        if block.kind is Kind.INDIRECT:
+            raise Rejected(Reason.INDIRECT_JUMP, f"at {block.instructions[-1].address:#x}")
+
+
+def branches_into(
+    read: Callable[[int, int], bytes], bounds: tuple[int, int], header: int, size: int
+) -> tuple[int, ...]:
+    """Addresses from which a direct branch may go strictly inside the ``size`` bytes at ``header``.
+
+    Looks at all bytes of the mapping ``bounds``, so it also sees branches from code that no graph holds (a cold part
+    of the function, an entry not known). It may name bytes that are no branch, very rarely: any four bytes behind a
+    rel32 opcode are taken for a displacement; rel8 branches are taken from decoding what lies in their reach.
+    """
+    found = set(_long_branches(read(bounds[0], bounds[1] - bounds[0]), bounds[0], header + 1, header + size))
+    low, high = max(bounds[0], header - _SHORT_REACH), min(bounds[1], header + _SHORT_REACH)
+    code = read(low, high - low)
+    for offset in range(min(_LONGEST_INSTRUCTION, len(code))):
+        for instruction in decode(code[offset:], low + offset):
+            in_step = instruction.address >= low + _FALLS_INTO_STEP or low == bounds[0]
+            if in_step and instruction.target is not None and header < instruction.target < header + size:
+                found.add(instruction.address)
+    return tuple(sorted(found))
+
+
+def _long_branches(code: bytes, base: int, low: int, high: int) -> list[int]:
+    """Where the bytes read as call, jmp or jcc rel32 to ``low`` <= target < ``high``."""
+    import numpy
+
+    found = []
+    for phase in range(4):
+        count = (len(code) - phase) // 4
+        displacements = numpy.frombuffer(code, dtype="<i4", count=max(count, 0), offset=phase).astype(numpy.int64)
+        ends = base + phase + 4 + 4 * numpy.arange(len(displacements), dtype=numpy.int64)
+        targets = ends + displacements
+        for index in numpy.flatnonzero((targets >= low) & (targets < high)):
+            at = phase + 4 * int(index)
+            if code[at - 1:at] in (b"\xe8", b"\xe9"):
+                found.append(base + at - 1)
+            elif at >= 2 and code[at - 2] == 0x0F and code[at - 1] & 0xF0 == 0x80:
+                found.append(base + at - 2)
+    return found
+
+
+def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> bytes:
+    """The bytes of ``instructions``, contiguous originals, so that they do the same at ``new_address``.
+
+    A branch to one of the moved instructions goes to its copy. The code falls through at the end like the original.
+    Raises Rejected(NO_ROOM) when a target or operand is out of reach, or the instruction has no rel32 form (loop,
+    jrcxz) or is a call, whose return address would differ.
+    """
+    sizes = [_moved_size(i) for i in instructions]
+    copies: dict[int, int] = {}
+    at = new_address
+    for instruction, size in zip(instructions, sizes, strict=True):
+        copies[instruction.address] = at
+        at += size
+    return b"".join(_moved(i, copies[i.address], copies) for i in instructions)
+
+
+def _moved_size(instruction: DecodedInstruction) -> int:
+    if instruction.kind is Kind.JUMP:
+        return JUMP_SIZE
+    if instruction.kind is Kind.CONDITIONAL:
+        return JUMP_SIZE + 1
+    return instruction.size
+
+
+def _moved(instruction: DecodedInstruction, at: int, copies: dict[int, int]) -> bytes:
+    if instruction.kind is Kind.CALL:
+        raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} cannot be moved")
+    if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL):
+        if instruction.target is None:
+            raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} has no target")
+        opcode = _branch_opcode(instruction)
+        target = copies.get(instruction.target, instruction.target)
+        return opcode + _relative(target - (at + len(opcode) + 4), instruction)
+    offset = rip_displacement_offset(instruction.bytes, instruction.address)
+    if offset is None:
+        return instruction.bytes
+    data = instruction.bytes
+    old = int.from_bytes(data[offset:offset + 4], "little", signed=True)
+    return data[:offset] + _relative(old + instruction.address - at, instruction) + data[offset + 4:]
+
+
+def _branch_opcode(instruction: DecodedInstruction) -> bytes:
+    """The opcode of the rel32 form; branch hints and the bnd prefix are dropped."""
+    data = instruction.bytes
+    while data[0] in _PREFIXES or data[0] & 0xF0 == 0x40:
+        data = data[1:]
+    if data[0] in (0xEB, 0xE9):
+        return b"\xe9"
+    if data[0] & 0xF0 == 0x70:
+        return bytes((0x0F, 0x80 | data[0] & 0x0F))
+    if data[0] == 0x0F and data[1] & 0xF0 == 0x80:
+        return data[:2]
+    raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} cannot be moved")
+
+
+def _relative(displacement: int, instruction: DecodedInstruction) -> bytes:
+    if not -(1 << 31) <= displacement < 1 << 31:
+        raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} is out of reach")
+    return displacement.to_bytes(4, "little", signed=True)

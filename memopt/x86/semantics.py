@@ -1,0 +1,295 @@
+"""What machine code does, as operations of our own: the only module that imports pyvex.
+
+VEX (libVEX, the translator inside Valgrind) gives the semantics of each instruction; its statements are walked here
+and everything wider than 64 bits is split. Invariant: no VEX type leaves this module, and what is not understood
+completely is rejected with its address.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+import pyvex
+
+from memopt.ir.graph import DecodedInstruction
+from memopt.ir.operations import Block, Literal, Operand
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86 import operators
+from memopt.x86.conditions import CARRY, expand_condition
+from memopt.x86.decoder import decode, name_instruction
+from memopt.x86.folding import BlockBuilder
+from memopt.x86.operators import UnknownOperator, Value
+
+# libVEX translates at most 99 instructions at a time; fewer keep its fixed-size temporary store from overflowing.
+_INSTRUCTIONS_AT_A_TIME = 50
+
+_RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
+_GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
+_FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
+_BIT_TESTS = ("bt", "bts", "btr", "btc")
+_BITS = {"Ity_I1": 1, "Ity_I8": 8, "Ity_I16": 16, "Ity_I32": 32, "Ity_I64": 64, "Ity_F32": 32, "Ity_F64": 64,
+         "Ity_I128": 128, "Ity_V128": 128, "Ity_V256": 256}
+
+
+class _Unsupported(Exception):
+    """The current instruction is outside the model."""
+
+    def __init__(self, what: str, reason: Reason = Reason.UNSUPPORTED_INSTRUCTION) -> None:
+        super().__init__(what)
+        self.reason = reason
+
+
+@cache
+def _locations() -> tuple[dict[int, str], int]:
+    """Names of the 64-bit locations by their offset in VEX's guest state, and the offset of the program counter."""
+    offset = pyvex.ARCH_AMD64.get_register_offset
+    names = {offset(n): _RENAMED.get(n, n) for n in (*_GENERAL, *_FLAGS, *_RENAMED)}
+    for number in range(16):
+        for lane in range(4):
+            names[offset(f"ymm{number}") + 8 * lane] = f"xmm{number}.{lane}"
+    return names, offset("rip")
+
+
+def lift_block(code: bytes, address: int) -> Block:
+    """The operations of the straight-line instructions ``code``, which lie at ``address``.
+
+    ``code`` is whole instructions; only the last may be a branch or a call. The block ends with a Jump (kind
+    "fallthrough" when the last instruction is none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
+    "mnemonic at address".
+    """
+    for instruction in decode(code, address):
+        _check_exact(instruction)
+    lifter = _Lifter(code, address)
+    offset = 0
+    while offset < len(code):
+        offset = lifter.run(offset)
+    return lifter.builder.finish(address, len(code))
+
+
+def _check_exact(instruction: DecodedInstruction) -> None:
+    """Reject what VEX models otherwise than the processor does, found by running both."""
+    name = instruction.mnemonic.removeprefix("v")
+    operands = instruction.operands_text.split(", ")
+    # A bit test with its index in a register goes through memory below the stack pointer; dot products add their
+    # terms in another order, which shows in NaNs; a bit scan of 0 leaves other upper bits; a gather reads the stack
+    # for its masked-off elements.
+    if name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name or (name in _BIT_TESTS and operands[1][:1].isalpha()):
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
+
+
+class _Lifter:
+    """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
+
+    def __init__(self, code: bytes, address: int) -> None:
+        self.code = code
+        self.start = address
+        self.builder = BlockBuilder()
+        self.temporaries: dict[int, Value] = {}
+        self.types: list[str] = []
+
+    def run(self, offset: int) -> int:
+        """Lift what VEX takes as one block from ``offset``; return the offset after it."""
+        self.builder.address = self.start + offset
+        block: Any = pyvex.lift(self.code[offset:], self.start + offset, pyvex.ARCH_AMD64, opt_level=1,
+                                max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=len(self.code) - offset)
+        self.temporaries = {}
+        self.types = block.tyenv.types
+        end = offset
+        try:
+            for statement in block.statements:
+                if statement.tag == "Ist_IMark":
+                    self.builder.address = statement.addr + statement.delta
+                    end = self.builder.address + statement.len - self.start
+                else:
+                    self._statement(statement)
+            if block.jumpkind in ("Ijk_NoDecode", "Ijk_EmFail") or end == offset:
+                if end < len(self.code):
+                    self.builder.address = self.start + end
+                raise _Unsupported("not decoded")
+            self._leave(block, end)
+        except (_Unsupported, UnknownOperator) as error:
+            at = self.builder.address
+            reason = error.reason if isinstance(error, _Unsupported) else Reason.UNSUPPORTED_INSTRUCTION
+            raise Rejected(reason, name_instruction(self.code[at - self.start:], at)) from error
+        return end
+
+    def _leave(self, block: Any, end: int) -> None:
+        """The jump at the end of a VEX block; none when only VEX stopped there."""
+        target = operators.scalar(self._expression(block.next))
+        following = self.start + end
+        if block.jumpkind == "Ijk_Boring":
+            if isinstance(target, Literal):
+                if target.value == self.builder.address:
+                    raise _Unsupported("repeated instruction")
+                if end == len(self.code):
+                    self.builder.jump(target.value, "fallthrough" if target.value == following else "boring")
+                elif target.value != following:
+                    raise _Unsupported("branch inside the block")
+                return
+            kind = "indirect"
+        elif block.jumpkind in ("Ijk_Call", "Ijk_Ret"):
+            kind = block.jumpkind[4:].lower()
+        else:
+            raise _Unsupported(block.jumpkind)
+        if end != len(self.code):
+            raise _Unsupported("branch inside the block")
+        self.builder.jump(target.value if isinstance(target, Literal) else target, kind)
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def _statement(self, statement: Any) -> None:
+        match statement.tag:
+            case "Ist_WrTmp":
+                self.temporaries[statement.tmp] = self._expression(statement.data)
+            case "Ist_Put":
+                self._put(statement.offset, self._expression(statement.data))
+            case "Ist_Store":
+                self._store(operators.scalar(self._expression(statement.addr)), self._expression(statement.data))
+            case "Ist_Exit":
+                self._exit(statement)
+            case "Ist_CAS" | "Ist_LLSC" | "Ist_MBE":
+                raise _Unsupported(statement.tag, Reason.ATOMIC)
+            case "Ist_AbiHint" | "Ist_NoOp":
+                pass
+            case _:
+                raise _Unsupported(statement.tag)
+
+    def _exit(self, statement: Any) -> None:
+        condition = operators.scalar(self._expression(statement.guard))
+        if statement.jumpkind == "Ijk_SigSEGV":
+            self._alignment(condition)
+        elif statement.jumpkind == "Ijk_SigFPE_IntDiv":
+            pass  # a division by zero; the division that follows means the same
+        elif statement.jumpkind == "Ijk_Boring":
+            if statement.dst.value == self.builder.address:
+                raise _Unsupported("repeated instruction")
+            self.builder.exit(condition, statement.dst.value)
+        else:
+            raise _Unsupported(statement.jumpkind)
+
+    def _alignment(self, condition: Operand) -> None:
+        """``pointer & (size - 1) != 0`` is how VEX says that an access faults unless aligned."""
+        if condition == Literal(0, 1):
+            return
+        test = self.builder.is_a(condition, "ne")
+        masked = self.builder.is_a(test.operands[0], "and") if test else None
+        mask = masked.operands[1] if masked else None
+        if masked is None or not isinstance(mask, Literal) or mask.value not in (15, 31):
+            raise _Unsupported("fault condition")
+        self.builder.check_alignment(masked.operands[0], mask.value + 1)
+
+    def _store(self, pointer: Operand, value: Value) -> None:
+        parts = value if isinstance(value, tuple) else (value,)
+        for index, part in enumerate(parts):
+            self.builder.store(self._displaced(pointer, 8 * index), part)
+
+    def _displaced(self, pointer: Operand, offset: int) -> Operand:
+        return self.builder.compute("add", (pointer, Literal(offset, 64)), 64)
+
+    # -- locations -------------------------------------------------------------------------------------------------
+
+    def _location(self, offset: int) -> tuple[str, int]:
+        """Name of the 64-bit location that holds the byte at ``offset``, and the byte's number in it."""
+        name = _locations()[0].get(offset & ~7)
+        if name is None:
+            raise _Unsupported(f"guest state at {offset}")
+        return name, offset & 7
+
+    def _put(self, offset: int, value: Value) -> None:
+        if offset == _locations()[1]:
+            return
+        for index, part in enumerate(value if isinstance(value, tuple) else (value,)):
+            name, shift = self._location(offset + 8 * index)
+            self.builder.put(name, self._merge(name, shift, part))
+
+    def _merge(self, name: str, shift: int, part: Operand) -> Operand:
+        """The whole location once ``part`` is written at byte ``shift``."""
+        b = self.builder
+        width = b.width(part)
+        if width == 64:
+            return part
+        old = b.get(name)
+        if width == 32:
+            halves = (part, b.compute("trunc", (old,), 32)) if shift else (b.compute("high", (old,), 32), part)
+            return b.compute("concat", halves, 64)
+        mask = ~(((1 << width) - 1) << (8 * shift)) & 0xFFFFFFFFFFFFFFFF
+        moved = b.compute("shl", (b.compute("zext", (part,), 64), Literal(8 * shift, 8)), 64)
+        return b.compute("or", (b.compute("and", (old, Literal(mask, 64)), 64), moved), 64)
+
+    def _get(self, offset: int, width: int) -> Value:
+        if width > 64:
+            return tuple(operators.scalar(self._get(offset + 8 * lane, 64)) for lane in range(width // 64))
+        name, shift = self._location(offset)
+        moved = self.builder.compute("shr", (self.builder.get(name), Literal(8 * shift, 8)), 64)
+        return self.builder.resize(moved, width)
+
+    # -- expressions -----------------------------------------------------------------------------------------------
+
+    def _expression(self, expression: Any) -> Value:
+        match expression.tag:
+            case "Iex_RdTmp":
+                return self.temporaries[expression.tmp]
+            case "Iex_Const":
+                return _constant(expression.con)
+            case "Iex_Get":
+                return self._get(expression.offset, _BITS[expression.ty])
+            case "Iex_Load":
+                return self._load(operators.scalar(self._expression(expression.addr)), _BITS[expression.ty])
+            case "Iex_Unop" | "Iex_Binop" | "Iex_Triop" | "Iex_Qop":
+                operands = tuple(self._expression(a) for a in expression.args)
+                return operators.apply(self.builder, expression.op[4:], operands)
+            case "Iex_ITE":
+                return self._select(expression)
+            case "Iex_CCall":
+                return self._helper(expression)
+            case _:
+                raise _Unsupported(expression.tag)
+
+    def _load(self, pointer: Operand, width: int) -> Value:
+        if width <= 64:
+            return self.builder.load(pointer, width)
+        return tuple(self.builder.load(self._displaced(pointer, at), 64) for at in range(0, width // 8, 8))
+
+    def _select(self, expression: Any) -> Value:
+        condition = operators.scalar(self._expression(expression.cond))
+        first, second = self._expression(expression.iftrue), self._expression(expression.iffalse)
+        if isinstance(first, tuple) and isinstance(second, tuple):
+            return tuple(self.builder.compute("select", (condition, *pair), 64)
+                         for pair in zip(first, second, strict=True))
+        arms = operators.scalar(first), operators.scalar(second)
+        return self.builder.compute("select", (condition, *arms), self.builder.width(arms[0]))
+
+    def _helper(self, expression: Any) -> Operand:
+        """Calls of VEX's flag helpers: comparisons when the setter of the flags is known, else kept."""
+        b = self.builder
+        operands = tuple(operators.scalar(self._expression(a)) for a in expression.args)
+        name = expression.callee.name
+        if name == "amd64g_calculate_rflags_all":
+            return b.compute("flags", operands, 64)
+        if name == "amd64g_calculate_rflags_c":
+            number, flags = CARRY, operands
+        elif name == "amd64g_calculate_condition" and isinstance(operands[0], Literal):
+            number, flags = operands[0].value, operands[1:]
+        else:
+            raise _Unsupported(name)
+        if isinstance(flags[0], Literal):
+            _, dep1, dep2, ndep = flags
+            found = expand_condition(number, flags[0].value, dep1, dep2, ndep, b.compute, Literal, b.address)
+            bit = b.compute(found.operator, (found.left, found.right), 1)
+        elif name.endswith("_c"):
+            bit = b.compute("carry", flags, 1)
+        else:
+            bit = b.compute("condition", (Literal(number, 64), *flags), 1)
+        return b.compute("zext", (bit,), 64)
+
+
+def _constant(constant: Any) -> Value:
+    value, kind = constant.value, constant.type
+    if kind == "Ity_V128" or kind == "Ity_V256":
+        return tuple(Literal(value >> 64 * lane & 0xFFFFFFFFFFFFFFFF, 64) for lane in range(_BITS[kind] // 64))
+    if isinstance(value, float):
+        form, width = ("<f", 32) if kind == "Ity_F32" else ("<d", 64)
+        return Literal(int.from_bytes(struct.pack(form, value), "little"), width)
+    return Literal(int(value) & ((1 << _BITS[kind]) - 1), _BITS[kind])

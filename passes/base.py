@@ -1,0 +1,172 @@
+"""What a pass is, and the value that passes hand on.
+
+A pass is a frozen dataclass with a ``name``; its fields are its options; ``run`` returns a new value or raises
+``Rejected``. Invariant: ``verify`` holds for the value after every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from memopt.analysis.dependences import Dependences
+from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from memopt.ir.region import Region
+from memopt.ir.scop import Access, Apply, Read, Scop, Statement
+from memopt.machine.description import Machine, has_fused_multiply_add
+from memopt.models.cost import Estimate
+
+# Trips of the patched loop where nobody says: its count is a run-time value, taken as large.
+UNKNOWN_TRIPS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a pass may ask about the world. ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that
+    was seen, for the model only (a version serves any)."""
+
+    machine: Machine
+    isa: Isa
+    fp: str = "exact"
+    trips: int = UNKNOWN_TRIPS
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """``outer`` dimensions run one iteration at a time around the tiles, in their original order."""
+
+    rows: str
+    vector: str
+    reduction: str
+    outer: tuple[str, ...]
+
+    def __str__(self) -> str:
+        outer = f"{', '.join(self.outer)} outside, " if self.outer else ""
+        return f"{outer}rows {self.rows}, vector {self.vector}, reduction {self.reduction}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRegion:
+    """A region with the schedule so far: ``loops`` over tiles, then ``points`` one by one, outermost first.
+
+    ``parallel``: trailing ``points`` that run as lanes and rows of one register tile. What a pass has not decided
+    yet is None or empty.
+    """
+
+    region: Region
+    statement: Statement
+    dependences: Dependences
+    loops: tuple[TileLoop, ...]
+    points: tuple[str, ...]
+    parallel: int = 0
+    roles: Roles | None = None
+    lanes: int | None = None
+    tile: RegisterTile | None = None
+    packs: tuple[Pack, ...] = ()
+    estimate: Estimate | None = None
+
+    @property
+    def scop(self) -> Scop:
+        return self.region.scop
+
+    @property
+    def operands(self) -> tuple[tuple[int, Access], ...]:
+        """The reads other than the accumulator, with their indices."""
+        return tuple((i, r) for i, r in enumerate(self.statement.reads) if r != self.statement.write)
+
+    @property
+    def schedule(self) -> str:
+        """isl's text form: ``{ S0[i, j, k] -> [floor(j/96), i, k, j] }``."""
+        instance = ", ".join(d.name for d in self.statement.dimensions)
+        dates = [f"floor({t.dimension}/{t.size})" if t.size > 1 else t.dimension for t in self.loops]
+        dates += self.points[: len(self.points) - self.parallel]
+        return f"{{ {self.statement.name}[{instance}] -> [{', '.join(dates)}] }}"
+
+    def __str__(self) -> str:
+        lines = [f"schedule {self.schedule}"]
+        if self.parallel:
+            lines.append(f"parallel {', '.join(self.points[-self.parallel:])}")
+        lines += [f"roles {self.roles}"] if self.roles else []
+        lines += [f"lanes {self.lanes}"] if self.lanes else []
+        lines += [str(self.tile)] if self.tile else []
+        lines += map(str, self.packs)
+        lines += [str(self.estimate)] if self.estimate else []
+        return "\n".join(lines)
+
+
+class Pass(Protocol):
+    """``run`` raises ``Rejected`` when the pass does not apply."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion: ...
+
+
+def trip_counts(statement: Statement, first: int) -> dict[str, int]:
+    """Trips of each dimension, outermost first, ``first`` standing for the patched loop's.
+
+    Raises ``Rejected(NO_PLAN)`` for bounds that vary within the nest.
+    """
+    counts = {statement.dimensions[0].name: first}
+    for dimension in statement.dimensions[1:]:
+        if not dimension.trips.is_constant:
+            raise Rejected(Reason.NO_PLAN, f"the bound {dimension.trips} of {dimension.name} is not constant")
+        if dimension.trips.constant < 1:
+            raise Rejected(Reason.NO_PLAN, f"{dimension.name} has no iterations")
+        counts[dimension.name] = dimension.trips.constant
+    return counts
+
+
+def known_trips(state: ScheduledRegion, dimension: str) -> int | None:
+    """The trip count every entry has; None for the patched loop."""
+    found = next(d.trips for d in state.statement.dimensions if d.name == dimension)
+    return found.constant if found.is_constant else None
+
+
+def verify(state: ScheduledRegion, context: Context) -> None:
+    """Raises ``VerifyError`` where the value breaks the promises of its type."""
+    for problem in _problems(state, context):
+        raise VerifyError(f"{problem} in\n{state}")
+
+
+def _problems(state: ScheduledRegion, context: Context) -> Iterator[str]:
+    names = [d.name for d in state.statement.dimensions]
+    if sorted({*state.points, *(t.dimension for t in state.loops)}) != sorted(names):
+        yield "the schedule does not cover the dimensions"
+    if len(set(state.points)) != len(state.points):
+        yield "a point loop appears twice"
+    sizes: dict[str, int] = {}
+    for loop in state.loops:
+        if loop.size < 1 or sizes.get(loop.dimension, loop.size) % loop.size:
+            yield f"{loop} does not nest"
+        sizes[loop.dimension] = loop.size
+    if any(size > 1 and name not in state.points for name, size in sizes.items()):
+        yield "the points of a tile are not visited"
+    if state.roles and sorted((state.roles.rows, state.roles.vector, state.roles.reduction, *state.roles.outer)) != (
+        sorted(names)
+    ):
+        yield "the roles do not cover the dimensions"
+    if state.tile and state.tile.row_count * state.tile.vector_count >= context.isa.registers:
+        yield "the register tile does not fit"
+    for pack in state.packs:
+        if pack.read not in dict(state.operands) or not 0 <= pack.level < len(state.loops):
+            yield f"{pack} names no operand or no loop"
+
+
+def plan_of(state: ScheduledRegion, context: Context) -> Plan:
+    """The plan a schedule with a register tile stands for."""
+    if state.tile is None:
+        raise VerifyError("a schedule without a register tile is no plan")
+    fuse = context.fp == "fast" and has_fused_multiply_add(context.machine, context.isa) and _has_fusible(state)
+    return Plan(context.isa, state.statement.name, state.loops, state.packs, state.tile, fuse)
+
+
+def _has_fusible(state: ScheduledRegion) -> bool:
+    """Whether the statement adds a product to its accumulator or subtracts it."""
+    match state.statement.expression:
+        case Apply("add", (Read(), Apply("mul")) | (Apply("mul"), Read())) | Apply("sub", (Read(), Apply("mul"))):
+            return True
+    return False

@@ -1,0 +1,233 @@
+"""A statement of contraction shape seen through a plan: which operand varies along which tile dimension.
+
+The statement is ``W = expression(W, reads)`` over a box: W has no stride along the reduction dimension, one element
+along the vector dimension; every other read varies along the rows or along the vector dimension of the register
+tile, not both. Invariant: constructing a ``Contraction`` checks everything code generation relies on, so that the
+generators need no tests of their own; what is not of this shape is Rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Isa, Pack, Plan
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from memopt.ir.region import Region
+from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Scop, Statement
+
+_OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt": 1}
+
+
+class Role(Enum):
+    """How an operand enters the register tile: one value for a whole row, or one value per lane."""
+
+    BROADCAST = "broadcast"
+    VECTOR = "vector"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """``address = base + sum(stride * dimension)`` in bytes; ``base`` is Linear over live-in symbols."""
+
+    base: Linear
+    strides: tuple[tuple[str, int], ...]
+
+    def stride(self, dimension: str) -> int:
+        return next((s for d, s in self.strides if d == dimension), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A read that is packed: panels of ``pack.width`` elements along ``pack.dimension`` by the reduction.
+
+    A panel holds, for each k in ascending order, ``width`` elements, each repeated ``copies`` times (SSE2 has no
+    broadcasting load). ``depth`` is the room for k in a panel, ``panels`` the room for panels.
+    """
+
+    stream: Stream
+    role: Role
+    pack: Pack
+    copies: int
+    depth: int
+    panels: int
+
+    def step(self, element: int) -> int:
+        """Bytes from one k to the next inside a panel."""
+        return self.pack.width * element * self.copies
+
+    def panel_bytes(self, element: int) -> int:
+        """A multiple of both the panel width and 64."""
+        return -(-self.depth // 16) * 16 * self.step(element)
+
+    def size(self, element: int) -> int:
+        return self.panels * self.panel_bytes(element)
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """``extents``: trip count of each dimension, None for the patched one (H at run time), outermost first.
+
+    ``accumulators``: indices of the reads equal to the write. ``operands``: the others, by index.
+    """
+
+    plan: Plan
+    statement: Statement
+    element: ElementType
+    extents: tuple[tuple[str, int | None], ...]
+    result: Stream
+    accumulators: frozenset[int]
+    operands: tuple[tuple[int, Operand], ...]
+
+    @property
+    def isa(self) -> Isa:
+        return self.plan.isa
+
+    @property
+    def row_count(self) -> int:
+        return self.plan.tile.row_count
+
+    @property
+    def column_count(self) -> int:
+        return self.plan.tile.vector_count * self.plan.tile.lanes
+
+    def extent(self, dimension: str) -> int | None:
+        return dict(self.extents)[dimension]
+
+
+def contraction(region: Region, plan: Plan) -> Contraction:
+    """The plan's statement in the shape the leaf compiler wants; Rejected when it does not have it.
+
+    Legality of the order (which dimensions are parallel) is the planner's business; here it is only checked that
+    reductions keep their order for each result.
+    """
+    statement = next(s for s in region.scop.statements if s.name == plan.statement)
+    if len(region.scop.statements) != 1:
+        raise Rejected(Reason.NO_SCHEDULE, "several statements in one nest")
+    element = _element(region.scop, statement)
+    dimensions = tuple(d.name for d in statement.dimensions)
+    extents = tuple(_extents(statement))
+    result = _stream(region.scop, statement.write, dimensions)
+    _check_tile(plan, element, dimensions)
+    _check_expression(statement.expression)
+    _check_order(plan, result, dimensions)
+    accumulators = frozenset(i for i, r in enumerate(statement.reads) if r == statement.write)
+    operands = []
+    for index, access in enumerate(statement.reads):
+        if index not in accumulators:
+            if access.array == statement.write.array:
+                raise Rejected(Reason.NO_SCHEDULE, f"{access} is also written")
+            stream = _stream(region.scop, access, dimensions)
+            operands.append((index, _operand(plan, dict(extents), stream, index)))
+    return Contraction(plan, statement, element, extents, result, accumulators, tuple(operands))
+
+
+def _element(scop: Scop, statement: Statement) -> ElementType:
+    elements = {scop.array(a.array).element for a in (statement.write, *statement.reads)}
+    if len(elements) != 1:
+        raise Rejected(Reason.NO_SCHEDULE, "float and double mixed")
+    return elements.pop()
+
+
+def _extents(statement: Statement) -> Iterator[tuple[str, int | None]]:
+    for position, dimension in enumerate(statement.dimensions):
+        if position == 0:
+            if dimension.trips != Linear.symbol(TRIPS):
+                raise VerifyError(f"outermost trip count is {dimension.trips}, not {TRIPS}")
+            yield dimension.name, None
+        elif not dimension.trips.is_constant:
+            raise Rejected(Reason.NO_SCHEDULE, f"trip count {dimension.trips} is not constant")
+        else:
+            yield dimension.name, dimension.trips.constant
+
+
+def _stream(scop: Scop, access: Access, dimensions: tuple[str, ...]) -> Stream:
+    array = scop.array(access.array)
+    base, strides = array.base, dict.fromkeys(dimensions, 0)
+    for stride, subscript in zip(array.strides, access.subscripts, strict=True):
+        base = base + subscript.without(*dimensions) * stride
+        for dimension in dimensions:
+            strides[dimension] += subscript.coefficient(dimension) * stride
+    return Stream(base, tuple((d, s) for d, s in strides.items() if s))
+
+
+def _check_tile(plan: Plan, element: ElementType, dimensions: tuple[str, ...]) -> None:
+    tile = plan.tile
+    if tile.lanes * element.size != plan.isa.vector_bytes:
+        raise VerifyError(f"{tile.lanes} lanes of {element.value} are not one {plan.isa.value} vector")
+    if len({tile.rows, tile.vector, tile.reduction}) != 3 or not {tile.rows, tile.vector, tile.reduction} <= set(
+            dimensions):
+        raise VerifyError(f"{tile} does not name three dimensions of the statement")
+    innermost = {loop.dimension: loop.size for loop in plan.loops}
+    for dimension in dimensions:
+        if dimension == tile.reduction:
+            continue
+        size = {tile.rows: tile.row_count, tile.vector: tile.vector_count * tile.lanes}.get(dimension, 1)
+        if innermost.get(dimension) != size:
+            raise VerifyError(f"innermost tile of {dimension} is {innermost.get(dimension)}, not {size}")
+
+
+def _check_expression(expression: Expression) -> None:
+    if isinstance(expression, Apply):
+        if _OPERATORS.get(expression.operator) != len(expression.operands):
+            raise Rejected(Reason.NO_SCHEDULE, f"operation {expression.operator} in a contraction")
+        for operand in expression.operands:
+            _check_expression(operand)
+
+
+def _check_order(plan: Plan, result: Stream, dimensions: tuple[str, ...]) -> None:
+    """Each result must see its reductions in the original order: k ascends by construction of the loops; further
+    reduction dimensions must be outside it and run in their order, one iteration at a time."""
+    reductions = [d for d in dimensions if result.stride(d) == 0]
+    if {plan.tile.rows, plan.tile.vector} & set(reductions):
+        raise VerifyError(f"{plan.tile}: several iterations would write one result")
+    if not reductions or reductions[-1] != plan.tile.reduction:
+        raise Rejected(Reason.NO_SCHEDULE, "no reduction dimension, or not the innermost one")
+    order = [loop.dimension for loop in plan.loops if loop.dimension in reductions]
+    if [d for i, d in enumerate(order) if d not in order[:i]] != [d for d in reductions if d in order]:
+        raise Rejected(Reason.NO_SCHEDULE, "reductions would be reordered")
+    if any(order.count(d) > 1 for d in reductions[:-1]) or (reductions[-1] in order
+                                                           and order.index(reductions[-1]) < len(reductions) - 1):
+        raise Rejected(Reason.NO_SCHEDULE, "reductions would be reordered")
+
+
+def _operand(plan: Plan, extents: dict[str, int | None], stream: Stream, index: int) -> Operand:
+    tile = plan.tile
+    if stream.stride(tile.vector) == 0:
+        role, dimension, width = Role.BROADCAST, tile.rows, tile.row_count
+    elif stream.stride(tile.rows) == 0:
+        role, dimension, width = Role.VECTOR, tile.vector, tile.vector_count * tile.lanes
+    else:
+        raise Rejected(Reason.NO_SCHEDULE, f"read {index} varies along rows and vectors")
+    pack = next((p for p in plan.packs if p.read == index), None)
+    if pack is None:
+        pack = Pack(index, dimension, width, _default_level(plan, extents, stream, dimension))
+    if (pack.dimension, pack.width) != (dimension, width):
+        raise VerifyError(f"{pack}: the register tile wants {dimension}-panels of {width}")
+    depth = _room(plan, extents, tile.reduction, pack.level)
+    count = _room(plan, extents, dimension, pack.level)
+    late = [loop.dimension for loop in plan.loops[pack.level + 1:]
+            if loop.dimension not in (tile.reduction, dimension) and stream.stride(loop.dimension)]
+    if depth is None or count is None or late:
+        raise VerifyError(f"{pack}: the packed block is not fixed inside that loop")
+    copies = tile.lanes if plan.isa is Isa.SSE2 and role is Role.BROADCAST else 1
+    return Operand(stream, role, pack, copies, depth, -(-count // width))
+
+
+def _room(plan: Plan, extents: dict[str, int | None], dimension: str, level: int) -> int | None:
+    """Most iterations of ``dimension`` inside loop number ``level``; None when that is not known."""
+    sizes = [loop.size for loop in plan.loops[:level + 1] if loop.dimension == dimension]
+    extent = extents[dimension]
+    return min([*sizes[-1:], *([extent] if extent is not None else [])], default=None)
+
+
+def _default_level(plan: Plan, extents: dict[str, int | None], stream: Stream, dimension: str) -> int:
+    """The outermost level at which every loop the operand depends on is fixed, except those over its panels."""
+    level = max((i for i, loop in enumerate(plan.loops)
+                 if loop.dimension != dimension
+                 and (loop.dimension == plan.tile.reduction or stream.stride(loop.dimension))), default=-1)
+    while level < len(plan.loops) - 1 and _room(plan, extents, dimension, level) is None:
+        level += 1
+    return level

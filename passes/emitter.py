@@ -1,0 +1,109 @@
+"""A growing code sequence with fresh labels and frame slots: what the kernel's generators write to.
+
+Invariant: ``rbp`` holds the frame address throughout, the stack is never touched, and every slot lies in the part
+of the frame that its layout sets aside for kernel temporaries.
+"""
+
+from __future__ import annotations
+
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.instructions import Align, Code, Imm, Instruction, Item, Label, LabelRef, Mem, Operand, Reg, instruction
+
+Value = int | Mem
+"""A whole number known now, or the 8-byte frame slot that will hold it."""
+
+
+class Emitter:
+    """Collects items; ``start`` is the frame offset of the first byte free for slots."""
+
+    def __init__(self, start: int) -> None:
+        self._items: list[Item] = []
+        self._labels = 0
+        self._start = start
+        self._end = start
+
+    @property
+    def code(self) -> Code:
+        return tuple(self._items)
+
+    @property
+    def local_bytes(self) -> int:
+        """Bytes of the frame used so far for slots, gaps for alignment included."""
+        return self._end - self._start
+
+    def op(self, mnemonic: str, *operands: Operand | str | int) -> None:
+        """One instruction; a ``str`` operand is a register, an ``int`` an immediate."""
+        self._items.append(instruction(mnemonic, *operands))
+
+    def fresh(self, stem: str) -> str:
+        """A label name not used before in this sequence."""
+        self._labels += 1
+        return f"kernel_{stem}_{self._labels}"
+
+    def place(self, label: str) -> None:
+        self._items.append(Label(label))
+
+    def align(self, boundary: int) -> None:
+        self._items.append(Align(boundary))
+
+    def jump(self, target: str, condition: str = "mp") -> None:
+        self._items.append(Instruction("j" + condition, (LabelRef(target),)))
+
+    def slot(self, size: int = 8) -> Mem:
+        """A new frame slot of ``size`` bytes, aligned to its size; frame pages are at least 64-byte aligned."""
+        offset = -(-self._end // size) * size
+        self._end = offset + size
+        return Mem("rbp", displacement=offset, size=size)
+
+    def load(self, register: str, value: Value) -> None:
+        """``register = value``; keeps the flags unless ``value`` is a slot, which also keeps them."""
+        if isinstance(value, Mem):
+            self.op("mov", register, value)
+        else:
+            self.op("movabs" if not fits(value) else "mov", register, value)
+
+    def add(self, register: str, value: Value, spare: str) -> None:
+        """``register += value``; ``spare`` is clobbered by constants that need 64 bits."""
+        if isinstance(value, Mem) or fits(value):
+            if value != 0:
+                self.op("add", register, value if isinstance(value, Mem) else Imm(value))
+        else:
+            self.load(spare, value)
+            self.op("add", register, spare)
+
+    def scale(self, register: str, factor: int, spare: str) -> None:
+        """``register *= factor``; ``spare`` is clobbered by factors that need 64 bits."""
+        if factor == 1:
+            return
+        if factor > 0 and factor & (factor - 1) == 0:
+            self.op("shl", register, factor.bit_length() - 1)
+        elif fits(factor):
+            self.op("imul", register, register, factor)
+        else:
+            self.load(spare, factor)
+            self.op("imul", register, spare)
+
+    def minimum(self, register: str, value: Value, spare: str) -> None:
+        """``register = min(register, value)``, signed; ``spare`` is clobbered."""
+        self.load(spare, value)
+        self.op("cmp", register, spare)
+        self.op("cmovg", register, spare)
+
+
+def fits(value: int) -> bool:
+    """Whether ``value`` is a sign-extended 32-bit immediate or displacement."""
+    return -(1 << 31) <= value < 1 << 31
+
+
+def displaced(base: str, displacement: int, size: int) -> Mem:
+    """``[base + displacement]``; Rejected when the displacement does not fit the encoding (rows of gigabytes)."""
+    if not fits(displacement):
+        raise Rejected(Reason.NO_SCHEDULE, f"stride {displacement} is too long for an address")
+    return Mem(base, displacement=displacement, size=size)
+
+
+def register_of(size: int, register: str) -> Reg:
+    """The 4- or 8-byte view of a general-purpose register that exists under its numbered or classic name."""
+    if size == 8:
+        return Reg(register)
+    return Reg(register + "d" if register[1:].isdigit() else "e" + register[1:])

@@ -1,0 +1,77 @@
+"""Guard, kernel and exit glued together and assembled for their place: a region and a plan become machine code.
+
+Layout of the blob at ``Placement.code``: the displaced header instructions first (so that their address is known
+before anything is assembled), then the entry, the kernel, the exit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memopt.ir.code import CompiledRegion, Placement
+from memopt.ir.plan import Isa, Plan
+from memopt.ir.reasons import VerifyError
+from memopt.ir.region import Region
+from memopt.x86.assembler import Assembled, assemble
+from memopt.x86.frame import XSAVE_BYTES, FrameLayout
+from memopt.x86.instructions import Instruction, Item, Label, Mem, code
+from passes.guards import displaced_code, entry_code
+from passes.kernel import KernelCode
+from passes.rejoin import exit_code
+
+_STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
+
+
+def generate(region: Region, plan: Plan, kernel: Callable[[FrameLayout], KernelCode], placement: Placement,
+             displaced: Callable[[int], bytes], xcr0: int, xsave_bytes: int = XSAVE_BYTES) -> CompiledRegion:
+    """Machine code for ``region``.
+
+    ``kernel`` makes the loops for a frame layout; ``displaced`` gives the header's instructions relocated to an
+    address; ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd).
+    ``VerifyError`` when anything does not fit its place or the kernel does not keep its contract.
+    """
+    state = _STATE_NEEDED[plan.isa]
+    if xcr0 & state != state:
+        raise VerifyError(f"{plan.isa.value} code for a machine with XCR0 {xcr0:#x}")
+    layout = FrameLayout.build(tuple(live_in.symbol for live_in in region.live_ins), 0, xsave_bytes)
+    made = kernel(layout)
+    layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
+    _check_kernel(made)
+    assembled = assemble(code(
+        displaced_code(region, displaced(placement.code)),
+        entry_code(region, layout, placement, xcr0),
+        made.items,
+        exit_code(region, layout, placement, xcr0),
+    ), placement.code)
+    _check_fit(assembled, layout, made, placement)
+    return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], made.scratch_needed,
+                          assembled.listing)
+
+
+def _check_fit(assembled: Assembled, layout: FrameLayout, made: KernelCode, placement: Placement) -> None:
+    for what, needed, there in (("code", len(assembled.code), placement.code_size),
+                                ("frame", layout.size, placement.frame_size),
+                                ("scratch", made.scratch_needed, placement.scratch_size)):
+        if needed > there:
+            raise VerifyError(f"{needed} bytes of {what} do not fit in {there}")
+    if placement.frame % 64:
+        raise VerifyError(f"the frame at {placement.frame:#x} is not 64-byte aligned")
+
+
+def _check_kernel(made: KernelCode) -> None:
+    """The kernel starts at its label and does not name the stack pointer."""
+    if made.items[:1] != (Label("kernel"),):
+        raise VerifyError("the kernel does not start at its label")
+    if any(_uses_stack(item) for item in made.items):
+        raise VerifyError("the kernel uses the stack pointer")
+
+
+def _uses_stack(item: Item) -> bool:
+    if not isinstance(item, Instruction):
+        return False
+    if item.mnemonic.startswith(("push", "pop", "call", "ret", "enter", "leave")):
+        return True
+    names = {str(o) for o in item.operands if not isinstance(o, Mem)}
+    if item.memory is not None:
+        names |= {item.memory.base or "", item.memory.index or ""}
+    return bool(names & {"rsp", "esp", "sp", "spl"})

@@ -1,0 +1,68 @@
+"""Linear expressions over frame slots as machine code: the arithmetic of guards and of the rejoin.
+
+Invariant: the value comes out in rax; rcx is the only other register changed; rbp is the frame. Checked arithmetic
+jumps to a label at the first overflow of 64 bits, so a value that arrives is the mathematical one.
+"""
+
+from __future__ import annotations
+
+from memopt.ir.linear import Linear
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import Item, Mem, instruction, jump
+
+_WORD = 1 << 64
+
+
+def checked(expression: Linear, layout: FrameLayout, overflow: str) -> list[Item]:
+    """rax = ``expression`` as a mathematical integer, or a jump to ``overflow`` when a step leaves 64 bits.
+
+    Conservative: a step may overflow where the final value would not.
+    """
+    numbers = (expression.constant, *(c for _, c in expression.terms))
+    if any(not -_WORD // 2 <= n < _WORD // 2 for n in numbers):
+        return [jump(overflow)]
+    return _evaluate(expression, layout, [jump(overflow, "o")])
+
+
+def wrapping(expression: Linear, layout: FrameLayout) -> list[Item]:
+    """rax = ``expression`` modulo 2**64."""
+    terms = {symbol: _signed(coefficient) for symbol, coefficient in expression.terms}
+    return _evaluate(Linear.build(terms, _signed(expression.constant)), layout, [])
+
+
+def _signed(value: int) -> int:
+    return (value + _WORD // 2) % _WORD - _WORD // 2
+
+
+def is_imm32(value: int) -> bool:
+    return -1 << 31 <= value < 1 << 31
+
+
+def _evaluate(expression: Linear, layout: FrameLayout, after: list[Item]) -> list[Item]:
+    """Sum from left to right, starting with a plain term if there is one; ``after`` follows each checked step."""
+    terms = sorted(expression.terms, key=lambda t: t[1] != 1)
+    items: list[Item] = []
+    for position, (symbol, coefficient) in enumerate(terms):
+        slot = Mem("rbp", displacement=layout.symbols[symbol])
+        target = "rcx" if position else "rax"
+        if abs(coefficient) == 1 and (position or coefficient == 1):
+            operation = "mov" if not position else "add" if coefficient == 1 else "sub"
+            items += [instruction(operation, "rax", slot), *(after if position else [])]
+            continue
+        if is_imm32(coefficient):
+            items += [instruction("imul", target, slot, coefficient), *after]
+        else:
+            items += [instruction("mov", target, coefficient), instruction("imul", target, slot), *after]
+        if position:
+            items += [instruction("add", "rax", "rcx"), *after]
+    return items + _constant(expression.constant, bool(terms), after)
+
+
+def _constant(value: int, add: bool, after: list[Item]) -> list[Item]:
+    if not add:
+        return [instruction("mov", "rax", value)]
+    if not value:
+        return []
+    if is_imm32(value):
+        return [instruction("add", "rax", value), *after]
+    return [instruction("mov", "rcx", value), instruction("add", "rax", "rcx"), *after]

@@ -1,0 +1,72 @@
+"""The passes in their order, and the way from a region to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memopt.analysis.dependences import dependences
+from memopt.ir.plan import Isa, Plan
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Region
+from memopt.machine.description import Machine
+from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
+from passes.interchange import Interchange
+from passes.legality import Legality
+from passes.packing import Packing
+from passes.profitability import Profitability
+from passes.register_tile import RegisterTile, Vectorize
+from passes.tiling import Tiling
+
+PIPELINE: tuple[Pass, ...] = (
+    Interchange(),
+    Vectorize(),
+    RegisterTile(),
+    Tiling(),
+    Packing(),
+    Profitability(),
+    Legality(),
+)
+
+Observer = Callable[[str, ScheduledRegion], None]
+"""Called after each pass with its name and what it returned (``--print-after``)."""
+
+
+def plan(
+    region: Region,
+    machine: Machine,
+    isa: Isa,
+    fp: str = "exact",
+    *,
+    trips: int | None = None,
+    observer: Observer | None = None,
+) -> Plan:
+    """The plan for ``region`` on ``machine`` with ``isa``; raises ``Rejected`` with the reason there is none.
+
+    ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that was seen, for the profitability model
+    alone; without it the loop is taken as long.
+    """
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
+    return plan_of(schedule(region, context, PIPELINE, observer), context)
+
+
+def schedule(
+    region: Region, context: Context, passes: tuple[Pass, ...] = PIPELINE, observer: Observer | None = None
+) -> ScheduledRegion:
+    """``region`` after ``passes``; the value is verified after each of them."""
+    state = initial(region, context)
+    for each in passes:
+        state = each.run(state, context)
+        verify(state, context)
+        if observer is not None:
+            observer(each.name, state)
+    return state
+
+
+def initial(region: Region, context: Context) -> ScheduledRegion:
+    """The nest in its original order."""
+    if len(region.scop.statements) != 1:
+        raise Rejected(Reason.NO_PLAN, f"{len(region.scop.statements)} statements in one nest")
+    statement = region.scop.statements[0]
+    trip_counts(statement, context.trips)  # rejects what is no box before isl sees it
+    points = tuple(d.name for d in statement.dimensions)
+    return ScheduledRegion(region, statement, dependences(region.scop), loops=(), points=points)

@@ -1,0 +1,84 @@
+"""Register tile: how many rows and lanes of results stay in vector registers over a block of the reduction.
+
+Vectorize decides the lanes: neighbours along the vector dimension share one register. RegisterTile decides how many
+rows and vectors, from the register file and the latency of an addition (memopt.models.tiles).
+
+Before: ``S0[i, j, k] -> [k]``, lanes and rows ``j, i``. After: ``S0[i, j, k] -> [floor(j/24), floor(i/8), k]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memopt.ir.plan import RegisterTile as Tile
+from memopt.ir.plan import TileLoop
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from memopt.ir.scop import Access, Apply, Expression
+from memopt.models.cost import stride
+from memopt.models.tiles import RegisterNeeds, register_tile
+from passes.base import Context, Roles, ScheduledRegion, known_trips
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorize:
+    """One full vector of neighbouring results; operands that vary along it are packed so that they are neighbours."""
+
+    name = "vectorize"
+
+    def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        roles = roles_of(state)
+        element = state.scop.array(state.statement.write.array).element.size
+        if stride(state.scop, state.statement.write, roles.vector) != element:
+            raise Rejected(Reason.NO_PLAN, f"results are not neighbours along {roles.vector}")
+        return replace(state, lanes=context.isa.vector_bytes // element)
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    name = "register-tile"
+
+    def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        roles = roles_of(state)
+        if state.lanes is None:
+            raise VerifyError("the register tile needs the lanes")
+        rows, columns = known_trips(state, roles.rows), known_trips(state, roles.vector)
+        counts = register_tile(context.isa, state.lanes, _needs(state, roles), rows, columns)
+        if counts is None:
+            raise Rejected(Reason.NO_PLAN, "the statement needs more vector registers than there are")
+        tile = Tile(roles.rows, counts[0], roles.vector, counts[1], state.lanes, roles.reduction)
+        loops = (
+            *(TileLoop(name, 1) for name in roles.outer),
+            TileLoop(tile.vector, tile.vector_count * tile.lanes),
+            TileLoop(tile.rows, tile.row_count),
+        )
+        points = (roles.reduction, roles.vector, roles.rows)
+        return replace(state, tile=tile, loops=loops, points=points)
+
+
+def roles_of(state: ScheduledRegion) -> Roles:
+    if state.roles is None:
+        raise VerifyError("the dimensions have no roles yet")
+    return state.roles
+
+
+def _needs(state: ScheduledRegion, roles: Roles) -> RegisterNeeds:
+    """Vectors are loaded once for all rows; each row's broadcasts live while the row is worked on."""
+
+    def varies(access: Access) -> bool:
+        return stride(state.scop, access, roles.vector) != 0
+
+    vectors = sum(varies(a) for _, a in state.operands)
+    broadcasts = len(state.operands) - vectors
+    expression = state.statement.expression
+    temporaries = _temporaries(expression.operands) if isinstance(expression, Apply) else 0
+    return RegisterNeeds(per_vector=vectors, fixed=broadcasts + temporaries)
+
+
+def _temporaries(operands: tuple[Expression, ...]) -> int:
+    """Registers for intermediate values (Sethi and Ullman, JACM 17(4), 1970); leaves are in registers already."""
+    needed = held = 0
+    for operand in operands:
+        if isinstance(operand, Apply):
+            needed = max(needed, held + max(1, _temporaries(operand.operands)))
+            held += 1
+    return needed

@@ -1,0 +1,83 @@
+"""The way out of a version: everything back as at the header, for iteration H.
+
+Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
+entry; every other register, the vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags
+are those of the entry and of the version together, as if the original iterations had run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
+from memopt.ir.reasons import VerifyError
+from memopt.ir.region import Cell, Region, Register, Rejoin
+from memopt.ir.scop import LIMIT
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
+from passes.guards import absolute, leave, time_stamp, vector_state
+from passes.linear_code import is_imm32, wrapping
+
+_RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
+
+
+def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int) -> Code:
+    """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were."""
+    moved = {r.location.name for r in region.rejoin if isinstance(r.location, Register)}
+    cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
+    if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
+        raise VerifyError("the rejoin moves the stack pointer or the base of a cell")
+    return (
+        Label("kernel_done"),
+        instruction("lea", "rbp", absolute(placement.frame)),
+        *_restore_vectors(layout, xcr0),
+        *_count(layout, placement.statistics),
+        *(item for r in cells for item in _store(r, layout)),
+        *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
+        *leave(layout, placement.frame, _RESTORED),
+    )
+
+
+def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
+    # The kernel started with the program's MXCSR and kept its modes, so its MXCSR now is the program's with the
+    # exception flags added. Loaded after the restore, it does not matter which one the state area holds.
+    control = Mem("rbp", displacement=layout.mxcsr, size=4)
+    yield instruction("stmxcsr", control)
+    yield from vector_state("restore", layout, xcr0)
+    yield instruction("ldmxcsr", control)
+
+
+def _count(layout: FrameLayout, statistics: int) -> Iterator[Item]:
+    yield from time_stamp()
+    yield instruction("sub", "rax", Mem("rbp", displacement=layout.cycles))
+    yield instruction("add", absolute(statistics + STATISTICS_CYCLES), "rax")
+    yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
+    yield instruction("add", absolute(statistics + STATISTICS_ITERATIONS), "rax")
+
+
+def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
+    """The value into its cell, or into the slot its register is restored from."""
+    if rejoin.width not in (4, 8):
+        raise VerifyError(f"rejoin of {rejoin.width} bytes")
+    yield from wrapping(rejoin.value, layout)
+    if isinstance(rejoin.location, Register):
+        if rejoin.width == 4:
+            yield instruction("mov", "eax", "eax")  # a 32-bit result clears the upper half
+        yield instruction("mov", Mem("rbp", displacement=layout.register(rejoin.location.name)), "rax")
+        return
+    yield from _address(rejoin.location, layout)
+    yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
+
+
+def _address(cell: Cell, layout: FrameLayout) -> Iterator[Item]:
+    """rcx = the cell's address, from the header value of its base (the kernel has used every register)."""
+    if cell.base == "":
+        yield instruction("mov", "rcx", cell.displacement)
+        return
+    base = Mem("rbp", displacement=layout.register(cell.base))
+    if is_imm32(cell.displacement):
+        yield instruction("mov", "rcx", base)
+        yield instruction("add", "rcx", cell.displacement)
+    else:
+        yield instruction("mov", "rcx", cell.displacement)
+        yield instruction("add", "rcx", base)

@@ -1,0 +1,1 @@
+"""The hands: ptrace, sampling, shadow runs, the code cache, patching."""

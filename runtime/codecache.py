@@ -1,0 +1,297 @@
+"""Memory in the target for one version: code, statistics, frame, scratch.
+
+The code pages are a memfd that memopt maps writable and the target read-execute (private, so that a forked shadow can
+be given other code); the statistics page is the same memfd mapped shared, so that its counters outlive the target.
+Invariant: no mapping is writable and executable; the program's descriptor numbers are the same afterwards, even if
+memopt is killed on the way, because one stub makes, maps and closes the descriptor.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memopt.ir.code import (
+    FRAME_LIMIT,
+    STATISTICS_CYCLES,
+    STATISTICS_ENTRIES,
+    STATISTICS_ITERATIONS,
+    STATISTICS_RUNS,
+    Placement,
+)
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from runtime import faults, remote
+from runtime.memory import PAGE, Mapping, mapping_at, mappings
+from runtime.remote import KEPT, Call
+from runtime.tracee import Tracee
+
+MEMFD_NAME = "memopt"
+STATISTICS_SIZE = PAGE
+NO_LIMIT = (1 << 63) - 1
+
+_MFD_CLOEXEC, _MFD_EXEC = 1, 0x10
+_READ, _WRITE, _EXECUTE = 1, 2, 4
+_SHARED, _PRIVATE, _ANONYMOUS, _FIXED_NOREPLACE = 1, 2, 0x20, 0x100000
+_MADV_HUGEPAGE = 14
+_HUGE_PAGE = 2 << 20
+
+# Distances kept when addresses are chosen.
+_REACH = (1 << 31) - (16 << 20)
+_MARGIN = 64 << 10  # from other mappings
+_HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
+_STACK_GROWTH = 8 << 30
+_TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counters as in memopt.ir.code; cycles are time-stamp-counter ticks."""
+
+    entries: int
+    runs: int
+    iterations: int
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Free addresses ``[start, end)``."""
+
+    start: int
+    end: int
+
+
+def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
+    """The gaps of the memory map that neither brk nor the stack will grow into."""
+    gaps = []
+    position, below = lowest, None
+    for mapping in maps:
+        if mapping.start >= _TOP:
+            break
+        end = mapping.start - (_STACK_GROWTH if mapping.path == "[stack]" else 0)
+        start = position + (_HEAP_GROWTH if below is not None and _grows(below, maps) else 0)
+        if end > start:
+            gaps.append(Gap(start, end))
+        position, below = max(position, mapping.end), mapping
+    return tuple(gaps)
+
+
+def _grows(mapping: Mapping, maps: Sequence[Mapping]) -> bool:
+    """Does brk, now or later, start behind ``mapping``? It does behind the heap and behind the executable."""
+    if mapping.path == "[heap]":
+        return True
+    index = maps.index(mapping)
+    # .bss is an anonymous mapping that follows the executable's last one.
+    while index and not maps[index].path and maps[index - 1].end == maps[index].start:
+        index -= 1
+    return bool(maps[index].inode) and mapping.start < min((m.start for m in maps if m.path == "[heap]"), default=_TOP)
+
+
+def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -> int:
+    """A page address for ``size`` bytes, all within rel32 reach of ``near``, best below the text it lies in.
+
+    In a gap of many GiB the place is 1 GiB off ``near``, out of the way of what the program maps next.
+    Raises ``Rejected(NO_ROOM)``.
+    """
+    candidates = []
+    for gap in free_gaps(maps, lowest):
+        low, high = max(gap.start + _MARGIN, near - _REACH), min(gap.end - _MARGIN, near + _REACH) - size
+        low = -(-low // PAGE) * PAGE
+        if low > high:
+            continue
+        wanted = near - (1 << 30) if gap.end - gap.start > 4 << 30 else high
+        address = min(max(wanted, low), high) // PAGE * PAGE
+        candidates.append((address > near, abs(address - near), max(address, low)))
+    if not candidates:
+        raise Rejected(Reason.NO_ROOM, f"no free addresses within 2 GiB of {near:#x}")
+    return min(candidates)[2]
+
+
+def _lowest_address() -> int:
+    """mmap_min_addr, and never the first 64 KiB: a null pointer plus a small offset must still fault."""
+    try:
+        with open("/proc/sys/vm/mmap_min_addr", encoding="ascii") as file:
+            return max(int(file.read()), 64 << 10)
+    except (OSError, ValueError):
+        return 64 << 10
+
+
+class CodeCache:
+    """The pages of one version. Create and release need a stopped tracee; the rest works at any time."""
+
+    def __init__(self, placement: Placement, pages: mmap.mmap) -> None:
+        self.placement = placement
+        self._pages = pages
+
+    @classmethod
+    def create(cls, tracee: Tracee, near: int, code_size: int, frame_size: int, scratch_size: int = 0) -> CodeCache:
+        """Map everything within rel32 reach of ``near`` (scratch anywhere); sizes in bytes, rounded up to pages.
+
+        The frame is zero apart from its limit (none). Raises ``Rejected`` NO_MEMORY (also RLIMIT_AS), NO_ROOM.
+        """
+        code_size, frame_size = (-(-size // PAGE) * PAGE for size in (code_size, frame_size))
+        total = code_size + STATISTICS_SIZE + frame_size
+        code = choose_address(mappings(tracee.pid), near, total, _lowest_address())
+        statistics = code + code_size
+        placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
+        pages = _map_in_target(tracee, placement)
+        cache = cls(placement, pages)
+        try:
+            cache._confirm(tracee)
+            tracee.memory.write(placement.frame + FRAME_LIMIT, NO_LIMIT.to_bytes(8, "little"))
+            if scratch_size:
+                cache.reserve_scratch(tracee, scratch_size)
+        except Rejected:
+            cache.release(tracee)
+            raise
+        return cache
+
+    def reserve_scratch(self, tracee: Tracee, size: int) -> Placement:
+        """Give the version ``size`` bytes of private memory, 2 MiB aligned, in huge pages where possible.
+
+        Replaces scratch memory reserved before. Raises ``Rejected(NO_MEMORY)``.
+        """
+        self._unmap(tracee, self.placement.scratch, self.placement.scratch_size)
+        size = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+        gap = max(free_gaps(mappings(tracee.pid), _lowest_address()), key=lambda g: g.end - g.start)
+        address = (gap.start + gap.end - size) // 2 // _HUGE_PAGE * _HUGE_PAGE
+        if address < gap.start:
+            raise Rejected(Reason.NO_MEMORY, f"no {size} free bytes of address space")
+        result, _ = remote.run(tracee, (
+            Call(remote.SYS_MMAP, (address, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
+            Call(remote.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # without huge pages it fails: no harm
+        self.placement = replace(self.placement, scratch=_at(address, result, "scratch memory"), scratch_size=size)
+        return self.placement
+
+    def write_code(self, data: bytes, tracee: Tracee) -> None:
+        """Put ``data`` at the start of the code pages and read it back through the target.
+
+        Precondition: no thread executes there. The rest of the pages is filled with int3 (0xCC).
+        """
+        if len(data) > self.placement.code_size:
+            raise VerifyError(f"{len(data)} bytes of code for {self.placement.code_size} bytes of pages")
+        self._confirm(tracee)
+        faults.point("codecache.write")
+        self._pages[:self.placement.code_size] = data + b"\xcc" * (self.placement.code_size - len(data))
+        if tracee.memory.read(self.placement.code, len(data)) != data:
+            raise VerifyError(f"the code at {self.placement.code:#x} does not read back as written")
+
+    def read_statistics(self) -> Statistics:
+        """The counters now; also after the target ended."""
+        return Statistics(*(self._word(offset) for offset in (STATISTICS_ENTRIES, STATISTICS_RUNS,
+                                                              STATISTICS_ITERATIONS, STATISTICS_CYCLES)))
+
+    def clear_statistics(self) -> None:
+        start = self.placement.code_size
+        self._pages[start:start + STATISTICS_CYCLES + 8] = bytes(STATISTICS_CYCLES + 8)
+
+    def write_record(self, offset: int, data: bytes) -> None:
+        """Write ``data`` at ``offset`` of the statistics page (behind the counters)."""
+        if not STATISTICS_CYCLES + 8 <= offset <= STATISTICS_SIZE - len(data):
+            raise VerifyError(f"{len(data)} bytes at {offset} do not fit the statistics page")
+        start = self.placement.code_size + offset
+        self._pages[start:start + len(data)] = data
+
+    def release(self, tracee: Tracee) -> None:
+        """Unmap everything in the target. Precondition: no thread executes or will return into the code."""
+        unmap(tracee, self.placement)
+
+    def close(self) -> None:
+        """Give up memopt's own mapping; the target keeps its pages."""
+        self._pages.close()
+
+    def _word(self, offset: int) -> int:
+        start = self.placement.code_size + offset
+        return int.from_bytes(self._pages[start:start + 8], "little")
+
+    def _unmap(self, tracee: Tracee, address: int, size: int) -> None:
+        if size:
+            remote.check(remote.run(tracee, (Call(remote.SYS_MUNMAP, (address, size)),))[0], "munmap")
+
+    def _confirm(self, tracee: Tracee) -> None:
+        """W^X, from the target's own memory map."""
+        maps = mappings(tracee.pid)
+        code = mapping_at(maps, self.placement.code)
+        if code is None or code.perms != "r-x" or code.end < self.placement.code + self.placement.code_size:
+            raise VerifyError(f"the code pages are not mapped read-execute: {code}")
+
+
+def unmap(tracee: Tracee, placement: Placement) -> None:
+    """Unmap the pages of ``placement``; the same precondition as ``CodeCache.release``."""
+    calls = [Call(remote.SYS_MUNMAP, (placement.code, placement.code_size + STATISTICS_SIZE + placement.frame_size))]
+    if placement.scratch_size:
+        calls.append(Call(remote.SYS_MUNMAP, (placement.scratch, placement.scratch_size)))
+    for result in remote.run(tracee, calls):
+        remote.check(result, "munmap")
+
+
+def _map_in_target(tracee: Tracee, placement: Placement) -> mmap.mmap:
+    """Make the memfd in the target, map it there and here; on failure nothing of it stays."""
+    pages = _attempt(tracee, placement, _MFD_CLOEXEC | _MFD_EXEC)
+    if pages is None:  # MFD_EXEC is unknown before Linux 6.3
+        pages = _attempt(tracee, placement, _MFD_CLOEXEC)
+    if pages is None:
+        raise Rejected(Reason.NO_MEMORY, "memfd_create in the target: Invalid argument")
+    return pages
+
+
+def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | None:
+    """One try; ``None`` when the kernel does not know ``flags``."""
+    opened: list[mmap.mmap] = []
+    results: list[int] = []
+
+    def open_here(index: int, result: int) -> None:
+        if index == 0 and result >= 0:
+            opened.append(_map_here(tracee.pid, result, placement.code_size + STATISTICS_SIZE))
+
+    wanted = ((placement.code, placement.code_size), (placement.statistics, STATISTICS_SIZE),
+              (placement.frame, placement.frame_size))
+    try:
+        remote.run(tracee, _mapping_calls(placement, flags), observe=open_here, results=results)
+        remote.check(results[0], "memfd_create in the target")
+        for (address, _), result in zip(wanted, results[1:], strict=False):
+            _at(address, result, "mmap in the target")
+        return opened[0]
+    except (OSError, Rejected) as error:
+        if not tracee.stopped:
+            raise
+        # Only what was mapped now: another address may hold memory of the program's.
+        remote.run(tracee, [Call(remote.SYS_MUNMAP, (result, size))
+                            for (_, size), result in zip(wanted, results[1:], strict=False) if result > 0])
+        if results[:1] == [-errno.EINVAL]:
+            return None
+        if isinstance(error, Rejected):
+            raise
+        raise Rejected(Reason.NO_MEMORY, f"mapping the code pages: {error.strerror}") from error
+
+
+def _mapping_calls(placement: Placement, flags: int) -> tuple[Call, ...]:
+    return (
+        Call(remote.SYS_MEMFD_CREATE, (MEMFD_NAME.encode() + b"\0", flags), keep=True),
+        Call(remote.SYS_MMAP, (placement.code, placement.code_size, _READ | _EXECUTE, _PRIVATE | _FIXED_NOREPLACE,
+                               KEPT, 0)),
+        Call(remote.SYS_MMAP, (placement.statistics, STATISTICS_SIZE, _READ | _WRITE, _SHARED | _FIXED_NOREPLACE,
+                               KEPT, placement.code_size)),
+        Call(remote.SYS_MMAP, (placement.frame, placement.frame_size, _READ | _WRITE,
+                               _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
+        Call(remote.SYS_CLOSE, (KEPT,)),
+    )
+
+
+def _map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
+    own = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.ftruncate(own, size)
+        return mmap.mmap(own, size)
+    finally:
+        os.close(own)
+
+
+def _at(address: int, result: int, what: str) -> int:
+    """``result`` if it is the address asked for (kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint)."""
+    if remote.check(result, what) != address:
+        raise Rejected(Reason.NO_ROOM, f"{what}: {address:#x} was asked for, {result:#x} given")
+    return address

@@ -1,0 +1,203 @@
+"""The target's memory from outside: its map, its bytes, and which of its pages are its own.
+
+Invariant: nothing here needs the target to stop; who needs a consistent view stops it first.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import faults
+
+if TYPE_CHECKING:
+    import numpy
+
+PAGE = 4096
+
+# Documentation/admin-guide/mm/pagemap.rst
+_PRESENT = 1 << 63
+_SWAPPED = 1 << 62
+_FILE = 1 << 61
+_EXCLUSIVE = 1 << 56
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps: bytes ``[start, end)``. ``perms`` is "rwx" with dashes; ``path`` may be ""."""
+
+    start: int
+    end: int
+    perms: str
+    shared: bool
+    offset: int
+    device: str
+    inode: int
+    path: str
+
+    @property
+    def readable(self) -> bool:
+        return self.perms[0] == "r"
+
+    @property
+    def writable(self) -> bool:
+        return self.perms[1] == "w"
+
+    @property
+    def executable(self) -> bool:
+        return self.perms[2] == "x"
+
+    def __contains__(self, address: int) -> bool:
+        return self.start <= address < self.end
+
+    def same_file_page(self, other: Mapping) -> bool:
+        """Do the two show a common page of one file?"""
+        return (self.inode, self.device) == (other.inode, other.device) and self.inode != 0 and (
+            self.offset < other.offset + (other.end - other.start)
+            and other.offset < self.offset + (self.end - self.start))
+
+
+def parse_mappings(text: str) -> tuple[Mapping, ...]:
+    """The lines of /proc/PID/maps, in address order (proc_pid_maps(5))."""
+    result = []
+    for line in text.splitlines():
+        interval, perms, offset, device, inode, *path = line.split(maxsplit=5)
+        start, _, end = interval.partition("-")
+        result.append(Mapping(int(start, 16), int(end, 16), perms[:3], perms[3] == "s", int(offset, 16), device,
+                              int(inode), path[0] if path else ""))
+    return tuple(result)
+
+
+def mappings(pid: int) -> tuple[Mapping, ...]:
+    """The memory map of ``pid``; ``Rejected(ENDED)`` when there is none any more."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
+    except PermissionError as error:
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"reading the memory map of {pid}: {error.strerror}") from error
+    return parse_mappings(text)
+
+
+def mapping_at(maps: Iterable[Mapping], address: int) -> Mapping | None:
+    return next((m for m in maps if address in m), None)
+
+
+def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: bool) -> None:
+    """The bytes ``[start, end)`` lie in plain memory that nobody else sees change.
+
+    Raises ``Rejected``: DOUBLE_MAPPING when their file pages appear twice and one of the two is shared,
+    SHARED_MAPPING, PROTECTED_MAPPING for holes, devices, and missing read (or, when ``written``, write) permission.
+    Two private mappings of one page are no danger: a write to either makes a copy.
+    """
+    position = start
+    while position < end:
+        place = mapping_at(maps, position)
+        if place is None or not place.readable or (written and not place.writable):
+            raise Rejected(Reason.PROTECTED_MAPPING, f"at {position:#x}")
+        twins = [m for m in maps if m is not place and m.same_file_page(place)]
+        if any(place.shared or twin.shared for twin in twins):
+            raise Rejected(Reason.DOUBLE_MAPPING, f"at {position:#x}, {place.path}")
+        if place.shared:
+            raise Rejected(Reason.SHARED_MAPPING, f"at {position:#x}, {place.path}")
+        if place.path.startswith(("/dev/", "[v")) and place.path != "/dev/zero":
+            raise Rejected(Reason.PROTECTED_MAPPING, f"at {position:#x}, {place.path}")
+        position = place.end
+
+
+class Memory:
+    """Bytes of a process through /proc/PID/mem (which writes to read-only private pages too, as a debugger may).
+
+    The descriptor is bound to the address space at the time of opening: after an exec it reads nothing.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self._descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise Rejected(Reason.ENDED, f"process {pid}") from error
+        except PermissionError as error:
+            raise Rejected(Reason.PTRACE_FORBIDDEN, f"opening the memory of {pid}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read(self, address: int, size: int) -> bytes:
+        """Exactly ``size`` bytes; ``Rejected(PROTECTED_MAPPING)`` where the memory cannot be read."""
+        parts = []
+        position, end = address, address + size
+        while position < end:
+            try:
+                part = os.pread(self._descriptor, end - position, position)
+            except (OSError, OverflowError) as error:
+                raise Rejected(Reason.PROTECTED_MAPPING, f"reading {position:#x}: {error}") from error
+            if not part:
+                raise Rejected(Reason.ENDED, f"process {self.pid} has left its address space")
+            parts.append(part)
+            position += len(part)
+        return b"".join(parts)
+
+    def read_some(self, address: int, size: int) -> bytes:
+        """At most ``size`` bytes: as far as the memory at ``address`` is readable."""
+        try:
+            return os.pread(self._descriptor, size, address)
+        except (OSError, OverflowError):
+            return b""
+
+    def write(self, address: int, data: bytes) -> None:
+        """All of ``data``; within one page it is one copy by the kernel, which nothing can cut in two."""
+        position, view = address, memoryview(data)
+        while view:
+            faults.point("ptrace.pwrite")
+            try:
+                count = os.pwrite(self._descriptor, view, position)
+            except (OSError, OverflowError) as error:
+                raise Rejected(Reason.PROTECTED_MAPPING, f"writing {position:#x}: {error}") from error
+            if not count:
+                raise Rejected(Reason.ENDED, f"process {self.pid} has left its address space")
+            view = view[count:]
+            position += count
+
+    def word(self, address: int) -> int:
+        """The unsigned 64-bit value at ``address``."""
+        value: int = struct.unpack("<Q", self.read(address, 8))[0]
+        return value
+
+
+def pagemap(pid: int, start: int, end: int) -> numpy.ndarray:
+    """Raw uint64 pagemap entries of the pages of ``[start, end)``; bits 55-63 are readable by any user."""
+    import numpy
+
+    first, last = start // PAGE, -(-end // PAGE)
+    with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), (last - first) * 8, first * 8)
+        while len(data) < (last - first) * 8:
+            part = os.pread(file.fileno(), (last - first) * 8 - len(data), first * 8 + len(data))
+            if not part:
+                break
+            data += part
+    return numpy.frombuffer(data, dtype=numpy.uint64)
+
+
+def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Intervals of the anonymous pages in ``[start, end)`` that no other process maps, or that are swapped out.
+
+    In a forked child these are the pages written since, by it or by every other holder of the copy: a superset of
+    what the child wrote.
+    """
+    import numpy
+
+    entries = pagemap(pid, start, end)
+    present = (entries & numpy.uint64(_PRESENT | _FILE | _EXCLUSIVE)) == numpy.uint64(_PRESENT | _EXCLUSIVE)
+    mine = numpy.zeros(len(entries) + 2, dtype=numpy.int8)
+    mine[1:-1] = present | ((entries & numpy.uint64(_SWAPPED)) != 0)
+    edges = numpy.flatnonzero(numpy.diff(mine)) * PAGE + start // PAGE * PAGE
+    return tuple((int(low), int(high)) for low, high in edges.reshape(-1, 2))

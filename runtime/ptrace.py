@@ -1,0 +1,242 @@
+"""ptrace(2) in a thin layer: one Python call for each request, frozen values for what comes back.
+
+Invariant: no policy here. Every request passes a fault point named after it, so that a test can kill memopt
+between any two steps. All requests must come from the thread that attached.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+import time
+from dataclasses import astuple, dataclass, replace
+from enum import Enum
+
+from runtime import faults
+
+# include/uapi/linux/ptrace.h, arch/x86/include/uapi/asm/ptrace-abi.h
+CONT, SINGLESTEP, DETACH, SYSCALL, SYSEMU, SYSEMU_SINGLESTEP = 7, 9, 17, 24, 31, 32
+SETOPTIONS, GETEVENTMSG, GETSIGINFO, GETREGSET, SETREGSET = 0x4200, 0x4201, 0x4202, 0x4204, 0x4205
+SEIZE, INTERRUPT, LISTEN, GETSIGMASK, SETSIGMASK = 0x4206, 0x4207, 0x4208, 0x420A, 0x420B
+GET_SYSCALL_INFO, GET_RSEQ_CONFIGURATION = 0x420E, 0x420F
+_NAMES = {
+    CONT: "cont", SINGLESTEP: "singlestep", DETACH: "detach", SYSCALL: "syscall", SYSEMU: "sysemu",
+    SYSEMU_SINGLESTEP: "sysemu-singlestep", SETOPTIONS: "setoptions", GETEVENTMSG: "geteventmsg",
+    GETSIGINFO: "getsiginfo", GETREGSET: "getregset", SETREGSET: "setregset", SEIZE: "seize", INTERRUPT: "interrupt",
+    LISTEN: "listen", GETSIGMASK: "getsigmask", SETSIGMASK: "setsigmask", GET_SYSCALL_INFO: "get-syscall-info",
+    GET_RSEQ_CONFIGURATION: "get-rseq-configuration",
+}
+
+OPTION_SYSGOOD, OPTION_FORK, OPTION_CLONE, OPTION_EXITKILL = 1, 2, 8, 1 << 20
+_EVENT_FORK, _EVENT_CLONE, _EVENT_STOP = 1, 3, 128
+_WALL = 0x40000000
+
+NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
+_XSTATE_BYTES = 16384  # more than any state the processor can have today (11 KiB with AMX)
+
+# Values that only the kernel and a tracer see: the system call will be restarted (include/linux/errno.h).
+_RESTART_ERRORS = frozenset({-512, -513, -514, -516})
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+_libc.ptrace.restype = ctypes.c_long
+
+
+class TargetEnded(Exception):
+    """The process exited or was killed. ``status`` is its wait status, ``None`` when somebody else took it."""
+
+    def __init__(self, pid: int, status: int | None) -> None:
+        super().__init__(f"process {pid} ended, status {status}")
+        self.pid = pid
+        self.status = status
+
+
+class WaitTimeout(Exception):
+    """No stop was reported in the time given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """user_regs_struct: unsigned 64-bit values in the kernel's order. Change by ``dataclasses.replace``."""
+
+    r15: int
+    r14: int
+    r13: int
+    r12: int
+    rbp: int
+    rbx: int
+    r11: int
+    r10: int
+    r9: int
+    r8: int
+    rax: int
+    rcx: int
+    rdx: int
+    rsi: int
+    rdi: int
+    orig_rax: int
+    rip: int
+    cs: int
+    eflags: int
+    rsp: int
+    ss: int
+    fs_base: int
+    gs_base: int
+    ds: int
+    es: int
+    fs: int
+    gs: int
+
+    @property
+    def restarting(self) -> bool:
+        """Is an interrupted system call about to be restarted? Then rip and rax do not mean what they say."""
+        return not self.orig_rax >> 63 and self.rax - (1 << 64) in _RESTART_ERRORS
+
+    def outside_call(self) -> Registers:
+        """The same state with the kernel told that no system call is going on."""
+        return replace(self, orig_rax=(1 << 64) - 1)
+
+
+_REGISTERS = struct.Struct("<27Q")
+
+
+class StopKind(Enum):
+    INTERRUPT = "interrupt"
+    GROUP = "group"
+    SIGNAL = "signal"
+    SYSCALL = "syscall"
+    NEW_PROCESS = "new process"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """``signal``: the signal about to be delivered (SIGNAL) or that stopped the group (GROUP), else 0."""
+
+    kind: StopKind
+    signal: int = 0
+
+
+def decode(status: int) -> Stop:
+    """What a stopped wait status means under PTRACE_SEIZE and TRACESYSGOOD (ptrace(2))."""
+    number, event = status >> 8 & 0xFF, status >> 16
+    if event == _EVENT_STOP:
+        return Stop(StopKind.INTERRUPT) if number == signal.SIGTRAP else Stop(StopKind.GROUP, number)
+    if event in (_EVENT_FORK, _EVENT_CLONE):
+        return Stop(StopKind.NEW_PROCESS)
+    if number == signal.SIGTRAP | 0x80:
+        return Stop(StopKind.SYSCALL)
+    return Stop(StopKind.SIGNAL, number)
+
+
+def request(number: int, tid: int, address: int = 0, data: int | ctypes.Array[ctypes.c_char] | ctypes.Structure = 0
+            ) -> int:
+    """One ptrace request; raises ``OSError`` (``ProcessLookupError``: not stopped, or gone)."""
+    faults.point("ptrace." + _NAMES[number])
+    argument = data if isinstance(data, int) else ctypes.addressof(data)
+    result: int = _libc.ptrace(number, tid, address, argument)
+    if result < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"ptrace {_NAMES[number]}: {os.strerror(error)}")
+    return result
+
+
+def wait(tid: int, timeout_s: float) -> int:
+    """The next wait status of ``tid``; raises ``WaitTimeout``, or ``TargetEnded`` once it is over.
+
+    Polls: a SIGCHLD handler would belong to the whole of memopt. The first tries only yield the processor,
+    because most stops come within microseconds.
+    """
+    deadline = time.monotonic() + timeout_s
+    tries = 0
+    while True:
+        try:
+            waited, status = os.waitpid(tid, _WALL | os.WNOHANG)
+        except ChildProcessError as error:
+            raise TargetEnded(tid, None) from error
+        if waited:
+            if not os.WIFSTOPPED(status):
+                raise TargetEnded(tid, status)
+            return status
+        if time.monotonic() >= deadline:
+            raise WaitTimeout
+        tries += 1
+        if tries < 100:
+            os.sched_yield()
+        else:
+            time.sleep(0.0001 if tries < 1000 else 0.0005)
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+def _regset(number: int, tid: int, kind: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
+    """Transfer a register set; bytes transferred."""
+    vector = _Vector(ctypes.addressof(buffer), len(buffer))
+    request(number, tid, kind, vector)
+    return int(vector.length)
+
+
+def get_registers(tid: int) -> Registers:
+    buffer = ctypes.create_string_buffer(_REGISTERS.size)
+    _regset(GETREGSET, tid, NT_PRSTATUS, buffer)
+    return Registers(*_REGISTERS.unpack(buffer.raw))
+
+
+def set_registers(tid: int, registers: Registers) -> None:
+    """All registers in one request: the target never runs with half of them."""
+    _regset(SETREGSET, tid, NT_PRSTATUS, ctypes.create_string_buffer(_REGISTERS.pack(*astuple(registers)),
+                                                                     _REGISTERS.size))
+
+
+def get_vector_state(tid: int) -> bytes:
+    """The XSAVE area in its standard form, as NT_X86_XSTATE has it."""
+    buffer = ctypes.create_string_buffer(_XSTATE_BYTES)
+    return buffer.raw[:_regset(GETREGSET, tid, NT_X86_XSTATE, buffer)]
+
+
+def get_event_message(tid: int) -> int:
+    """PTRACE_GETEVENTMSG: the new process's number after a fork or clone event."""
+    value = ctypes.create_string_buffer(8)
+    request(GETEVENTMSG, tid, 0, value)
+    return int.from_bytes(value.raw, "little")
+
+
+def get_signal_code(tid: int) -> int:
+    """si_code of the signal about to be delivered (SI_KERNEL 0x80, TRAP_BRKPT 1, TRAP_TRACE 2, ...)."""
+    information = ctypes.create_string_buffer(128)
+    request(GETSIGINFO, tid, 0, information)
+    return int.from_bytes(information.raw[8:12], "little", signed=True)
+
+
+def get_signal_mask(tid: int) -> int:
+    mask = ctypes.create_string_buffer(8)
+    request(GETSIGMASK, tid, 8, mask)
+    return int.from_bytes(mask.raw, "little")
+
+
+def set_signal_mask(tid: int, mask: int) -> None:
+    request(SETSIGMASK, tid, 8, ctypes.create_string_buffer(mask.to_bytes(8, "little"), 8))
+
+
+def syscall_result(tid: int) -> tuple[int, int] | None:
+    """At a system-call stop: ``(instruction pointer, result)`` when it is the exit, ``None`` when the entry."""
+    information = ctypes.create_string_buffer(96)
+    request(GET_SYSCALL_INFO, tid, 96, information)
+    operation, pointer = information.raw[0], int.from_bytes(information.raw[8:16], "little")
+    if operation != 2:
+        return None
+    return pointer, int.from_bytes(information.raw[24:32], "little", signed=True)
+
+
+def rseq_area(tid: int) -> tuple[int, int]:
+    """``(address, bytes)`` of the thread's restartable-sequence area; ``(0, 0)`` without one (Linux >= 5.13)."""
+    configuration = ctypes.create_string_buffer(24)
+    try:
+        request(GET_RSEQ_CONFIGURATION, tid, 24, configuration)
+    except OSError:
+        return 0, 0
+    address, size = struct.unpack_from("<QI", configuration.raw)
+    return address, size

@@ -1,0 +1,139 @@
+"""Which processes memopt leaves alone, and how it makes sure that it still speaks of the same process.
+
+Invariant: only /proc is read; nothing here stops or attaches. Everything is checked again after the stop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from dataclasses import dataclass
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime.memory import mappings
+from runtime.ptrace import TargetEnded
+from runtime.tracee import field_of, threads
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process that cannot be taken for another: numbers are reused, this is not."""
+
+    pid: int
+    pidfd: int
+    device: int
+    inode: int
+    start_time: int
+
+    def verify(self) -> None:
+        """Raises ``Rejected(ENDED)`` when it is over or has executed another program."""
+        if _facts(self.pid) != (self.device, self.inode, self.start_time):
+            raise Rejected(Reason.ENDED, f"process {self.pid} is not what it was: it ended or executed another program")
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+
+
+def identity(pid: int) -> Identity:
+    """Pidfd, executable file and start time (clock ticks since boot). Close it when done."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        raise Rejected(Reason.ENDED, f"process {pid}: {error.strerror}") from error
+    try:
+        return Identity(pid, descriptor, *_facts(pid))
+    except Rejected:
+        os.close(descriptor)
+        raise
+
+
+def check_process(pid: int) -> None:
+    """Raises ``Rejected`` with the first reason why this process is not to be changed."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            status = file.read().splitlines()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
+    _check_owner(pid, status)
+    _check_class(pid)
+    _check_tracer(pid, status)
+    if field_of(status, "Seccomp") not in ("", "0"):
+        raise Rejected(Reason.SECCOMP, f"Seccomp: {field_of(status, 'Seccomp')} in /proc/{pid}/status")
+    check_threads(pid)
+    _check_handlers(pid, status)
+
+
+def check_threads(pid: int) -> None:
+    """Raises ``Rejected(THREADS)`` when there is a second thread, running or not."""
+    try:
+        count = len(threads(pid))
+    except TargetEnded as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
+    if count > 1:
+        raise Rejected(Reason.THREADS, f"{count} threads")
+
+
+def _check_owner(pid: int, status: list[str]) -> None:
+    users = {int(word) for word in field_of(status, "Uid").split()}
+    groups = {int(word) for word in field_of(status, "Gid").split()}
+    if len(users) > 1 or len(groups) > 1:
+        raise Rejected(Reason.SET_UID, f"process {pid} runs with changed user or group")
+    if users != {os.geteuid()}:
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} belongs to user {min(users)}: run memopt as that user")
+    if os.geteuid() and int(field_of(status, "CapPrm") or "0", 16):
+        raise Rejected(Reason.SET_UID, f"process {pid} has capabilities")
+    try:
+        mode = os.stat(f"/proc/{pid}/exe").st_mode
+    except PermissionError as error:  # the files of a non-dumpable process belong to root
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} has made itself unreadable") from error
+    except OSError as error:
+        raise Rejected(Reason.ENDED, f"process {pid} has no program") from error
+    if mode & (stat.S_ISUID | stat.S_ISGID) or _has_file_capabilities(pid):
+        raise Rejected(Reason.SET_UID, f"the program file of process {pid}")
+
+
+def _has_file_capabilities(pid: int) -> bool:
+    try:
+        return "security.capability" in os.listxattr(f"/proc/{pid}/exe")
+    except OSError:  # a file system without extended attributes
+        return False
+
+
+def _check_class(pid: int) -> None:
+    try:
+        with open(f"/proc/{pid}/exe", "rb") as file:
+            header = file.read(20)
+    except PermissionError as error:
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} has made itself unreadable") from error
+    except OSError as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
+    if header[:5] != b"\x7fELF\x02" or header[18:20] != b"\x3e\x00":
+        raise Rejected(Reason.THIRTY_TWO_BIT, "its program is not x86-64")
+
+
+def _check_tracer(pid: int, status: list[str]) -> None:
+    tracer = field_of(status, "TracerPid")
+    if tracer not in ("", "0", str(os.getpid())):
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} is already traced by process {tracer}: end that first")
+
+
+def _check_handlers(pid: int, status: list[str]) -> None:
+    """A SIGSEGV handler is known to be terminal only where libgfortran installs it, in every Fortran program."""
+    caught = int(field_of(status, "SigCgt") or "0", 16)
+    if caught >> (signal.SIGSEGV - 1) & 1 and not any(
+            os.path.basename(m.path).startswith("libgfortran.so") for m in mappings(pid)):
+        raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
+
+
+def _facts(pid: int) -> tuple[int, int, int]:
+    """Device and inode of the executable, start time (field 22 of /proc/PID/stat)."""
+    try:
+        file = os.stat(f"/proc/{pid}/exe")
+        with open(f"/proc/{pid}/stat", "rb") as text:
+            start = int(text.read().rpartition(b") ")[2].split()[19])
+    except PermissionError as error:
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} may not be looked at") from error
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
+    return file.st_dev, file.st_ino, start

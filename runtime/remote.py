@@ -1,0 +1,259 @@
+"""System calls made by the target itself, through a stub that cleans up after itself.
+
+The stub lies in unused zero bytes between the end of an executable segment and the end of its page. It makes the
+calls, sets the signal mask and every register it used back by immediates, flags untouched, and jumps to where the
+program was interrupted. memopt only sets the instruction pointer, in one request, and watches.
+
+Invariant: from that request on, the program completes the stub by itself if memopt dies; no live byte is written
+over, the stack is not touched, there is no int3 and no single step. Signals wait (blocked) until the stub is done,
+so that no handler sees an address or a register of the stub; SIGKILL and SIGSTOP act at once.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from runtime import ptrace
+from runtime.memory import PAGE, Mapping, Memory, mappings
+from runtime.ptrace import Registers, StopKind, WaitTimeout
+from runtime.tracee import Tracee
+
+# arch/x86/entry/syscalls/syscall_64.tbl
+SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_CLOSE, SYS_MADVISE, SYS_CLONE, SYS_WAIT4 = 9, 10, 11, 3, 28, 56, 61
+SYS_MEMFD_CREATE = 319
+_SYS_RT_SIGPROCMASK, _SYS_EXIT_GROUP, _SIG_SETMASK = 14, 231, 2
+_ALL_SIGNALS = (1 << 64) - 1
+_RESTARTED = range(-516, -511)
+
+_MAGIC = b"memopt\0\x01"
+_CALL_TIMEOUT_S = 30.0  # a fork of a very large process takes seconds
+_STACK_SCAN = 65536
+
+_NUMBERS = {"rax": 0, "rcx": 1, "rdx": 2, "rbx": 3, "rsi": 6, "rdi": 7, "r8": 8, "r9": 9, "r10": 10, "r11": 11}
+_ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+
+
+class Special(Enum):
+    KEPT = "the result of the call with keep=True"
+
+
+KEPT = Special.KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One system call. An argument is a number, ``KEPT``, or bytes, of which the call gets the address.
+
+    ``child_exits``: in the process that gets result 0 (a forked child) the stub ends in exit_group(0).
+    """
+
+    number: int
+    arguments: tuple[int | bytes | Special, ...]
+    keep: bool = False
+    child_exits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Unused bytes ``[start, end)`` of an executable page."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    code: bytes
+    entry: int
+
+
+def assemble(calls: Sequence[Call], start: int, registers: Registers, mask: int) -> Stub:
+    """The stub at address ``start`` that makes ``calls``, then restores ``mask`` and ``registers``, then jumps to
+    ``registers.rip``. Data comes first, code after it. Clobbers what it restores: rax rcx rdx rbx rsi rdi r8-r11."""
+    data = bytearray(_MAGIC + mask.to_bytes(8, "little"))
+    addresses: dict[bytes, int] = {}
+    for text in (a for call in calls for a in call.arguments if isinstance(a, bytes)):
+        if text not in addresses:
+            addresses[text] = start + len(data)
+            data += text
+    code = bytearray()
+    restore_mask = Call(_SYS_RT_SIGPROCMASK, (_SIG_SETMASK, start + len(_MAGIC), 0, 8))
+    for call in (*calls, restore_mask):
+        for register, argument in zip(_ARGUMENTS, call.arguments, strict=False):
+            if isinstance(argument, Special):
+                code += _move_from_rbx(register)
+            else:
+                code += _set(register, addresses[argument] if isinstance(argument, bytes) else argument)
+        code += _set("rax", call.number) + b"\x0f\x05"  # syscall
+        if call.keep:
+            code += b"\x48\x89\xc3"  # mov rbx, rax
+        if call.child_exits:
+            leave = _set("rdi", 0) + _set("rax", _SYS_EXIT_GROUP) + b"\x0f\x05"
+            # xchg rax, rcx; jrcxz leave; jmp past it (flags stay as they are)
+            code += b"\x48\x91" + b"\xe3\x02" + b"\xeb" + bytes([len(leave)]) + leave
+    for register in _NUMBERS:
+        code += _set(register, getattr(registers, register))
+    code += b"\xff\x25\0\0\0\0" + registers.rip.to_bytes(8, "little")  # jmp [rip+0]
+    return Stub(bytes(data + code), start + len(data))
+
+
+def _set(register: str, value: int) -> bytes:
+    """mov register, value: the short form where 32 bits zero-extended are enough."""
+    number, value = _NUMBERS[register], value % (1 << 64)
+    opcode = bytes([0xB8 | number & 7])
+    if value < 1 << 32:
+        return (b"\x41" if number >= 8 else b"") + opcode + value.to_bytes(4, "little")
+    return bytes([0x48 | number >> 3]) + opcode + value.to_bytes(8, "little")
+
+
+def _move_from_rbx(register: str) -> bytes:
+    number = _NUMBERS[register]
+    return bytes([0x48 | number >> 3, 0x89, 0xD8 | number & 7])
+
+
+def find_place(tracee: Tracee, size: int) -> Place:
+    """The largest unused end of an executable page; ``Rejected(NO_ROOM)`` when none has ``size`` bytes.
+
+    Unused: behind the end of the segment in the file, and zero (or a stub that a killed memopt left behind).
+    """
+    maps = mappings(tracee.pid)
+    best = Place(0, 0)
+    for mapping in maps:
+        place = _padding(tracee.memory, maps, mapping)
+        if (place is not None and place.end - place.start > best.end - best.start
+                and _unused(tracee, place)):
+            best = place
+    if best.end - best.start < size:
+        raise Rejected(Reason.NO_ROOM, f"no {size} unused bytes on an executable page to make a system call from")
+    return best
+
+
+def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> Place | None:
+    """What lies between the end of the segment that ``mapping`` shows and the end of its last page."""
+    if not mapping.executable or mapping.writable or mapping.shared or not mapping.inode:
+        return None
+    if mapping.path.startswith(("/memfd:", "[")):
+        return None
+    first = next((m for m in maps if (m.device, m.inode) == (mapping.device, mapping.inode) and m.offset == 0), None)
+    if first is None or not first.readable:
+        return None
+    for offset, file_bytes, memory_bytes in _executable_segments(memory.read(first.start, PAGE)):
+        end = mapping.start + offset + file_bytes - mapping.offset
+        if (offset // PAGE * PAGE == mapping.offset and file_bytes == memory_bytes
+                and mapping.end - PAGE < end <= mapping.end):
+            return Place(-(-end // 16) * 16, mapping.end)
+    return None
+
+
+def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:
+    """``(offset, file size, memory size)`` of the executable PT_LOADs of an ELF-64 file; none if it is not one."""
+    if header[:5] != b"\x7fELF\x02":
+        return []
+    table, = struct.unpack_from("<Q", header, 32)
+    entry_size, count = struct.unpack_from("<HH", header, 54)
+    if entry_size != 56 or table + 56 * count > len(header):
+        return []
+    result = []
+    for index in range(count):
+        kind, flags, offset, _, _, file_bytes, memory_bytes, _ = struct.unpack_from("<IIQQQQQQ", header,
+                                                                                   table + 56 * index)
+        if kind == 1 and flags & 1:
+            result.append((offset, file_bytes, memory_bytes))
+    return result
+
+
+def _unused(tracee: Tracee, place: Place) -> bool:
+    content = tracee.memory.read(place.start, place.end - place.start)
+    if not any(content):
+        return True
+    return content.startswith(_MAGIC) and not any(_points_into(tracee, tid, place) for tid in tracee.threads)
+
+
+def _points_into(tracee: Tracee, tid: int, place: Place) -> bool:
+    """Is the thread in ``place``, or is a handler that interrupted it there?"""
+    registers = tracee.registers(tid)
+    return place.start <= registers.rip < place.end or bool(stack_values(tracee.memory, registers.rsp, place.start,
+                                                                         place.end))
+
+
+def stack_values(memory: Memory, stack_pointer: int, low: int, high: int) -> list[int]:
+    """The aligned words in the first 64 KiB of the stack that could be return addresses in ``[low, high)``."""
+    content = memory.read_some(stack_pointer // 8 * 8, _STACK_SCAN)
+    return [value for value, in struct.iter_unpack("<Q", content[:len(content) // 8 * 8]) if low <= value < high]
+
+
+def run(tracee: Tracee, calls: Sequence[Call], *, place: Place | None = None,
+        observe: Callable[[int, int], None] | None = None, new_process: Callable[[int], None] | None = None,
+        results: list[int] | None = None) -> tuple[int, ...]:
+    """Make ``calls`` in the stopped target; the results, negative for ``-errno``. It is left stopped as it was.
+
+    ``observe(index, result)`` is called after each call, while the target stands still behind it;
+    ``new_process(pid)`` when a call has made a child that is traced too. What they raise is raised at the end;
+    ``results``, a list to fill, is for callers that must then know what was done.
+    Precondition: ``tracee.stop()`` succeeded and nothing has run since.
+    """
+    saved, mask = tracee.registers().outside_call(), tracee.signal_mask()
+    place = place or find_place(tracee, len(assemble(calls, 1 << 40, saved, mask).code))
+    stub = assemble(calls, place.start, saved, mask)
+    if len(stub.code) > place.end - place.start:
+        raise VerifyError(f"a stub of {len(stub.code)} bytes does not fit {place}")
+    if place.start <= saved.rip < place.end:
+        raise Rejected(Reason.BLOCKED, "an earlier remote call has not ended")
+    tracee.memory.write(place.start, stub.code)
+    # From here to the same two requests below in the other order, the stub would restore both by itself.
+    tracee.set_registers(replace(saved, rip=stub.entry))
+    tracee.set_signal_mask(_ALL_SIGNALS)
+    results = [] if results is None else results
+    failure: Exception | None = None
+    for index in range(len(calls)):
+        results.append(_finish_call(tracee, place, new_process))
+        if observe is not None and failure is None:
+            try:
+                observe(index, results[-1])
+            except (OSError, Rejected, VerifyError) as error:
+                failure = error
+    tracee.set_signal_mask(mask)
+    tracee.set_registers(saved)
+    tracee.memory.write(place.start, bytes(len(stub.code)))
+    if failure is not None:
+        raise failure
+    return tuple(results)
+
+
+def _finish_call(tracee: Tracee, place: Place, new_process: Callable[[int], None] | None) -> int:
+    """Run to the exit of the next system call; its result."""
+    number = 0
+    while True:
+        tracee.go(ptrace.SYSCALL, tracee.pid, number)
+        try:
+            stop = tracee.wait(tracee.pid, _CALL_TIMEOUT_S)
+        except WaitTimeout as error:
+            raise Rejected(Reason.BLOCKED, "a system call made for memopt does not return") from error
+        number = stop.signal if stop.kind is StopKind.SIGNAL else 0
+        if stop.kind is StopKind.NEW_PROCESS and new_process is not None:
+            new_process(ptrace.get_event_message(tracee.pid))
+        if stop.kind is not StopKind.SYSCALL:
+            continue
+        done = ptrace.syscall_result(tracee.pid)
+        if done is None or done[1] in _RESTARTED:
+            continue
+        if not place.start <= done[0] <= place.end:
+            raise VerifyError(f"a system call at {done[0]:#x} came in the way of the stub at {place.start:#x}")
+        return done[1]
+
+
+def check(result: int, what: str) -> int:
+    """``result`` if it is no error; else ``Rejected``: NO_MEMORY when memory or a limit was exhausted."""
+    if not -4096 < result < 0:
+        return result
+    reason = Reason.NO_MEMORY if -result in _EXHAUSTED else Reason.PROTECTED_MAPPING
+    raise Rejected(reason, f"{what}: {os.strerror(-result)}")
+
+
+_EXHAUSTED = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOSPC})

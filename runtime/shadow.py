@@ -1,0 +1,319 @@
+"""Disposable copies of the stopped target, for trial runs that nobody else can notice.
+
+A shadow is forked by an injected clone and traced from its first instruction. It runs under PTRACE_SYSEMU, so that no
+system call of its own takes effect, with all signals blocked and its shared mappings made read-only; breakpoints are
+planted there and only there. Invariant: without memopt a shadow ends at once (the stub's child path is exit_group,
+and later EXITKILL is set), so there is never a second copy of the program on the loose.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import TracebackType
+
+from memopt.ir.reasons import Rejected
+from runtime import budget, faults, ptrace, remote
+from runtime.memory import Mapping, exclusive_intervals, mappings
+from runtime.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
+from runtime.remote import Call, Place
+from runtime.tracee import Tracee, status_field
+
+_CLONE_PARENT, _SIGCHLD = 0x8000, 17
+_WNOHANG, _WALL = 1, 0x40000000
+_PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
+_MAP_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x10
+_BREAKPOINT = b"\xcc"
+_STUB_BYTES = 512
+_BATCH = 8  # system calls in one stub
+_STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
+_CHUNK = 1 << 20
+
+# The XSAVE area (Intel SDM 1, 13.4): bytes that say how the state is stored, not what it is.
+_XSAVE_BOOKKEEPING = (464, 576)
+
+
+class End(Enum):
+    SYSTEM_CALL = "it came to a system call"
+    SIGNAL = "it got a signal"
+    TIMEOUT = "it took too long"
+    ENDED = "it was killed"
+
+
+class ShadowStopped(Exception):
+    """The shadow did not get where it was sent; drop it. ``reason`` and ``detail`` (address, signal) say why."""
+
+    def __init__(self, reason: End, detail: str = "") -> None:
+        super().__init__(reason.value + (f" ({detail})" if detail else ""))
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Bytes that two shadows disagree on, from ``address`` on."""
+
+    address: int
+    first: bytes
+    second: bytes
+
+    def __str__(self) -> str:
+        return f"{self.address:#x}: {self.first.hex()} / {self.second.hex()}"
+
+
+def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
+    """Fork the stopped target. ``copies``: how many shadows there may be at a time, for the memory budget.
+
+    Raises ``Rejected`` (NO_MEMORY, SHARED_MAPPING, ...), ``TargetEnded``. The target stays stopped as it was.
+    """
+    budget.check_copies(tracee.pid, copies)
+    inherited = status_field(tracee.pid, "PPid") == str(os.getpid())
+    flags = _CLONE_PARENT | _SIGCHLD if inherited else 0
+    registers = tracee.registers().outside_call()
+    place = remote.find_place(tracee, _STUB_BYTES)
+    children: list[Tracee] = []
+
+    def appeared(pid: int) -> None:
+        child = Tracee(pid)
+        child.adopt()
+        child.set_options(ptrace.OPTION_EXITKILL)
+        children.append(child)
+
+    tracee.set_options(ptrace.OPTION_FORK | ptrace.OPTION_CLONE)
+    faults.point("shadow.fork")
+    result, = remote.run(tracee, (Call(remote.SYS_CLONE, (flags, 0, 0, 0, 0), child_exits=True),), place=place,
+                         new_process=appeared)
+    tracee.set_options(0)
+    remote.check(result, "fork")
+    shadow = Shadow(children[0], 0 if inherited else result)
+    try:
+        _settle(children[0], place, registers)
+    except BaseException:
+        shadow.kill()
+        raise
+    return shadow
+
+
+def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
+    """Let the stopped target collect killed shadows, so that no zombie stays (none do when memopt is the parent)."""
+    calls = [Call(remote.SYS_WAIT4, (shadow.zombie, 0, _WNOHANG | _WALL, 0)) for shadow in shadows if shadow.zombie]
+    for start in range(0, len(calls), _BATCH):
+        remote.run(tracee, calls[start:start + _BATCH])
+
+
+def _settle(child: Tracee, place: Place, registers: Registers) -> None:
+    """Turn a fresh child into the program at the place of its fork, cut off from memory shared with others."""
+    child.set_registers(registers)
+    child.memory.write(place.start, bytes(_STUB_BYTES))
+    try:  # should memory run out after all, the kernel is to take the shadow
+        with open(f"/proc/{child.pid}/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        pass
+    calls, contents = [], []
+    for mapping in mappings(child.pid):
+        if mapping.shared and mapping.writable:
+            call, content = _cut_off(child, mapping)
+            calls.append(call)
+            contents += [(mapping.start, content)] if content else []
+    for start in range(0, len(calls), _BATCH):
+        for result in remote.run(child, calls[start:start + _BATCH], place=place):
+            remote.check(result, "cutting a trial copy off shared memory")
+    for address, content in contents:
+        child.memory.write(address, content)
+
+
+def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
+    """memopt's own statistics get a private copy; other shared memory is only read, devices not even that."""
+    size = mapping.end - mapping.start
+    if mapping.path.startswith("/memfd:memopt"):
+        arguments = (mapping.start, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
+        return Call(remote.SYS_MMAP, arguments), child.memory.read(mapping.start, size)
+    device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
+    return Call(remote.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
+
+
+class Shadow:
+    """A stopped copy. A context manager: leaving it kills the copy.
+
+    ``zombie`` is its number in the target's eyes where the target must collect it (``reap``), else 0.
+    """
+
+    def __init__(self, tracee: Tracee, zombie: int) -> None:
+        self.tracee = tracee
+        self.zombie = zombie
+
+    def __enter__(self) -> Shadow:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self.tracee.pid
+
+    def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
+        """Run until the ``hits``-th arrival at ``address`` (being there already is not one); processor seconds used.
+
+        ``address`` must be the start of an instruction. Raises ``ShadowStopped``.
+        """
+        deadline = time.monotonic() + timeout_s
+        before = self._processor_time()
+        try:
+            for _ in range(hits):
+                self._leave(address, deadline)
+                self._arrive(address, deadline)
+        except TargetEnded as ended:
+            raise ShadowStopped(End.ENDED) from ended
+        return self._processor_time() - before
+
+    def registers(self) -> Registers:
+        return self.tracee.registers()
+
+    def set_registers(self, registers: Registers) -> None:
+        self.tracee.set_registers(registers.outside_call())
+
+    def vector_state(self) -> bytes:
+        """All extended state (x87, vector, masks, MXCSR) in a form where equal states have equal bytes."""
+        raw = self.tracee.vector_state()
+        start, end = _XSAVE_BOOKKEEPING
+        return raw[:start] + bytes(end - start) + raw[end:]
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.tracee.memory.read(address, size)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write to this copy only: its read-only and code pages too, but never to memory that is still shared."""
+        self.tracee.memory.write(address, data)
+
+    patch = write
+
+    def written_pages(self) -> tuple[tuple[int, int], ...]:
+        """Intervals of the pages written since the fork (a superset: see ``exclusive_intervals``)."""
+        return tuple(interval for mapping in _private(mappings(self.pid))
+                     for interval in exclusive_intervals(self.pid, mapping.start, mapping.end))
+
+    def rseq_area(self) -> tuple[int, int]:
+        """Bytes ``[start, end)`` that the kernel writes by itself, whenever the thread changes processors."""
+        address, size = ptrace.rseq_area(self.pid)
+        return address, address + size
+
+    def kill(self) -> None:
+        """End the copy and collect it. The target's own ``reap`` is still to be done where ``zombie`` is set."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+            while True:
+                ptrace.wait(self.pid, 10.0)
+        except (TargetEnded, WaitTimeout, ProcessLookupError):
+            self.tracee.memory.close()
+
+    def _processor_time(self) -> float:
+        """Seconds on a processor, page faults included (/proc/PID/schedstat; exact for a stopped thread)."""
+        try:
+            with open(f"/proc/{self.pid}/schedstat", "rb") as file:
+                return int(file.read().split()[0]) * 1e-9
+        except FileNotFoundError:
+            return time.monotonic()
+
+    def _leave(self, address: int, deadline: float) -> None:
+        """Execute the instruction at ``address`` if the shadow stands there."""
+        for _ in range(_STEPS):
+            if self.registers().rip != address:
+                return
+            stop = self._go(ptrace.SYSEMU_SINGLESTEP, deadline)
+            if stop.signal != signal.SIGTRAP:
+                raise self._stopped_by(stop)
+        raise ShadowStopped(End.TIMEOUT, f"in a one-instruction loop at {address:#x}")
+
+    def _arrive(self, address: int, deadline: float) -> None:
+        original = self.read(address, 1)
+        self.write(address, _BREAKPOINT)
+        try:
+            stop = self._go(ptrace.SYSEMU, deadline)
+        finally:
+            self.write(address, original)
+        registers = self.registers()
+        if stop.signal != signal.SIGTRAP or registers.rip != address + 1:
+            raise self._stopped_by(stop)
+        self.set_registers(replace(registers, rip=address))
+
+    def _go(self, how: int, deadline: float) -> Stop:
+        """Run to the next stop that is not a stop signal's; at a timeout the shadow is stopped first."""
+        while True:
+            self.tracee.go(how, self.pid)
+            try:
+                stop = self.tracee.wait(self.pid, max(0.0, deadline - time.monotonic()))
+            except WaitTimeout as error:
+                self.tracee.stop(10.0)
+                raise ShadowStopped(End.TIMEOUT, f"at {self.registers().rip:#x}") from error
+            if stop.kind in (StopKind.SIGNAL, StopKind.SYSCALL) and stop.signal != signal.SIGSTOP:
+                return stop
+
+    def _stopped_by(self, stop: Stop) -> ShadowStopped:
+        registers = self.registers()
+        if stop.kind is StopKind.SYSCALL:
+            return ShadowStopped(End.SYSTEM_CALL, f"number {registers.orig_rax} at {registers.rip - 2:#x}")
+        return ShadowStopped(End.SIGNAL, f"{signal.Signals(stop.signal).name} at {registers.rip:#x}")
+
+
+def compare(first: Shadow, second: Shadow, ignore: Sequence[tuple[int, int]] = (), limit: int = 16
+            ) -> tuple[Difference, ...]:
+    """Where the private memory of two shadows differs; at most ``limit`` places, ``ignore``: intervals left out.
+
+    Precondition: both were forked in the same stop of the target, so that only pages that one of them (or the
+    target) has written since can differ. The kernel's own rseq areas are left out.
+    """
+    ignored = (*ignore, first.rseq_area(), second.rseq_area())
+    differences: list[Difference] = []
+    pages = _union((*first.written_pages(), *second.written_pages()))
+    for start, end in _chunks(pages):
+        try:
+            ours, theirs = first.read(start, end - start), second.read(start, end - start)
+        except Rejected:  # mapped in one only: the stack has grown there
+            differences.append(Difference(start, b"", b""))
+            continue
+        if ours != theirs:
+            differences += _unequal(start, ours, theirs, ignored)
+        if len(differences) >= limit:
+            break
+    return tuple(differences[:limit])
+
+
+def _unequal(start: int, ours: bytes, theirs: bytes, ignored: Sequence[tuple[int, int]]) -> list[Difference]:
+    """The aligned 8-byte words with a difference outside ``ignored``."""
+    import numpy
+
+    unequal = numpy.frombuffer(ours, numpy.uint8) != numpy.frombuffer(theirs, numpy.uint8)
+    for low, high in ignored:
+        unequal[max(0, low - start):max(0, high - start)] = False
+    return [Difference(start + int(word) * 8, ours[word * 8:word * 8 + 8], theirs[word * 8:word * 8 + 8])
+            for word in numpy.flatnonzero(unequal.reshape(-1, 8).any(axis=1))]
+
+
+def _private(maps: Iterable[Mapping]) -> Iterator[Mapping]:
+    return (m for m in maps if not m.shared and m.writable and m.readable)
+
+
+def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def _chunks(intervals: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The intervals cut into pieces that are cheap to hold twice."""
+    for start, end in intervals:
+        for piece in range(start, end, _CHUNK):
+            yield piece, min(piece + _CHUNK, end)
+
+

@@ -1,0 +1,126 @@
+"""Trial runs in forked copies: reach a loop header, and hold a version against the original.
+
+Two shadows of one instant run the same iterations, one by the original code, one by the version; both then run one
+more iteration of the original and must agree in every register, all vector state and every byte of memory. That last
+iteration also rewrites what a version may leave behind (dead registers), so nothing has to be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Cell, LiveIn, Region
+from memopt.ir.scop import TRIPS
+from runtime.ptrace import Registers
+from runtime.shadow import Shadow, ShadowStopped, compare
+
+REACH_SECONDS = 60.0  # for one outer iteration of the original
+AFFORDABLE_SECONDS = 0.12  # of original iterations in one trial
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Processor seconds per outer iteration in the trial; ``iterations`` the version ran."""
+
+    original: float
+    version: float
+    iterations: int
+
+
+def reach(shadow: Shadow, header: int) -> float:
+    """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first."""
+    try:
+        return shadow.run_to(header, REACH_SECONDS)
+    except ShadowStopped as stopped:
+        raise Rejected(Reason.NOT_REACHED, str(stopped)) from stopped
+
+
+def general_registers(registers: Registers) -> dict[str, int]:
+    """The sixteen general registers, unsigned."""
+    names = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
+    return {name: getattr(registers, name) for name in names}
+
+
+def peek(shadow: Shadow, address: int, bits: int) -> int:
+    """``bits`` of memory as a signed number."""
+    return int.from_bytes(shadow.read(address, bits // 8), "little", signed=True)
+
+
+def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
+    """The live-in symbols and R of ``region`` in a shadow that stands at its header."""
+    registers = general_registers(shadow.registers())
+    values = {live.symbol: _live_value(live, registers, shadow) for live in region.live_ins}
+    values[TRIPS] = region.trips.numerator.evaluate(values) // region.trips.divisor
+    return values
+
+
+def _live_value(live: LiveIn, registers: dict[str, int], shadow: Shadow) -> int:
+    if isinstance(live.location, Cell):
+        base = registers[live.location.base] if live.location.base else 0
+        raw = shadow.read(base + live.location.displacement, live.width)
+    else:
+        raw = registers[live.location.name].to_bytes(8, "little")[:live.width]
+    return int.from_bytes(raw, "little", signed=live.signed)
+
+
+def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledRegion, slice_iterations: int,
+                          ignore: Sequence[tuple[int, int]]) -> Measurement:
+    """Run a slice both ways and compare; both shadows were forked in one stop of the target.
+
+    ``slice_iterations``: how many the version should run (fewer near the end of the loop). Where the original is too
+    slow for that many, it runs the first few and the version does the rest in both shadows, starting elsewhere.
+    Raises Rejected: SHADOW_MISMATCH, SHADOW_INCONCLUSIVE (a system call came first), TOO_SHORT (too few iterations
+    left), NOT_FASTER.
+    """
+    header = compiled.region.header
+    try:
+        original.run_to(header, REACH_SECONDS)
+        version.run_to(header, REACH_SECONDS)
+        left = live_values(compiled.region, original)[TRIPS]
+        count = min(left - 2, slice_iterations)
+        if count < 1:
+            raise Rejected(Reason.TOO_SHORT, f"{left} iterations left in the trial")
+        seconds = original.run_to(header, REACH_SECONDS)
+        by_hand = min(count, max(1, int(AFFORDABLE_SECONDS / max(seconds, 1e-7))))
+        if by_hand > 1:
+            seconds = (seconds + original.run_to(header, REACH_SECONDS, hits=by_hand - 1)) / by_hand
+        if count > by_hand:
+            _run_version(original, compiled, count - by_hand)
+        elapsed = _run_version(version, compiled, count)
+        original.run_to(header, REACH_SECONDS)
+        version.run_to(header, REACH_SECONDS)
+    except ShadowStopped as stopped:
+        raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
+    _agree(original, version, ignore)
+    return Measurement(seconds, elapsed / count, count)
+
+
+def _run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
+    """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header."""
+    placement = compiled.placement
+    shadow.write(placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
+    before = _runs(shadow, placement.statistics)
+    shadow.set_registers(replace(shadow.registers(), rip=compiled.entry))
+    elapsed = shadow.run_to(placement.code, REACH_SECONDS)
+    if _runs(shadow, placement.statistics) != before + 1:
+        raise Rejected(Reason.SHADOW_INCONCLUSIVE, "the guard did not let the version run")
+    return elapsed
+
+
+def _runs(shadow: Shadow, statistics: int) -> int:
+    return int.from_bytes(shadow.read(statistics + STATISTICS_RUNS, 8), "little")
+
+
+def _agree(original: Shadow, version: Shadow, ignore: Sequence[tuple[int, int]]) -> None:
+    ours, theirs = original.registers(), version.registers()
+    if ours != theirs:
+        names = [n for n in Registers.__dataclass_fields__ if getattr(ours, n) != getattr(theirs, n)]
+        raise Rejected(Reason.SHADOW_MISMATCH, f"registers {', '.join(names)}")
+    if original.vector_state() != version.vector_state():
+        raise Rejected(Reason.SHADOW_MISMATCH, "vector registers")
+    differences = compare(original, version, ignore)
+    if differences:
+        raise Rejected(Reason.SHADOW_MISMATCH, f"{len(differences)} or more differences, first {differences[0]}")

@@ -1,0 +1,234 @@
+"""Attaching, stopping, remote calls: the worker must never notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from memopt.ir.reasons import Reason, Rejected, VerifyError
+from runtime import remote
+from runtime.memory import mapping_at, mappings
+from runtime.ptrace import TargetEnded
+from runtime.remote import Call
+from runtime.tracee import attach, thread_state
+from tests.support.targets import RIGHT, Worker
+
+
+@pytest.fixture(params=["child", "foreign"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    with Worker("timer", foreign=request.param == "foreign") as started:
+        yield started
+
+
+def test_stop_and_detach_leave_no_trace(worker: Worker) -> None:
+    for _ in range(20):
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            assert thread_state(worker.pid, worker.pid) == "t"
+        assert thread_state(worker.pid, worker.pid) != "t"
+    assert worker.finish() == RIGHT
+
+
+def test_many_stops_of_one_attachment_under_a_timer(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        for _ in range(50):
+            tracee.stop()
+            tracee.run_for(0.002)
+    assert worker.finish() == RIGHT
+
+
+def test_remote_calls_work_and_change_no_register(worker: Worker) -> None:
+    for _ in range(30):
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            before, mask, vectors = tracee.registers(), tracee.signal_mask(), tracee.vector_state()
+            address, = remote.run(tracee, (Call(remote.SYS_MMAP, (0, 8192, 3, 0x22, -1, 0)),))
+            place = mapping_at(mappings(worker.pid), address)
+            assert place is not None
+            assert place.perms == "rw-"
+            tracee.memory.write(address, b"written")
+            assert remote.run(tracee, (Call(remote.SYS_MUNMAP, (address, 8192)),
+                                       Call(remote.SYS_MUNMAP, (1, 8192)))) == (0, -22)
+            assert mapping_at(mappings(worker.pid), address) is None
+            assert tracee.registers() == before.outside_call()
+            assert tracee.signal_mask() == mask
+            assert tracee.vector_state() == vectors
+            assert not any(_padding(tracee))
+        worker.breathe(0.003)
+    assert worker.finish() == RIGHT
+
+
+def _padding(tracee: remote.Tracee) -> bytes:
+    place = remote.find_place(tracee, 64)
+    return tracee.memory.read(place.start, place.end - place.start)
+
+
+def test_the_stub_of_a_memopt_that_let_go_completes_by_itself(worker: Worker) -> None:
+    """Detached at the first possible moment, the target makes the calls and goes on where it was."""
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+
+        def let_go(pid: int) -> None:
+            raise AssertionError
+
+        def leave(index: int, result: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            remote.run(tracee, (Call(319, (b"memopt\0", 1), keep=True), Call(3, (remote.KEPT,))), observe=leave,
+                       new_process=let_go)
+    worker.breathe()
+    # A later memopt finds its bytes and uses the same place again.
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        assert remote.run(tracee, (Call(39, ()),))[0] == worker.pid
+        assert not any(_padding(tracee))
+    assert worker.finish() == RIGHT
+
+
+def test_signals_during_remote_calls_are_delivered_afterwards(worker: Worker) -> None:
+    worker.breathe()
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+
+        def disturb(index: int, result: int) -> None:
+            os.kill(worker.pid, signal.SIGUSR1)
+
+        remote.run(tracee, [Call(39, ())] * 3, observe=disturb)
+        assert tracee.signal_mask() == 0
+    output, _ = worker.process.communicate(timeout=30)
+    assert output.startswith(RIGHT)
+
+
+def test_stopped_by_job_control_is_left_alone(worker: Worker) -> None:
+    os.kill(worker.pid, signal.SIGSTOP)
+    _wait_state(worker, "T")
+    with attach(worker.pid) as tracee, pytest.raises(Rejected) as caught:
+        tracee.stop(0.1)
+    assert caught.value.reason is Reason.BLOCKED
+    _wait_state(worker, "T")
+    os.kill(worker.pid, signal.SIGCONT)
+    assert worker.finish() == RIGHT
+
+
+def test_a_stop_signal_while_stopped_takes_effect_at_detach(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        os.kill(worker.pid, signal.SIGSTOP)
+        assert remote.run(tracee, (Call(39, ()),))[0] == worker.pid
+    _wait_state(worker, "T")
+    if not worker.foreign:
+        assert os.WIFSTOPPED(os.waitpid(worker.pid, os.WUNTRACED)[1])  # its parent hears of it
+    os.kill(worker.pid, signal.SIGCONT)
+    assert worker.finish() == RIGHT
+
+
+def test_stop_signal_between_attach_and_stop(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        os.kill(worker.pid, signal.SIGSTOP)
+        tracee.run_for(0.05)
+        with pytest.raises(Rejected):
+            tracee.stop(0.2)
+        os.kill(worker.pid, signal.SIGCONT)
+        tracee.stop(5.0)
+    assert worker.finish() == RIGHT
+
+
+def _wait_state(worker: Worker, state: str) -> None:
+    deadline = time.monotonic() + 10
+    while thread_state(worker.pid, worker.pid) != state:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("mode", ["sleep", "read"])
+def test_a_sleeper_is_not_interrupted(mode: str) -> None:
+    with Worker(mode) as worker:
+        _wait_state(worker, "S")
+        with attach(worker.pid) as tracee:
+            with pytest.raises(Rejected) as caught:
+                tracee.stop(0.05)
+            assert caught.value.reason is Reason.BLOCKED
+            assert tracee.threads == (worker.pid,)
+        if mode == "read":
+            assert worker.process.stdin is not None
+            worker.process.stdin.write("x")
+            worker.process.stdin.flush()
+        with attach(worker.pid) as tracee:
+            tracee.stop(5.0)  # now it computes
+        output = worker.finish()
+    assert output == ("slept 0\n" if mode == "sleep" else "read 1\n") + RIGHT
+
+
+def test_killed_while_attached(worker: Worker) -> None:
+    def kill_it() -> None:
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            os.kill(worker.pid, signal.SIGKILL)
+            _wait_state(worker, "Z")
+            tracee.registers()
+
+    with pytest.raises(TargetEnded) as caught:
+        kill_it()
+    assert caught.value.status is not None
+    assert os.WTERMSIG(caught.value.status) == signal.SIGKILL
+
+
+def test_exit_while_attached_reports_the_status(worker: Worker) -> None:
+    def end_it() -> None:
+        with attach(worker.pid) as tracee:
+            os.kill(worker.pid, signal.SIGUSR1)
+            for _ in range(1000):
+                tracee.stop(5.0)
+                tracee.run_for(0.002)
+
+    with pytest.raises(TargetEnded) as caught:
+        end_it()
+    assert caught.value.status is not None
+    assert os.WEXITSTATUS(caught.value.status) == 7
+
+
+def test_no_such_process() -> None:
+    with Worker() as worker:
+        pid = worker.pid
+        assert worker.finish() == RIGHT
+    with pytest.raises(TargetEnded):
+        attach(pid)
+
+
+def test_traced_by_another(worker: Worker) -> None:
+    ready = os.pipe()
+    other = os.fork()
+    if not other:
+        attach(worker.pid)
+        os.write(ready[1], b"!")
+        signal.pause()
+    os.read(ready[0], 1)
+    try:
+        with pytest.raises(Rejected, match=str(other)) as caught:
+            attach(worker.pid)
+        assert caught.value.reason is Reason.PTRACE_FORBIDDEN
+    finally:
+        os.kill(other, signal.SIGKILL)
+        os.waitpid(other, 0)
+    assert worker.finish() == RIGHT
+
+
+def test_a_running_thread_is_never_asked(worker: Worker) -> None:
+    worker.breathe()
+    with attach(worker.pid) as tracee, pytest.raises(VerifyError):
+        tracee.registers()
+    assert worker.finish() == RIGHT
+
+
+def test_all_threads_are_stopped() -> None:
+    with Worker("thread") as worker:
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            assert len(tracee.threads) == 2
+            assert {thread_state(worker.pid, tid) for tid in tracee.threads} == {"t"}
+        assert worker.finish() == RIGHT

@@ -1,0 +1,202 @@
+"""Shadow runs: right, repeatable, and unnoticed by the worker, its parent and the outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import budget
+from runtime.codecache import CodeCache
+from runtime.memory import PAGE
+from runtime.shadow import End, Shadow, ShadowStopped, compare, fork_shadow, reap
+from runtime.tracee import attach
+from tests.support.targets import RIGHT, Worker
+
+LIMIT_S = 20.0
+
+
+@pytest.fixture(params=["child", "foreign"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    with Worker("timer", "shared", foreign=request.param == "foreign") as started:
+        yield started
+
+
+def fork(worker: Worker, count: int = 1) -> list[Shadow]:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        before, mask = tracee.registers().outside_call(), tracee.signal_mask()
+        shadows = [fork_shadow(tracee, count) for _ in range(count)]
+        assert tracee.registers() == before
+        assert tracee.signal_mask() == mask
+        for shadow in shadows:
+            assert shadow.registers() == before
+    return shadows
+
+
+def drop(worker: Worker, *shadows: Shadow) -> None:
+    for shadow in shadows:
+        shadow.kill()
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        reap(tracee, shadows)
+    assert worker.children() == []
+
+
+def test_two_shadows_agree_and_nobody_notices(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    target = worker.address("spin_header")
+    for shadow in (first, second):
+        assert shadow.run_to(target, LIMIT_S) > 0
+        assert shadow.run_to(target, LIMIT_S, hits=100) > 0
+        assert shadow.registers().rip == target
+    assert compare(first, second) == ()
+    assert replace(first.registers(), eflags=0) == replace(second.registers(), eflags=0)
+    assert first.vector_state() == second.vector_state()
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_written_pages_and_differences(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    for shadow in (first, second):
+        shadow.run_to(worker.address("mix"), LIMIT_S)
+        shadow.run_to(worker.address("round_done"), LIMIT_S)
+    cells = worker.address("cells")
+    written = first.written_pages()
+    for page in range(cells // PAGE * PAGE, cells + 4096 * 8, PAGE):
+        assert any(start <= page < end for start, end in written)
+    assert not any(start <= worker.address("again") + 4 * PAGE < end for start, end in written)
+    assert compare(first, second) == ()
+    second.write(cells + 40, b"\xff")
+    second.write(cells + 20000, b"\xff\x01")
+    places = [difference.address // 8 * 8 for difference in compare(first, second)]
+    assert places == [(cells + 40) // 8 * 8, (cells + 20000) // 8 * 8]
+    assert len(compare(first, second, ignore=((cells + 40, cells + 48),))) == 1
+    assert len(compare(first, second, limit=1)) == 1
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_a_shadow_that_took_another_way_is_seen(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    for shadow, hits in ((first, 1), (second, 2)):
+        shadow.run_to(worker.address("round_done"), LIMIT_S, hits=hits)
+    assert compare(first, second)
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_system_calls_do_not_happen(worker: Worker) -> None:
+    shadow, = fork(worker)
+    # SIGUSR1's effect without the signal: the shadow goes on to print its result.
+    shadow.write(worker.address("stop"), b"\x01")
+    with pytest.raises(ShadowStopped) as caught:
+        shadow.run_to(worker.address("has") + 1, LIMIT_S)  # not the start of an instruction, and never reached
+    assert caught.value.reason is End.SYSTEM_CALL
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
+def test_faults_and_timeouts_end_the_trial(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    first.set_registers(replace(first.registers(), rip=8))
+    with pytest.raises(ShadowStopped, match="SIGSEGV") as caught:
+        first.run_to(worker.address("main"), LIMIT_S)
+    assert caught.value.reason is End.SIGNAL
+    with pytest.raises(ShadowStopped) as caught:
+        second.run_to(worker.address("main"), 0.02)
+    assert caught.value.reason is End.TIMEOUT
+    second.run_to(worker.address("spin_header"), LIMIT_S)  # it may be used on
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_signals_to_the_group_do_not_reach_a_shadow(worker: Worker) -> None:
+    shadow, = fork(worker)
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTSTP, signal.SIGSTOP):
+        os.kill(shadow.pid, number)
+    shadow.run_to(worker.address("round_done"), LIMIT_S)
+    assert shadow.read(worker.address("stop"), 4) == bytes(4)
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
+def test_shared_memory_is_not_written_by_a_shadow() -> None:
+    """One that would write it is dropped; memopt's own statistics page is the shadow's own."""
+    with Worker("shared") as worker:
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            cache = CodeCache.create(tracee, tracee.registers().rip, 4096, 4096)
+            shadow = fork_shadow(tracee)
+        shadow.write(cache.placement.statistics, b"\x09")
+        shadow.write(cache.placement.code, b"\x99")
+        assert shadow.read(cache.placement.statistics, 1) == b"\x09"
+        assert cache.read_statistics().entries == 0
+        with attach(worker.pid) as tracee:
+            assert tracee.memory.read(cache.placement.code, 1) == b"\0"
+        with pytest.raises(ShadowStopped, match="SIGSEGV"):
+            shadow.run_to(worker.address("spin_header"), LIMIT_S, hits=20001)
+        drop(worker, shadow)
+        assert worker.finish() == RIGHT
+
+
+def test_code_written_later_is_seen_by_older_shadows(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache = CodeCache.create(tracee, tracee.registers().rip, 4096, 4096)
+        shadow = fork_shadow(tracee)
+        cache.write_code(b"\x90\x90\x90", tracee)
+    shadow.set_registers(replace(shadow.registers(), rip=cache.placement.code))
+    shadow.run_to(cache.placement.code + 2, LIMIT_S)  # a breakpoint in the code cache, this copy's only
+    with attach(worker.pid) as tracee:
+        assert tracee.memory.read(cache.placement.code, 4) == b"\x90\x90\x90\xcc"
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
+def test_a_shadow_ends_with_memopt(worker: Worker) -> None:
+    """A tracer that dies takes its shadow along, whatever the shadow is doing."""
+    ready = os.pipe()
+    memopt = os.fork()
+    if not memopt:
+        shadow, = fork(worker)
+        os.write(ready[1], shadow.pid.to_bytes(4, "little"))
+        try:
+            shadow.run_to(worker.address("main"), 60)
+        finally:
+            os._exit(1)
+    pid = int.from_bytes(os.read(ready[0], 4), "little")
+    worker.breathe()
+    assert os.path.exists(f"/proc/{pid}")
+    os.kill(memopt, signal.SIGKILL)
+    os.waitpid(memopt, 0)
+    deadline = 1000
+    while _alive(pid) and deadline:
+        worker.breathe(0.005)
+        deadline -= 1
+    assert deadline
+    assert worker.finish().startswith("right children=0")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(") ")[2][0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_no_memory_no_shadow(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "available", lambda _: 1 << 20)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        with pytest.raises(Rejected) as caught:
+            fork_shadow(tracee)
+        assert caught.value.reason is Reason.NO_MEMORY
+    assert worker.children() == []
+    assert worker.finish() == RIGHT

@@ -1,0 +1,22 @@
+"""Runs a program under memopt's launcher and job control and nothing else: ``python launcher.py PROGRAM [ARGUMENTS]``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from memopt.console import say
+from runtime.identify import CannotRun, identify
+from runtime.jobcontrol import leave
+from runtime.launch import run_natively
+
+if __name__ == "__main__":
+    try:
+        value = run_natively(identify(sys.argv[1], os.environ.get("PATH")), sys.argv[1:])
+    except CannotRun as error:
+        say(str(error))
+        value = error.exit_code
+    leave(value)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
+from memopt.analysis.loops import find_loops, innermost_loop_at, outermost_loop_at, topological_order
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, LoopForest
+from memopt.ir.reasons import Reason, Rejected
+
+
+def graph_of(edges: dict[int, tuple[int, ...]], entry: int = 1) -> FlowGraph:
+    """Blocks of one byte each, numbered; an address without a key lies outside."""
+    blocks = {}
+    for start, successors in sorted(edges.items()):
+        nop = DecodedInstruction(start, 1, "nop", "", Kind.PLAIN, None, b"\x90")
+        blocks[start] = BasicBlock(start, start + 1, (nop,), successors)
+    return FlowGraph(entry, blocks)
+
+
+def reachable_without(graph: FlowGraph, removed: int) -> set[int]:
+    if graph.entry == removed:
+        return set()
+    found, pending = {graph.entry}, [graph.entry]
+    while pending:
+        for successor in graph.successors(pending.pop()):
+            if successor != removed and successor not in found:
+                found.add(successor)
+                pending.append(successor)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_dominators_and_loops_against_their_definitions(seed: int) -> None:
+    source = random.Random(seed)
+    count = source.randrange(2, 12)
+    edges = {n: tuple({source.randrange(1, count + 3) for _ in range(source.randrange(3))})
+             for n in range(1, count + 1)}
+    graph = graph_of(edges)
+    found = immediate_dominators(graph)
+    everything = reachable_without(graph, 0)
+    assert set(found) == everything == set(reverse_postorder(graph))
+    for first in everything:
+        cut = everything - reachable_without(graph, first)
+        assert {b for b in everything if dominates(found, first, b)} == cut
+    forest = find_loops(graph)
+    back = {(s, t) for s in everything for t in graph.successors(s) if dominates(found, t, s)}
+    assert {e for loop in forest.loops for e in loop.back_edges} == back
+    assert len({loop.header for loop in forest.loops}) == len(forest.loops)
+    for index, loop in enumerate(forest.loops):
+        assert all(dominates(found, loop.header, b) for b in loop.blocks)
+        assert loop.depth == len(list(forest.chain(loop)))
+        assert all(forest.loops[c].parent == index for c in loop.children)
+        if loop.parent is not None:
+            assert loop.parent < index
+            assert loop.blocks < forest.loops[loop.parent].blocks
+        for outside, (block, target) in ((t not in loop.blocks, (b, t)) for b, t in loop.exits):
+            assert outside
+            assert target in graph.blocks[block].successors
+    assert not set(forest.irreducible) & back
+    assert bool(forest.irreducible) == _has_cycle_without(graph, back, everything)
+
+
+def _has_cycle_without(graph: FlowGraph, removed: set[tuple[int, int]], blocks: set[int]) -> bool:
+    """Whether a cycle is left when the back edges are gone: the definition of irreducible."""
+    left = {b: {s for s in graph.successors(b) if (b, s) not in removed} for b in blocks}
+    while True:
+        ends = {b for b, targets in left.items() if not targets}
+        if not ends:
+            return bool(left)
+        left = {b: targets - ends for b, targets in left.items() if b not in ends}
+
+
+NEST = {1: (2,), 2: (3, 9), 3: (4,), 4: (4, 5), 5: (3, 6), 6: (2,), 9: (77,)}
+
+
+def nest() -> LoopForest:
+    return find_loops(graph_of(NEST))
+
+
+def test_nest_text() -> None:
+    assert str(nest()) == """\
+loops of 0x1
+  loop 0x2 blocks 0x2, 0x3, 0x4, 0x5, 0x6; back from 0x6; exits 0x2->0x9
+    loop 0x3 blocks 0x3, 0x4, 0x5; back from 0x5; exits 0x5->0x6
+      loop 0x4 blocks 0x4; back from 0x4; exits 0x4->0x5"""
+
+
+def test_loops_at_an_address() -> None:
+    forest = nest()
+    headers = {a: loop and loop.header for a in range(1, 10) for loop in [innermost_loop_at(forest, a)]}
+    assert headers == {1: None, 2: 2, 3: 3, 4: 4, 5: 3, 6: 2, 7: None, 8: None, 9: None}
+    outermost = outermost_loop_at(forest, 4)
+    assert outermost is not None
+    assert outermost.header == 2
+    assert outermost_loop_at(forest, 1) is None
+
+
+def test_topological_order_leaves_back_edges_out() -> None:
+    forest = nest()
+    assert topological_order(forest, forest.loops[0]) == (2, 3, 4, 5, 6)
+
+
+def test_two_back_edges_to_one_header_are_one_loop() -> None:
+    (loop,) = find_loops(graph_of({1: (2,), 2: (3, 4), 3: (2,), 4: (2, 5), 5: ()})).loops
+    assert loop.back_edges == ((3, 2), (4, 2))
+    assert loop.blocks == {2, 3, 4}
+
+
+def test_an_irreducible_cycle_is_rejected_only_where_it_matters() -> None:
+    forest = find_loops(graph_of({1: (2, 5), 2: (3, 4), 3: (2,), 4: (), 5: (6, 7), 6: (7,), 7: (6, 8), 8: ()}))
+    loop = innermost_loop_at(forest, 3)
+    assert loop is not None
+    assert loop.header == 2
+    for address in (6, 7):
+        with pytest.raises(Rejected) as caught:
+            innermost_loop_at(forest, address)
+        assert caught.value.reason is Reason.IRREDUCIBLE
+    assert innermost_loop_at(forest, 8) is None
+
+
+def test_a_loop_with_an_irreducible_cycle_inside_has_no_order() -> None:
+    forest = find_loops(graph_of({1: (2,), 2: (3, 4), 3: (4,), 4: (3, 5), 5: (2, 6), 6: ()}))
+    (loop,) = forest.loops
+    with pytest.raises(Rejected):
+        topological_order(forest, loop)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.polyhedra import IntegerMap, IntegerSet, budget, no_pairs, no_points
+from memopt.ir.reasons import Reason, Rejected
+
+
+def test_equality_is_of_sets_not_of_texts() -> None:
+    first, second = IntegerSet.parse("{ S[i] : 0 <= i < 5 }"), IntegerSet.parse("{ S[j] : j >= 0 and j <= 4 }")
+    assert first == second
+    assert first != IntegerSet.parse("{ S[i] : 0 <= i < 6 }")
+    assert first != IntegerSet.parse("{ T[i] : 0 <= i < 5 }")
+    with pytest.raises(TypeError):
+        hash(first)
+
+
+def test_text_form_round_trips() -> None:
+    pairs = IntegerMap.parse("[R] -> { S[i, j] -> S[i, j'] : 0 <= i < R and j < j' <= 9 and j >= 0 }")
+    assert IntegerMap.parse(str(pairs)) == pairs
+    points = IntegerSet.parse("{ S[i] : exists q : i = 3q and 0 <= i < 20 }")
+    assert IntegerSet.parse(str(points)) == points
+
+
+def test_algebra() -> None:
+    low, high = IntegerSet.parse("{ S[i] : 0 <= i < 5 }"), IntegerSet.parse("{ S[i] : 3 <= i < 8 }")
+    assert low | high == IntegerSet.parse("{ S[i] : 0 <= i < 8 }")
+    assert low & high == IntegerSet.parse("{ S[3]; S[4] }")
+    assert low - high <= low
+    assert not low <= high
+    assert no_points().is_empty
+    step = IntegerMap.parse("{ S[i] -> S[i + 1] }")
+    assert step.then(step).differences == IntegerSet.parse("{ S[2] }")
+    assert step.inverse.restricted(low) - step.inverse == no_pairs()
+    assert (step & step.inverse).is_empty
+    order = IntegerMap.parse("{ S[i, j] -> [j, i] }").before()
+    assert IntegerMap.parse("{ S[5, 0] -> S[0, 1] }") <= order
+    assert not IntegerMap.parse("{ S[0, 1] -> S[5, 0] }") <= order
+
+
+def test_budget_rejects_and_leaves_isl_usable() -> None:
+    with pytest.raises(Rejected) as refusal, budget(3):
+        IntegerSet.parse("{ S[i, j] : exists k : 0 <= i < 3k < 1000 and j = 7k and i > 2j - 5000 }")
+    assert refusal.value.reason is Reason.NO_SCHEDULE
+    assert not IntegerSet.parse("{ S[i, j] : 0 <= i < 3j < 1000 }").is_empty
+
+
+def test_budget_does_not_hide_mistakes() -> None:
+    with pytest.raises(Exception, match="syntax error") as mistake, budget():
+        IntegerSet.parse("{ S[")
+    assert not isinstance(mistake.value, Rejected)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from memopt.elf.image import Image
+from memopt.elf.symbols import Function, Symbols, demangle, function_name
+from memopt.elf.unwind import function_ranges
+from tests.conftest import Build
+
+
+def test_an_address_belongs_to_its_function_and_to_no_other(build: Build) -> None:
+    program = build("gemm_ijk.c")
+    with Image(str(program)) as image:
+        symbols = Symbols(image)
+        dgemm = next(f for f in symbols.functions if f.name == "dgemm")
+        assert symbols.function_at(dgemm.start) == dgemm
+        assert symbols.function_at(dgemm.end - 1) == dgemm
+        assert symbols.function_at(dgemm.end) != dgemm
+        assert symbols.function_at(dgemm.start - 1) != dgemm
+    assert function_name(str(program), dgemm.start + 5) == "dgemm"
+
+
+def test_a_stripped_function_is_named_by_its_start(build: Build) -> None:
+    program = str(build("gemm_ijk.c", "-s"))
+    start, end = function_ranges(program)[-1]
+    with Image(program) as image:
+        assert Symbols(image).function_at(end - 1) == Function(start, end, "")
+    assert function_name(program, end - 1) == f"function {start:#x}"
+    assert function_name(program, 1 << 60) == ""
+
+
+def test_names_are_demangled_and_odd_ones_kept() -> None:
+    assert demangle("_ZN4math5dgemmEiPd") == "math::dgemm(int, double*)"
+    assert demangle("dgemm") == "dgemm"
+    assert demangle("_Z") == "_Z"

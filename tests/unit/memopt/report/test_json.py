@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memopt.ir.reasons import Reason
+from memopt.report.json import FORMAT, render
+from memopt.report.model import LoopReport, Outcome, RunReport, Stage
+
+
+def test_keys_and_values() -> None:
+    replaced = LoopReport(0x5555, 0.9, Outcome.REPLACED, "dgemm", "gemm.c:8", plan="tiled",
+                          seconds_per_iteration_before=0.5, seconds_per_iteration_after=0.25,
+                          installed_after_seconds=1.5, iterations_run=7, runs=1)
+    kept = LoopReport(0x6666, 0.01, Outcome.KEPT, reason=Reason.OVERLAP, detail="c over a")
+    run = RunReport("0.1.0", ("./p", "1"), (kept, replaced), (Stage("find", 0.5),), ("n",), 3.0, 99)
+    report = json.loads(render(run))
+    assert report["version"] == "0.1.0"
+    assert report["format"] == FORMAT
+    assert report["program"] == ["./p", "1"]
+    assert report["stages"] == {"find": 0.5}
+    assert report["notes"] == ["n"]
+    assert (report["seconds"], report["samples"]) == (3.0, 99)
+    first, second = report["loops"]
+    assert first["address"] == "0x5555"
+    assert (first["function"], first["source"], first["share"]) == ("dgemm", "gemm.c:8", 0.9)
+    assert (first["outcome"], first["reason"], first["plan"]) == ("replaced", None, "tiled")
+    assert (first["seconds_per_iteration_before"], first["seconds_per_iteration_after"]) == (0.5, 0.25)
+    assert (first["installed_after_seconds"], first["iterations_run"], first["runs"]) == (1.5, 7, 1)
+    assert (second["outcome"], second["reason"], second["detail"]) == ("kept", "overlapping-arrays", "c over a")
+    assert second["explanation"] == Reason.OVERLAP.explain
+    assert second["function"] is None
+
+
+def test_arguments_that_are_not_text_survive() -> None:
+    argument = b"\xff".decode("utf-8", "surrogateescape")
+    assert json.loads(render(RunReport("1", (argument,))))["program"] == [argument]
+
+
+def test_no_number_that_json_does_not_know() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        render(RunReport("1", ("p",), (LoopReport(1, float("nan"), Outcome.KEPT, reason=Reason.CALL),)))

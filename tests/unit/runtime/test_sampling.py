@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from runtime import sampling
+from runtime.sampling import InterruptSampler, Sample, Source, histogram, open_sampler, parse_records
+
+SAMPLE, LOST, THROTTLE = 9, 2, 5
+KERNEL, USER = 1, 2
+
+
+def record(kind: int, mode: int, *words: int) -> bytes:
+    body = struct.pack(f"<{len(words)}Q", *words)
+    return struct.pack("<IHH", kind, mode, 8 + len(body)) + body
+
+
+def sample(address: int, pid: int, tid: int, mode: int = USER) -> bytes:
+    return record(SAMPLE, mode, address, tid << 32 | pid)
+
+
+def test_only_user_samples_of_the_process_count() -> None:
+    data = (sample(0x1000, 7, 7) + sample(0x1000, 7, 8) + sample(0x2000, 9, 9) + record(THROTTLE, 0, 1, 2, 3)
+            + sample(0xFFFFFFFF80000000, 7, 7, KERNEL) + record(LOST, 0, 5, 42) + sample(0x3000, 7, 7))
+    samples, lost = parse_records(data, 7)
+    assert samples == [Sample(0x1000, 7), Sample(0x1000, 8), Sample(0x3000, 7)]
+    assert lost == 42
+    assert histogram(samples) == {0x1000: 2, 0x3000: 1}
+
+
+def test_damaged_record_ends_the_parse() -> None:
+    assert parse_records(sample(1, 7, 7) + struct.pack("<IHH", SAMPLE, USER, 0) + sample(2, 7, 7), 7) == (
+        [Sample(1, 7)], 0)
+
+
+def test_refused_perf_events_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(sampling, "_event", refuse)
+    monkeypatch.setattr(sampling, "_runs", lambda pid: True)
+    fallback = open_sampler(1, on_exec=True, interrupter=lambda: [Sample(5, 1)])
+    assert fallback.source is Source.INTERRUPT
+    assert "perf_event_paranoid" in fallback.note
+    assert fallback.read() == [Sample(5, 1)]
+    fallback.pause()
+    assert fallback.read() == []
+    fallback.resume()
+    assert fallback.read() == [Sample(5, 1)]
+    fallback.close()
+    assert fallback.read() == []
+    assert open_sampler(1, on_exec=True).source is Source.NONE
+
+
+def test_waiting_program_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_runs", lambda pid: False)
+    sampler = InterruptSampler(1, lambda: [Sample(5, 1)], "refused")
+    assert sampler.read() == []
+
+
+def test_ring_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sampling._RING_PAGES * sampling._PAGE
+    ring = sampling._Ring.__new__(sampling._Ring)
+    memory = bytearray(sampling._PAGE + size)
+    ring.memory = memory  # type: ignore[assignment]
+    first, second = sample(0xAAAA, 7, 7), sample(0xBBBB, 7, 7)
+    tail = 3 * size - 28
+    data = first + second
+    for index, byte in enumerate(data):
+        memory[sampling._PAGE + (tail + index) % size] = byte
+    struct.pack_into("<QQ", memory, 1024, tail + len(data), tail)
+    assert bytes(ring.take()) == data
+    assert ring.take() == b""
