@@ -104,7 +104,7 @@ class Algebra:
                 return None
             case Truth(bool() as known, width):
                 return constant(int(known), width)
-            case Node(operator, operands, width):
+            case Node(_, operands, _):
                 numbers = [self.integer(o) for o in operands]
                 if any(n is None for n in numbers):
                     return None

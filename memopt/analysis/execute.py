@@ -192,19 +192,19 @@ class Executor:
                 steps, opaque = {}, frozenset()
                 del self.algebra.obligations[mark:]
                 continue
-            wrong = {l for l in self._changed(header, walk.state)
-                     if l not in opaque and not self._advances(header.get(l), walk.state[l], counter, steps.get(l, 0))}
+            wrong = {p for p in self._changed(header, walk.state)
+                     if p not in opaque and not self._advances(header.get(p), walk.state[p], steps.get(p, 0))}
             if not wrong:
                 return steps, opaque, walk, header
             del self.algebra.obligations[mark:]
             opaque |= wrong
-            steps = {l: s for l, s in steps.items() if l not in wrong}
+            steps = {place: s for place, s in steps.items() if place not in wrong}
 
     @staticmethod
     def _changed(header: State, after: State) -> list[str]:
-        return [l for l, v in after.items() if header.get(l) != v]
+        return [place for place, v in after.items() if header.get(place) != v]
 
-    def _advances(self, before: Value | None, after: Value, counter: str, step: int) -> bool:
+    def _advances(self, before: Value | None, after: Value, step: int) -> bool:
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return before == after
         difference = after.linear - before.linear - step
@@ -221,7 +221,7 @@ class Executor:
             written = {o.location for b in loop.blocks for o in self.lift(b).operations if isinstance(o, Put)}
             written.discard("rip")
             while True:
-                unknown = {l: self._unknown(loop, l, entry.get(l)) for l in sorted(written)}
+                unknown = {place: self._unknown(loop, place, entry.get(place)) for place in sorted(written)}
                 walk = self._walk(loop, {**entry, **unknown})
                 after = walk.state
                 if after is None:
@@ -229,7 +229,7 @@ class Executor:
                 for location in after:
                     if location.startswith(SLOT) and location not in entry:
                         entry[location] = self._live_slot(location)
-                more = {l for l in after if l.startswith(SLOT) and l not in written and after[l] != entry[l]}
+                more = {p for p, v in after.items() if p.startswith(SLOT) and p not in written and v != entry[p]}
                 if not more:
                     break
                 written |= more
@@ -261,7 +261,7 @@ class Executor:
             return False
         if fixable(difference):
             raise Specialise(difference)
-        return self.trial > 1  # inside a trial of an outer loop, where outer registers have no names yet
+        return self.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
 
     def _step(self, before: Value, after: Value) -> int | None:
         if not isinstance(before, Integer) or not isinstance(after, Integer):
@@ -282,7 +282,7 @@ class Executor:
 
     def _inner(self, loop: Loop, entry: State) -> tuple[State, LoopNode, int]:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
-        steps, opaque, walk, header = self._induction(loop, entry)
+        _, _, walk, header = self._induction(loop, entry)
         counter = self._counter(loop)
         turning = [(e, self._turns(e[0], counter)) for e in walk.exits if e[0] is not False]
         if len(turning) != 1:
@@ -304,18 +304,17 @@ class Executor:
     def _node(self, loop: Loop, walk: _Walk, count: int, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:
         after = walk.state or {}
-        carried = tuple(CarriedValue(l, entry[l], after[l]) for l, v in sorted(header.items())
-                        if isinstance(v, Carried) and v.loop == _name(loop) and l in entry and l in after)
-        finals = tuple(sorted(((l, v) for l, v in exit_state.items() if v != entry.get(l)), key=lambda p: p[0]))
+        carried = tuple(CarriedValue(place, entry[place], after[place]) for place, v in sorted(header.items())
+                        if isinstance(v, Carried) and v.loop == _name(loop) and place in entry and place in after)
+        finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
         self._extra(walk, count, loop)
         return LoopNode(self._counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
     def _after(self, loop: Loop, exit_state: State, entry: State, counter: str, turns: Linear | None) -> State:
         after: State = {}
         for location, value in exit_state.items():
-            if value == entry.get(location) or (constant_of(value) is not None):
-                after[location] = value
-            elif isinstance(value, Integer) and counter not in value.linear.symbols:
+            varies = not isinstance(value, Integer) or counter in value.linear.symbols
+            if value == entry.get(location) or not varies:
                 after[location] = value
             elif isinstance(value, Integer) and turns is not None:
                 after[location] = substitute(value, {counter: turns})
@@ -545,7 +544,7 @@ class Executor:
         if value is not None:
             return value
         low, size = _slot_range(slot)
-        for other in [l for l in state if l.startswith(SLOT)]:
+        for other in [place for place in state if place.startswith(SLOT)]:
             start, length = _slot_range(other)
             if start == low and length > size:
                 return self.algebra.compute("trunc", (state[other],), size * 8)
@@ -576,7 +575,7 @@ class Executor:
             walk.items.append(StoreEvent(pointer, value, width, self.algebra.address))
             return
         low, size = _slot_range(slot)
-        for other in [l for l in state if l.startswith(SLOT) and l != slot]:
+        for other in [place for place in state if place.startswith(SLOT) and place != slot]:
             start, length = _slot_range(other)
             if start < low + size and low < start + length:
                 raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")

@@ -24,7 +24,7 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Register, Region, Rejoin, Relation, Trips
+from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, ElementType, Scop, Statement
 from memopt.x86.conditions import flag_family
 
@@ -336,7 +336,7 @@ def _reaches(value: Value, outer: str, loops: dict[str, LoopNode], seen: set[Val
             parts = [v for c in loops[loop].carried if c.location == location for v in (c.entry, c.following)]
             return not parts or any(_reaches(v, outer, loops, seen) for v in parts)
         case Final(loop, location, _) if loop in loops:
-            finals = [v for l, v in loops[loop].finals if l == location]
+            finals = [v for place, v in loops[loop].finals if place == location]
             return not finals or any(_reaches(v, outer, loops, seen) for v in finals)
         case Node(_, operands, _):
             return any(_reaches(o, outer, loops, seen) for o in operands)

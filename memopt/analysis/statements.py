@@ -324,5 +324,5 @@ def _stored_values(node: LoopNode) -> frozenset[Value]:
             case Carried(loop, location, _) if loop in loops:
                 pending += [v for c in loops[loop].carried if c.location == location for v in (c.entry, c.following)]
             case Final(loop, location, _) if loop in loops:
-                pending += [v for l, v in loops[loop].finals if l == location]
+                pending += [v for place, v in loops[loop].finals if place == location]
     return frozenset(found)

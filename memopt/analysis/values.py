@@ -151,8 +151,8 @@ def both(left: Formula, right: Formula) -> Formula:
 def contains(value: Value, loop: str, location: str | None = None) -> bool:
     """Whether ``value`` refers to a carried value of ``loop`` (of ``location`` only, when given)."""
     match value:
-        case Carried(l, where):
-            return l == loop and (location is None or where == location)
+        case Carried(place, where):
+            return place == loop and (location is None or where == location)
         case Node(_, operands):
             return any(contains(o, loop, location) for o in operands)
         case Truth(formula):

@@ -145,7 +145,7 @@ class Improver:
 
     def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
         from memopt.session.site import screen
-        from memopt.x86.relocate import displace, jump_targets_inside, relocate
+        from memopt.x86.relocate import branches_into, displace, jump_targets_inside, relocate
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
@@ -154,10 +154,13 @@ class Improver:
         memory = Memory(self.pid)
         try:
             instructions = displace(memory.read, loop.header)
+            size = sum(i.size for i in instructions)
+            jump_targets_inside(site.graph, loop.header, size)
+            inside = branches_into(memory.read, site.text, loop.header, size)
+            if inside:
+                raise Rejected(Reason.NO_ROOM, f"a branch at {inside[0]:#x} leads into the patch")
         finally:
             memory.close()
-        size = sum(i.size for i in instructions)
-        jump_targets_inside(site.graph, loop.header, size)
         displaced = b"".join(i.bytes for i in instructions)
         with self._timed("capture"):
             cache, lifted, trips = self._capture_and_lift(site, loop, displaced)
@@ -215,7 +218,7 @@ class Improver:
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
             made = plan(lifted.region, machine, isa, self.options.fp, trips=trips,
-                        observer=lambda name, state: self._print_after(name, state))
+                        observer=self._print_after)
             self._print_after("plan", made)
             return made
 

@@ -19,9 +19,10 @@ Ranges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True, slots=True)
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
-    addresses plus this are run-time addresses."""
+    addresses plus this are run-time addresses. ``text``: the executable mapping."""
 
     path: str
+    text: tuple[int, int]
     bias: int
     function: str
     source: str
@@ -58,7 +59,7 @@ def find_site(pid: int, address: int) -> Site:
         raise Rejected(Reason.NOT_A_NEST, f"{address:#x} is in no loop")
     loops = tuple(reversed(tuple(forest.chain(inner))))
     source = source_line(mapping.path, loops[0].header - bias) or ""
-    return Site(mapping.path, bias, function, source, graph, forest, loops)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, source, graph, forest, loops)
 
 
 def screen(site: Site, loop: Loop) -> None:

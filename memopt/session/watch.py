@@ -16,10 +16,10 @@ from contextlib import contextmanager
 
 from memopt.analysis.hotness import Hotness
 from memopt.console import say
-from memopt.session.improve import Improver
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
+from memopt.session.improve import Improver
 from runtime import faults
 from runtime.identify import Note, identify
 from runtime.jobcontrol import exit_value

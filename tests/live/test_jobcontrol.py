@@ -248,8 +248,12 @@ def test_stop_and_continue_of_the_program_alone_does_not_strand_memopt(tmp_path:
 
 
 def test_word_of_the_program_to_its_parent_does_not_come_back(tmp_path: Path) -> None:
-    script = "import os, signal, time; signal.signal(12, lambda *_: os._exit(9)); os.kill(os.getppid(), 12); " \
-             "time.sleep(0.3)"
+    script = """
+import os, signal, time
+signal.signal(signal.SIGUSR2, lambda *_: os._exit(9))
+os.kill(os.getppid(), signal.SIGUSR2)
+time.sleep(0.3)
+"""
     assert subprocess.run([*MEMOPT, sys.executable, "-c", script]).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Runs a program under memopt's launcher and job control and nothing else: ``python launcher.py PROGRAM [ARGUMENTS]``."""
+"""Runs a program under memopt's launcher and job control only: ``python launcher.py PROGRAM [ARGUMENTS]``."""
 
 from __future__ import annotations
 
