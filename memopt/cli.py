@@ -123,9 +123,9 @@ def _run(options: Options) -> int:
     from runtime.identify import CannotRun
 
     try:
-        from memopt import session
+        from memopt.session import attach, run
 
-        return session.run(options) if options.pid is None else session.attach(options)
+        return run(options) if options.pid is None else attach(options)
     except CannotRun as error:
         say(str(error))
         return error.exit_code

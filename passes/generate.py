@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memopt.ir.code import CompiledRegion, Placement
-from memopt.ir.plan import Isa, Plan
+from memopt.ir.plan import Isa, NestPlan
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Region
 from memopt.x86.assembler import Assembled, assemble
@@ -22,7 +22,7 @@ from passes.rejoin import exit_code
 _STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
 
 
-def generate(region: Region, plan: Plan, kernel: Callable[[FrameLayout], KernelCode], placement: Placement,
+def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], KernelCode], placement: Placement,
              displaced: Callable[[int], bytes], xcr0: int, xsave_bytes: int = XSAVE_BYTES) -> CompiledRegion:
     """Machine code for ``region``.
 

@@ -3,8 +3,9 @@
 Before: ``S0[i, j, k] -> [i, j, k]``. After: ``S0[i, j, k] -> [k]`` with ``j, i`` as lanes and rows, legal when every
 result sees its reductions in their original order.
 
-The vector dimension walks the results element by element; a reduction dimension does not move the result; the rows
-are the dimension, of those left, along which the operands are shared most. All others run outside.
+The vector dimension walks the results element by element, or by a stride where none does; a reduction dimension does
+not move the result; the rows are the dimension, of those left, along which the operands are shared most. All others
+run outside.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ def _candidates(state: ScheduledRegion) -> Iterator[Roles]:
     element = scop.array(statement.write.array).element.size
     moves = {name: stride(scop, statement.write, name) for name in names}
     reductions = [name for name in names if moves[name] == 0]
-    vectors = [name for name in names if moves[name] == element]
+    vectors = [name for name in names if moves[name] == element] or [name for name in names if moves[name]]
     if not reductions:
         raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
     if not vectors:
-        raise Rejected(Reason.NO_PLAN, "no loop walks the results element by element")
+        raise Rejected(Reason.NO_PLAN, "no loop walks over the results")
     # The innermost reduction stays innermost, so that each result sees all of them in their order.
     reduction = reductions[-1]
     pairs = [(r, v) for v in vectors for r in names if moves[r] and r != v and _is_tile(state, r, v)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from memopt.ir.code import Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, Plan
+from memopt.ir.plan import Isa, NestPlan, Plan
 from memopt.ir.region import Region
 from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
 from memopt.x86.frame import FrameLayout
@@ -44,12 +44,30 @@ class KernelCode:
 def kernel(region: Region, plan: Plan, layout: FrameLayout, placement: Placement) -> KernelCode:
     """Code for the plan's statement. Rejected when the statement has not the shape of a contraction, VerifyError when
     the plan contradicts the region or its tile does not fit the register file."""
-    return _Kernel(contraction(region, plan), layout, placement).build()
+    return nest_kernel((region,), NestPlan((plan,)), layout, placement)
+
+
+def nest_kernel(regions: tuple[Region, ...], plan: NestPlan, layout: FrameLayout, placement: Placement) -> KernelCode:
+    """Code for the statements of a distributed nest, one after the other; errors as ``kernel``."""
+    emitter = Emitter(layout.locals)
+    emitter.place("kernel")
+    parts = [_Kernel(contraction(r, p), layout, placement, emitter) for r, p in zip(regions, plan.parts, strict=True)]
+    for part in parts:  # all of them while live-in vector registers still hold their values
+        part.prepare()
+    for part in parts:
+        part.run()
+    emitter.jump("kernel_done")
+    return KernelCode(emitter.code, emitter.local_bytes, nest_scratch_bytes(regions, plan))
 
 
 def scratch_bytes(region: Region, plan: Plan) -> int:
     """``scratch_needed`` of the kernel, without making it; errors as ``kernel``."""
     return _scratch(contraction(region, plan))[1]
+
+
+def nest_scratch_bytes(regions: tuple[Region, ...], plan: NestPlan) -> int:
+    """``scratch_needed`` of ``nest_kernel``: the parts use the same bytes in turn."""
+    return max(scratch_bytes(r, p) for r, p in zip(regions, plan.parts, strict=True))
 
 
 def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
@@ -63,28 +81,28 @@ def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
 
 
 class _Kernel:
-    def __init__(self, facts: Contraction, layout: FrameLayout, placement: Placement) -> None:
+    def __init__(self, facts: Contraction, layout: FrameLayout, placement: Placement, emitter: Emitter) -> None:
         self._facts = facts
         self._layout = layout
         self._scratch = placement.scratch
-        self._panels, self._scratch_needed = _scratch(facts)
-        self._emitter = Emitter(layout.locals)
+        self._panels, _ = _scratch(facts)
+        self._emitter = emitter
         self._unit = VectorUnit(facts.isa, facts.element)
         extents: dict[str, Value] = {d: self._symbol(LIMIT) if e is None else e for d, e in facts.extents}
         self._empty = any(e == 0 for e in extents.values())
         self._loops = TileLoops(self._emitter, facts.plan.loops, extents)
         self._innermost = len(facts.plan.loops) - 1
 
-    def build(self) -> KernelCode:
-        emitter = self._emitter
-        emitter.place("kernel")
+    def prepare(self) -> None:
+        """What does not change in the loops."""
         if not self._empty:
             self._micro_kernel = leaf.MicroKernel(self._facts, self._invariants())
             self._bases = {stream: self._base(stream.base) for stream in self._streams()}
-            self._rows, self._columns, self._result = emitter.slot(), emitter.slot(), emitter.slot()
+            self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
+
+    def run(self) -> None:
+        if not self._empty:
             self._loops.emit(self._inside)
-        emitter.jump("kernel_done")
-        return KernelCode(emitter.code, emitter.local_bytes, self._scratch_needed)
 
     def _symbol(self, name: str) -> Mem:
         return Mem("rbp", displacement=self._layout.symbols[name], size=8)

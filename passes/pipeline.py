@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from memopt.analysis.dependences import dependences
-from memopt.ir.plan import Isa, Plan
+from memopt.ir.plan import Isa, NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.machine.description import Machine
@@ -47,6 +48,30 @@ def plan(
     """
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
     return plan_of(schedule(region, context, PIPELINE, observer), context)
+
+
+def plan_nest(
+    regions: tuple[Region, ...],
+    machine: Machine,
+    isa: Isa,
+    fp: str = "exact",
+    *,
+    trips: int | None = None,
+    observer: Observer | None = None,
+) -> NestPlan:
+    """Plans for the statements of a distributed nest (passes.distribution); arguments and errors as ``plan``.
+
+    The statement with most iterations decides whether it pays; the others only have to be possible.
+    """
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
+    largest = max(regions, key=lambda r: _volume(r, context))
+    unconditional = tuple(p for p in PIPELINE if not isinstance(p, Profitability))
+    return NestPlan(tuple(
+        plan_of(schedule(r, context, PIPELINE if r is largest else unconditional, observer), context) for r in regions))
+
+
+def _volume(region: Region, context: Context) -> int:
+    return prod(trip_counts(region.scop.statements[0], context.trips).values())
 
 
 def schedule(

@@ -40,7 +40,7 @@ _HUGE_PAGE = 2 << 20
 
 # Distances kept when addresses are chosen.
 _REACH = (1 << 31) - (16 << 20)
-_MARGIN = 64 << 10  # from other mappings
+_MARGIN = 16 << 10  # from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
 _TOP = (1 << 47) - PAGE  # end of the 47-bit user address space

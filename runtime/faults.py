@@ -2,7 +2,8 @@
 
 ``MEMOPT_FAULT=kill:NAME:n`` kills memopt with SIGKILL the n-th time (from 1) a point called NAME is passed;
 ``raise:NAME:n`` raises ``VerifyError`` there, as an internal failure would. A NAME that ends in ``*`` stands for every
-name with that beginning. The variable is read once; unset, a point costs one comparison.
+name with that beginning. ``log:FILE`` does no harm and appends each name passed to FILE, one a line. The variable is
+read once; unset, a point costs one comparison.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ VARIABLE = "MEMOPT_FAULT"
 
 @dataclass(slots=True)
 class Fault:
-    """``remaining`` counts down to the pass on which ``action`` ("kill" or "raise") happens."""
+    """``remaining`` counts down to the pass on which ``action`` ("kill" or "raise") happens. For ``action`` "log",
+    ``name`` is the file."""
 
     action: str
     name: str
@@ -31,9 +33,11 @@ class Fault:
 def parse(text: str) -> Fault:
     """``text`` as in ``MEMOPT_FAULT``; raises ``VerifyError`` when it is malformed."""
     action, _, rest = text.partition(":")
+    if action == "log" and rest:
+        return Fault(action, rest, 0)
     name, _, count = rest.rpartition(":")
     if action not in ("kill", "raise") or not name or not count.isdecimal() or int(count) < 1:
-        raise VerifyError(f"{VARIABLE}={text}: expected kill:NAME:n or raise:NAME:n with n >= 1")
+        raise VerifyError(f"{VARIABLE}={text}: expected kill:NAME:n or raise:NAME:n with n >= 1, or log:FILE")
     return Fault(action, name, int(count))
 
 
@@ -53,6 +57,10 @@ def point(name: str) -> None:
 
 
 def _strike(fault: Fault, name: str) -> None:
+    if fault.action == "log":
+        with open(fault.name, "a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+        return
     if not fault.matches(name):
         return
     fault.remaining -= 1

@@ -158,7 +158,9 @@ def _record(cache: CodeCache, patch: Patch) -> None:
 
 def _recorded(memory: Memory, maps: tuple[Mapping, ...], statistics: Mapping) -> list[Installed]:
     """What the record in a statistics page says, as far as it is true: the replacement is there, and leads to it."""
-    page = memory.read(statistics.start, STATISTICS_SIZE)
+    page = memory.read_some(statistics.start, STATISTICS_SIZE)
+    if len(page) < STATISTICS_SIZE:  # a memopt killed before it gave the file its size
+        return []
     magic, version, count, code, code_size, frame, frame_size, scratch, scratch_size = _HEADER.unpack_from(
         page, RECORD_OFFSET)
     pages = mapping_at(maps, code)

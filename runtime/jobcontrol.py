@@ -116,7 +116,8 @@ class Supervisor:
 
     ``signals`` must be held. Single-threaded: ``poll`` must not run while another part waits for the same child;
     what such a part saw of its end is told by ``note_exit``. ``traced`` is set while a tracer of memopt's own is
-    attached: stops then belong to it and come out as ``TraceStop``.
+    attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
+    program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -124,7 +125,7 @@ class Supervisor:
         self.traced = False
         self.outcome: Exited | Signaled | None = None
         self._signals = signals
-        self._held = False  # the last that was heard of the program is that it stopped
+        self.stopped = False
         self._continue_asked = False
 
     def poll(self, timeout: float | None) -> list[Event]:
@@ -137,9 +138,9 @@ class Supervisor:
             self._pass_on_pending()
             events = self._reap()
             self._pass_on_continue(events)
-            for event in events:
-                if isinstance(event, Stopped):
-                    self._stop_likewise(event.signal)
+            stops = [event.signal for event in events if isinstance(event, Stopped)]
+            if stops and self.stopped and self.outcome is None:
+                self._stop_likewise(stops[-1])
             if events or self.outcome is not None:
                 return events
             remaining = None if deadline is None else deadline - time.monotonic()
@@ -147,13 +148,11 @@ class Supervisor:
                 return []
             self._take(remaining)
 
-    def note_exit(self, status: int) -> None:
-        """Another part of memopt got the final wait status of the program."""
-        self.outcome = _ending(status)
-
-    def is_stopped(self) -> bool:
-        """Whether job control holds the program stopped now."""
-        return _state(self.pid) == "T"
+    def note_exit(self, status: int | None) -> None:
+        """Another part of memopt met the end of the program; ``status`` None: it did not get the wait status, and
+        ``poll`` will."""
+        if status is not None:
+            self.outcome = _ending(status)
 
     def close(self) -> None:
         """Give memopt its own signal state back; the program is no longer looked after."""
@@ -215,12 +214,12 @@ class Supervisor:
         Whoever continues the group reaches the program too, so there is news of it: that it went on, or, when the
         next stop has overtaken that, that it stopped again. The state in /proc would not tell the two stops apart.
         """
-        if self._continue_asked and self._held and not events:
+        if self._continue_asked and self.stopped and not events:
             self._send(signal.SIGCONT, 0, b"")
         self._continue_asked = False
         for event in events:
             if isinstance(event, Stopped | Continued):
-                self._held = isinstance(event, Stopped)
+                self.stopped = isinstance(event, Stopped)
 
     def _send(self, number: int, code: int, information: bytes) -> None:
         queued = code < 0 and code != _SI_TKILL  # by sigqueue: keep its value and its sender
@@ -233,8 +232,6 @@ class Supervisor:
         """Stop memopt by the signal that stopped the program; returns when the shell continues it."""
         if number not in _JOB_STOPS and not _in_foreground():
             return
-        if not self.is_stopped():
-            return  # continued meanwhile
         if number not in _JOB_STOPS:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
@@ -292,15 +289,6 @@ def _is_for_program(number: int, code: int) -> bool:
 
 def _ending(status: int) -> Exited | Signaled:
     return Signaled(os.WTERMSIG(status)) if os.WIFSIGNALED(status) else Exited(os.WEXITSTATUS(status))
-
-
-def _state(pid: int) -> str:
-    """The state letter of /proc/PID/stat; "" when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return chr(file.read(4096).rpartition(b")")[2].split()[0][0])
-    except (OSError, IndexError):
-        return ""
 
 
 def _in_foreground() -> bool:

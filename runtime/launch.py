@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from runtime import faults
 from runtime.identify import Executable, exec_failure
 from runtime.jobcontrol import SignalState, Supervisor, wait_to_end
 
@@ -65,6 +66,7 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
         if pid == 0:
             _become_program(image, signals, go_read, go_write, error_write)
         supervisor = _supervised = Supervisor(pid, signals)
+        faults.point("launch")
         go_read.close()
         error_write.close()
         if prepare is not None:

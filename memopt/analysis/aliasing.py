@@ -26,10 +26,10 @@ class Aliasing:
     def overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
         """Whether two cells may share a byte in some iteration, counters of equal name being equal."""
         difference = first - second
+        if not all(symbol.startswith(LOOP_COUNTER) for symbol in difference.symbols):
+            return False
         low = high = difference.constant
         for symbol, coefficient in difference.terms:
-            if not symbol.startswith(LOOP_COUNTER):
-                return False
             largest = self._largest(symbol)
             if largest is None or not largest.is_constant:
                 return not self._apart(first, first_bits, second, second_bits)

@@ -118,13 +118,13 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
 
 
 def _strides(coefficients: set[int], size: int) -> tuple[int, ...]:
-    chain = [size]
-    for coefficient in sorted(coefficients):
-        if coefficient > chain[-1]:
-            if coefficient % chain[-1]:
-                return (size,)
+    """Strides from the largest coefficient down; one that does not divide the stride above is a multiple of a
+    smaller one."""
+    chain: list[int] = []
+    for coefficient in sorted(coefficients, reverse=True):
+        if coefficient > size and (not chain or chain[-1] % coefficient == 0):
             chain.append(coefficient)
-    return tuple(reversed(chain))
+    return (*chain, size)
 
 
 def _subscripts(cluster: Cluster, base: Linear, strides: tuple[int, ...], sample: Mapping[str, int]) -> tuple[

@@ -104,8 +104,8 @@ class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
-    ``exit_state`` holds every location when the loop is left; ``leaves_first``: the exit test comes before an
-    iteration's effects (a while loop), so that R counts only the times it does not leave.
+    ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
+    comes after the exit test (a while loop), so that R counts only whole iterations.
     """
 
     node: LoopNode
@@ -156,12 +156,12 @@ class Executor:
             raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
         leaving, exit_state, count, _ = exits[0]
         first, slope = self._crossing(leaving, counter)
-        leaves_first = not self._extra(walk, count, loop)
+        leaves_first = not self._ends_with_exit(walk, count, exit_state, opaque)
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
         self.ranges[counter] = Linear.symbol("R") - 1
-        node = self._node(loop, walk, count, Linear.symbol("R"), entry, header, exit_state)
+        node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state, tuple(self.algebra.obligations),
                          dict(self.ranges), frozenset(self.slots), leaves_first)
 
@@ -177,13 +177,7 @@ class Executor:
         counter = self._counter(loop)
         self.algebra.sample[counter] = 0
         while True:
-            header = dict(entry)
-            for location, step in steps.items():
-                value = entry[location]
-                assert isinstance(value, Integer)
-                header[location] = Integer(value.linear + Linear.symbol(counter, step), value.width)
-            for location in opaque:
-                header[location] = Carried(_name(loop), location, _bits(location))
+            header = self._header(loop, entry, steps, opaque)
             mark = len(self.algebra.obligations)
             walk = self._walk(loop, header)
             if walk.state is None and not steps and not opaque:
@@ -199,6 +193,15 @@ class Executor:
             del self.algebra.obligations[mark:]
             opaque |= wrong
             steps = {place: s for place, s in steps.items() if place not in wrong}
+
+    def _header(self, loop: Loop, entry: State, steps: dict[str, int], opaque: frozenset[str]) -> State:
+        """The state at the header in iteration number ``counter``."""
+        header = dict(entry)
+        for location, step in steps.items():
+            value = entry[location]
+            assert isinstance(value, Integer)
+            header[location] = Integer(value.linear + Linear.symbol(self._counter(loop), step), value.width)
+        return header | {p: Carried(_name(loop), p, _bits(p)) for p in opaque}
 
     @staticmethod
     def _changed(header: State, after: State) -> list[str]:
@@ -280,34 +283,54 @@ class Executor:
         self.algebra.sample[symbol] = self.algebra.at_sample(entry.linear)
         return Integer(Linear.symbol(symbol), entry.width)
 
-    def _inner(self, loop: Loop, entry: State) -> tuple[State, LoopNode, int]:
+    def _inner(self, loop: Loop, entry: State) -> tuple[State, list[Item], int]:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
-        _, _, walk, header = self._induction(loop, entry)
+        steps, opaque, walk, header = self._induction(loop, entry)
         counter = self._counter(loop)
         turning = [(e, self._turns(e[0], counter)) for e in walk.exits if e[0] is not False]
         if len(turning) != 1:
             raise Rejected(Reason.TRIP_COUNT, f"{len(turning)} exits of the loop at {loop.header:#x}")
         (_, exit_state, count, target), turns = turning[0]
-        trips = None if turns is None else turns + self._extra(walk, count, loop)
         if turns is not None:
             self.ranges[counter] = turns
-        node = self._node(loop, walk, count, trips, entry, header, exit_state)
-        return self._after(loop, exit_state, entry, counter, turns), node, target
+        if turns is not None and walk.state is not None and not self._ends_with_exit(walk, count, exit_state, opaque):
+            return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
+        trips = None if turns is None else turns + 1
+        node = self._node(loop, walk, trips, entry, header, exit_state)
+        return self._after(loop, exit_state, entry, counter, turns), [node], target
 
-    def _extra(self, walk: _Walk, count: int, loop: Loop) -> int:
-        """1 when the effects come before the exit test (do-while), 0 when after it."""
-        acts = [isinstance(i, StoreEvent | LoopNode) for i in walk.items]
-        if any(acts[:count]) and any(acts[count:]):
-            raise Rejected(Reason.NOT_A_NEST, f"effects on both sides of the exit of the loop at {loop.header:#x}")
-        return 0 if any(acts[count:]) else 1
+    @staticmethod
+    def _ends_with_exit(walk: _Walk, count: int, exit_state: State, opaque: frozenset[str]) -> bool:
+        """A do-while loop: nothing that matters comes after the exit test."""
+        acts = any(isinstance(i, StoreEvent | LoopNode) for i in walk.items[count:])
+        return not acts and walk.state is not None and all(exit_state[p] == walk.state[p] for p in opaque)
 
-    def _node(self, loop: Loop, walk: _Walk, count: int, trips: Linear | None, entry: State, header: State,
+    def _left_in_the_middle(self, loop: Loop, walk: _Walk, entry: State, steps: dict[str, int],
+                            opaque: frozenset[str], turns: Linear) -> tuple[State, list[Item], int]:
+        """``turns`` whole iterations, then the part of one up to the exit, walked once more from where they end."""
+        assert walk.state is not None
+        state = dict(entry)
+        items: list[Item] = []
+        if turns != Linear.of(0):
+            for location, step in steps.items():
+                before = entry[location]
+                assert isinstance(before, Integer)
+                state[location] = Integer(before.linear + turns * step, before.width)
+            state |= {p: Final(_name(loop), p, _bits(p)) for p in opaque}
+            finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
+            items.append(self._node(loop, walk, turns, entry, self._header(loop, entry, {}, opaque), finals))
+        last = self._walk(loop, state)
+        if not last.ended or len(last.exits) != 1 or last.exits[0][0] is not True:
+            raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
+        _, after, _, target = last.exits[0]
+        return after, items + last.items, target
+
+    def _node(self, loop: Loop, walk: _Walk, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:
         after = walk.state or {}
-        carried = tuple(CarriedValue(place, entry[place], after[place]) for place, v in sorted(header.items())
-                        if isinstance(v, Carried) and v.loop == _name(loop) and place in entry and place in after)
+        carried = tuple(CarriedValue(p, entry[p], after[p]) for p, v in sorted(header.items())
+                        if isinstance(v, Carried) and v.loop == _name(loop) and p in entry and p in after)
         finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
-        self._extra(walk, count, loop)
         return LoopNode(self._counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
     def _after(self, loop: Loop, exit_state: State, entry: State, counter: str, turns: Linear | None) -> State:
@@ -376,8 +399,8 @@ class Executor:
         children = {self.forest.loops[n].header: self.forest.loops[n] for n in loop.children}
         for _ in range(STEP_LIMIT):
             if address in children:
-                state, node, address = self._inner(children[address], state)
-                walk.items.append(node)
+                state, items, address = self._inner(children[address], state)
+                walk.items += items
             else:
                 following = self._block(address, loop, state, walk, counter)
                 if following is None:

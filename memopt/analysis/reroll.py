@@ -15,6 +15,7 @@ from typing import Protocol
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
+from memopt.ir.scop import Apply, Expression, Read
 
 
 class Unify(Protocol):
@@ -94,31 +95,48 @@ class _Reroller:
                 result.pop()
                 item = joined
             result.append(item)
-        return tuple(result)
+        return self._aligned(tuple(result))
 
     def _joined(self, first: StatementItem, second: StatementItem) -> StatementItem | None:
         one, two = _Nest.of(first), _Nest.of(second)
         if one is None or two is None:
             return None
-        if one.depth == two.depth and one.depth > 0:
-            return self._appended(one, two)
-        if one.depth == two.depth + 1:
-            return self._appended(one, two.wrapped(one))
-        if two.depth == one.depth + 1:
-            return self._appended(one.wrapped(two), two)
-        return None
+        pair = _level(one, two)
+        return self._appended(*pair) if pair is not None else None
 
     def _appended(self, one: _Nest, two: _Nest) -> StatementItem | None:
         """``one`` then ``two`` along their outermost loops, when two starts where one ends."""
         (counter, trips), (_, more) = one.loops[0], two.loops[0]
-        if not trips.is_constant or not more.is_constant:
+        if not self._continues(one, two):
             return None
+        return replace(one, loops=((counter, trips + more), *one.loops[1:])).item()
+
+    def _continues(self, one: _Nest, two: _Nest) -> bool:
+        (counter, trips), (_, more) = one.loops[0], two.loops[0]
+        if not trips.is_constant or not more.is_constant:
+            return False
         renamed = two.renamed({c: d for (c, _), (d, _) in zip(two.loops, one.loops, strict=True)})
         distance = replace(renamed, loops=renamed.loops[1:]).distance(replace(one, loops=one.loops[1:]))
         strides = tuple(a.coefficient(counter) for a in one.statement.accesses)
-        if not self._lies(distance, _times(trips.constant, strides)):
-            return None
-        return replace(one, loops=((counter, trips + more), *one.loops[1:])).item()
+        return self._lies(distance, _times(trips.constant, strides))
+
+    def _aligned(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
+        """Neighbours that would join if it were not for the order of their operands (which decides NaN payloads)
+        stay apart, but over the same loops and registers."""
+        result = list(items)
+        for number in range(len(result) - 1):
+            one, two = _Nest.of(result[number]), _Nest.of(result[number + 1])
+            if one is None or two is None:
+                continue
+            order = _commuted(two.statement, one.statement)
+            if order is None:
+                continue
+            pair = _level(one, replace(two, statement=_reordered(two.statement, one.statement, order)))
+            if pair is not None and self._continues(*pair):
+                first, second = pair
+                result[number] = first.item()
+                result[number + 1] = replace(second, statement=_restored(second.statement, two.statement, order)).item()
+        return tuple(result)
 
     def _captured(self, distance: tuple[Linear, ...] | None) -> tuple[int, ...] | None:
         if distance is None or any(not d.symbols <= self.aliasing.sample.keys() for d in distance):
@@ -129,6 +147,55 @@ class _Reroller:
         if distance is None or self._captured(distance) != expected:
             return False
         return all(self.unify(d, e) for d, e in zip(distance, expected, strict=True))
+
+
+def _level(one: _Nest, two: _Nest) -> tuple[_Nest, _Nest] | None:
+    """Both with the same number of loops, one of them as a single iteration where it has one less."""
+    if one.depth == two.depth and one.depth > 0:
+        return one, two
+    if one.depth == two.depth + 1:
+        return one, two.wrapped(one)
+    if two.depth == one.depth + 1:
+        return one.wrapped(two), two
+    return None
+
+
+def _commuted(mine: CellStatement, other: CellStatement) -> tuple[int, ...] | None:
+    """For each read of ``other`` the read of ``mine`` in its place, when the expressions are equal but for the order
+    of operands of sums and products."""
+    found = _match(mine.expression, other.expression, {})
+    if found is None or len(found) != len(other.reads) or len(mine.reads) != len(other.reads):
+        return None
+    return tuple(found[n] for n in range(len(other.reads)))
+
+
+def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[int, int] | None:
+    match mine, other:
+        case Read(here), Read(there):
+            return {**known, there: here} if known.get(there, here) == here else None
+        case Apply(name, left), Apply(same, right) if name == same and len(left) == len(right):
+            orders = (left, left[::-1]) if name in ("add", "mul") else (left,)
+            for order in orders:
+                found: dict[int, int] | None = known
+                for a, b in zip(order, right, strict=True):
+                    found = None if found is None else _match(a, b, found)
+                if found is not None:
+                    return found
+            return None
+    return known if mine == other else None
+
+
+def _reordered(mine: CellStatement, other: CellStatement, order: tuple[int, ...]) -> CellStatement:
+    """``mine`` with the expression and order of reads of ``other``, for comparing addresses only."""
+    return replace(mine, reads=tuple(mine.reads[n] for n in order), expression=other.expression)
+
+
+def _restored(moved: CellStatement, original: CellStatement, order: tuple[int, ...]) -> CellStatement:
+    """The addresses of ``moved`` (see ``_reordered``) with the expression and order of reads of ``original``."""
+    reads = list(original.reads)
+    for place, number in enumerate(order):
+        reads[number] = moved.reads[place]
+    return replace(moved, reads=tuple(reads), expression=original.expression)
 
 
 def _times(factor: int, step: tuple[int, ...]) -> tuple[int, ...]:

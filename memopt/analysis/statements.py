@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.nest import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -77,10 +77,21 @@ def recover(node: LoopNode, aliasing: Aliasing, cells: Mapping[str, Linear]) -> 
 
 
 @dataclass(frozen=True, slots=True)
+class _Part:
+    """A carried value as it is used: ``value`` at the header, the whole of a lane or one 32-bit half of it."""
+
+    location: str
+    value: Value
+    entry: Value
+    following: Value
+    finals: tuple[Value, ...]  # what is known to equal ``following`` of the last iteration, after the loop
+
+
+@dataclass(frozen=True, slots=True)
 class _Home:
     """Where a carried value lives: ``cell`` at the header of each iteration."""
 
-    carried: CarriedValue
+    part: _Part
     cell: Linear
     store: bool  # the loop does not store it itself: add a store at the end of the body
     initialise: bool  # nor is the entry value there: add a store before the loop
@@ -146,71 +157,81 @@ class _Recovery:
         if loop.trips is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.address:#x}")
         name = loop.counter.removeprefix(LOOP_COUNTER)
-        homes = [self._home(loop, c, rest, held, owned) for c in loop.carried
-                 if Carried(name, c.location, c.entry.width) in self.needed]
+        homes = [self._home(loop, p, rest, held, owned) for p in self._parts(loop)]
         before: list[StatementItem] = []
         for home in homes:
             if home.initialise:
-                before += self._store(StoreEvent(home.cell, home.carried.entry, home.carried.entry.width, 0), held)
-        added = tuple(StoreEvent(h.cell, h.carried.following, h.carried.following.width, 0) for h in homes if h.store)
+                before += self._store(StoreEvent(home.cell, home.part.entry, home.part.entry.width, 0), held)
+        added = tuple(StoreEvent(h.cell, h.part.following, h.part.following.width, 0) for h in homes if h.store)
         body = loop.items + added
         inside = dict(held)
         self._kill_all(inside, body)
-        inside |= {Carried(name, h.carried.location, h.carried.entry.width): h.cell for h in homes}
+        inside |= {h.part.value: h.cell for h in homes}
         items, end = self.items(body, inside, owned | {h.cell for h in homes if h.store})
+        onwards = {loop.counter: Linear.symbol(loop.counter) + 1}
         for home in homes:
-            following = home.cell.substitute({loop.counter: Linear.symbol(loop.counter) + 1})
-            if end.get(home.carried.following) != following:
-                raise Rejected(Reason.CARRIED_VALUE, f"{home.carried.location} in the loop at {loop.address:#x}")
+            if self._cell_of(home.part.following, end) != home.cell.substitute(onwards):
+                raise Rejected(Reason.CARRIED_VALUE, f"{home.part.location} in the loop at {loop.address:#x}")
         after = dict(held)
         self._kill_all(after, body)
         last = {loop.counter: loop.trips - 1}
         for location, value in loop.finals:
-            cell = end.get(value)
-            if isinstance(value, Carried) and value.loop == name:  # left at the top: the value at header number trips
-                cell = next((h.cell.substitute({loop.counter: Linear.symbol(loop.counter) + 1}) for h in homes
-                             if h.carried.location == value.location), None)
-            if cell is not None:
-                after[Final(name, location, value.width)] = cell.substitute(last)
+            final = Final(name, location, value.width)
+            for part in (_same, low_half, high_half):
+                cell = self._cell_of(part(value), end)
+                if cell is not None:
+                    after[part(final)] = cell.substitute(last)
         return before, StatementLoop(loop.counter, loop.trips, tuple(items)), after
+
+    def _parts(self, loop: LoopNode) -> list[_Part]:
+        """The carried values that matter, in the widths they are used in."""
+        name = loop.counter.removeprefix(LOOP_COUNTER)
+        result = []
+        for carried in loop.carried:
+            whole = Carried(name, carried.location, carried.entry.width)
+            for part in (_same, low_half, high_half):
+                if part is not _same and whole.width != 64:
+                    continue
+                following = part(carried.following)
+                if part(whole) in self.needed:
+                    finals = tuple(part(Final(name, p, v.width)) for p, v in loop.finals
+                                   if v.width == whole.width and part(v) == following)
+                    result.append(_Part(carried.location, part(whole), part(carried.entry), following, finals))
+        return result
 
     # -- homes --------------------------------------------------------------------------------------------------
 
-    def _home(self, loop: LoopNode, carried: CarriedValue, rest: tuple[Item, ...], held: Held,
+    def _home(self, loop: LoopNode, part: _Part, rest: tuple[Item, ...], held: Held,
               owned: frozenset[Linear]) -> _Home:
-        following = self._flow(loop.items).get(carried.following)
+        following = self._cell_of(part.following, self._flow(loop.items))
         if following is not None:
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
-            if held.get(carried.entry) == cell.substitute({loop.counter: Linear()}):
-                return _Home(carried, cell, store=False, initialise=False)
-        where = held.get(carried.entry)
-        final = Final(loop.counter.removeprefix(LOOP_COUNTER), carried.location, carried.entry.width)
-        cell_after = where if where in owned else self._stored_after(final, rest, 0)
-        if cell_after is None:
-            raise Rejected(Reason.CARRIED_VALUE, f"{carried.location} in the loop at {loop.address:#x}")
-        if any(self._touches(i, cell_after, carried.entry.width) for i in loop.items):
+            if self._cell_of(part.entry, held) == cell.substitute({loop.counter: Linear()}):
+                return _Home(part, cell, store=False, initialise=False)
+        where = self._cell_of(part.entry, held)
+        after = where if where in owned else self._stored_after(part.finals, rest)
+        if after is None:
+            raise Rejected(Reason.CARRIED_VALUE, f"{part.location} in the loop at {loop.address:#x}")
+        if any(self._touches(i, after, part.entry.width) for i in loop.items):
             raise Rejected(Reason.CARRIED_VALUE,
-                           f"{carried.location} and its cell are both used in the loop at {loop.address:#x}")
-        return _Home(carried, cell_after, store=True, initialise=where != cell_after)
+                           f"{part.location} and its cell are both used in the loop at {loop.address:#x}")
+        return _Home(part, after, store=True, initialise=where != after)
 
-    def _stored_after(self, final: Value, rest: tuple[Item, ...], seen: int) -> Linear | None:
-        """The cell that ``final`` ends in, through later loops that go on accumulating; nothing in between may
-        touch that cell."""
+    def _stored_after(self, finals: tuple[Value, ...], rest: tuple[Item, ...]) -> Linear | None:
+        """The cell that one of ``finals`` ends in, through later loops that go on accumulating; nothing in between
+        may touch that cell."""
         for number, item in enumerate(rest):
             cell: Linear | None = None
             match item:
-                case StoreEvent(pointer, value, _, _) if _contains(value, final):
-                    cell = pointer
+                case StoreEvent():
+                    cell = next((s.pointer for s in _split(item) if any(_contains(s.value, f) for f in finals)), None)
                 case LoopNode():
-                    for carried in item.carried:
-                        if carried.entry == final:
-                            name = item.counter.removeprefix(LOOP_COUNTER)
-                            after = Final(name, carried.location, carried.entry.width)
-                            cell = self._stored_after(after, rest[number + 1:], seen + 1)
+                    for part in self._parts(item):
+                        if part.entry in finals:
+                            cell = self._stored_after(part.finals, rest[number + 1:])
             if cell is not None:
-                if any(self._touches(i, cell, final.width) for i in rest[:number]):
-                    return None
-                return cell
+                between = any(self._touches(i, cell, finals[0].width) for i in rest[:number])
+                return None if between else cell
         return None
 
     def _flow(self, items: tuple[Item, ...]) -> Held:
@@ -295,6 +316,34 @@ def _split(store: StoreEvent) -> list[StoreEvent]:
     return [store]
 
 
+def _same(value: Value) -> Value:
+    return value
+
+
+def low_half(value: Value) -> Value:
+    """The low 32 bits of a 64-bit lane."""
+    match value:
+        case Node("concat", (_, low), 64):
+            return low
+        case Node("zext", (inner,), 64) if inner.width == 32:
+            return inner
+        case Integer(linear, 64):
+            return Integer(linear, 32)
+    return Node("trunc", (value,), 32)
+
+
+def high_half(value: Value) -> Value:
+    """The high 32 bits of a 64-bit lane."""
+    match value:
+        case Node("concat", (high, _), 64):
+            return high
+        case Node("zext", (inner,), 64) if inner.width == 32:
+            return Integer(Linear(), 32)
+        case Integer(Linear((), number), 64):
+            return Integer(Linear.of(number >> 32), 32)
+    return Node("high", (value,), 32)
+
+
 def _contains(value: Value, part: Value) -> bool:
     return value == part or (isinstance(value, Node) and any(_contains(o, part) for o in value.operands))
 
@@ -307,7 +356,7 @@ def _stored_values(node: LoopNode) -> frozenset[Value]:
         loops[loop.counter.removeprefix(LOOP_COUNTER)] = loop
         for item in loop.items:
             if isinstance(item, StoreEvent):
-                pending.append(item.value)
+                pending.extend(store.value for store in _split(item))
             elif isinstance(item, LoopNode):
                 collect(item)
 
@@ -319,6 +368,13 @@ def _stored_values(node: LoopNode) -> frozenset[Value]:
             continue
         found.add(value)
         match value:
+            case Node("trunc" | "high" as name, (Carried(loop, location, _),), 32) if loop in loops:
+                half = low_half if name == "trunc" else high_half
+                parts = [v for c in loops[loop].carried if c.location == location for v in (c.entry, c.following)]
+                pending += map(half, parts)
+            case Node("trunc" | "high" as name, (Final(loop, location, _),), 32) if loop in loops:
+                half = low_half if name == "trunc" else high_half
+                pending += [half(v) for place, v in loops[loop].finals if place == location]
             case Node(_, operands, _):
                 pending += operands
             case Carried(loop, location, _) if loop in loops:

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from memopt.elf.linetable import Header, find_row
+
 _MAX_DEBUG_BYTES = 256 << 20
-_MAX_LINE_PROGRAM_BYTES = 8 << 20
+_MAX_LINE_PROGRAM_BYTES = 2 << 20
 _SECONDS = 1.0
 
 
@@ -79,23 +81,13 @@ def _covers(unit: Any, address: int) -> bool:
 
 
 def _line_in_program(program: Any, address: int) -> str | None:
-    """The row that covers ``address`` (DWARF 5, section 6.2): rows of a sequence are sorted by address.
-
-    Line 0 marks code that belongs to no line; the last real line before it is what a reader looks for.
-    """
-    start = previous = None
-    for entry in program.get_entries():
-        state = entry.state
-        if state is None:
-            continue
-        if start is not None and start <= address < state.address:
-            return f"{_file_name(program, previous.file)}:{previous.line}" if previous else None
-        start = None if state.end_sequence else state.address
-        if state.end_sequence:
-            previous = None
-        elif state.line:
-            previous = state
-    return None
+    header = program.header
+    program.stream.seek(program.program_start_offset)
+    code = program.stream.read(program.program_end_offset - program.program_start_offset)
+    fields = Header(header.opcode_base, header.line_base, header.line_range, header.minimum_instruction_length,
+                    header.standard_opcode_lengths)
+    row = find_row(fields, code, address)
+    return f"{_file_name(program, row[0])}:{row[1]}" if row else None
 
 
 def _file_name(program: Any, index: int) -> str:

@@ -7,16 +7,28 @@ still has ranges (``memopt.elf.unwind``), so a function without a name is named 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, ElfError, Image, Section
 from memopt.elf.unwind import function_range_at
 
 _SYMBOL = struct.Struct("<IBBHQQ")
+_VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20
 _MAX_NAME = 4096
 _FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The entries of a symbol table and the section that holds their names."""
+
+    entries: bytes
+    strings: Section
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,58 +60,63 @@ def demangle(name: str) -> str:
 
 
 class Symbols:
-    """The functions of one file. ``function_at`` answers from the symbol table, then from the unwind tables."""
+    """The functions of one file, which must stay open. Nothing is read before it is asked for: large programs have
+    a million symbols."""
 
     def __init__(self, image: Image) -> None:
-        """Reads the symbol tables at once; ``image`` must stay open for ``function_at``."""
         self._image = image
-        self._functions = sorted(_read_functions(image))
-        self._starts = [f.start for f in self._functions]
-
-    @property
-    def functions(self) -> tuple[Function, ...]:
-        return tuple(self._functions)
 
     def function_at(self, address: int) -> Function | None:
-        """The function that contains link-time ``address``, or None."""
-        index = bisect.bisect_right(self._starts, address) - 1
-        if index >= 0 and address < self._functions[index].end:
-            return self._functions[index]
+        """The function that contains link-time ``address``, or None.
+
+        The unwind tables give its range and a search for the start in the symbol table its name; where they are
+        silent (assembly) the whole symbol table is read.
+        """
         bounds = function_range_at(self._image, address)
-        if bounds is None:
-            return None
-        start, end = bounds
-        at = bisect.bisect_left(self._starts, start)
-        named = at < len(self._starts) and self._starts[at] == start
-        return Function(start, end, self._functions[at].name if named else "")
+        if bounds is not None:
+            return Function(*bounds, self._name_of(bounds[0]))
+        index = bisect.bisect_right(self.functions, address, key=lambda f: f.start) - 1
+        if index >= 0 and address < self.functions[index].end:
+            return self.functions[index]
+        return None
 
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """Every function of the symbol table, sorted by address."""
+        return tuple(sorted({f for table in self._tables for f in self._decode(table, table.entries)}))
 
-def _read_functions(image: Image) -> set[Function]:
-    sections = image.sections
-    tables = [s for s in sections if s.kind == SHT_SYMTAB] or [s for s in sections if s.kind == SHT_DYNSYM]
-    functions: set[Function] = set()
-    for table in tables:
-        if table.link < len(sections):
-            functions.update(_table_functions(image, table, sections[table.link]))
-    return functions
+    @cached_property
+    def _tables(self) -> tuple[_Table, ...]:
+        sections = self._image.sections
+        found = [s for s in sections if s.kind == SHT_SYMTAB] or [s for s in sections if s.kind == SHT_DYNSYM]
+        tables = []
+        for table in found:
+            count = min(table.size // _SYMBOL.size, _MAX_SYMBOLS)
+            if table.link < len(sections):
+                with contextlib.suppress(ElfError):
+                    entries = self._image.read(table.offset, count * _SYMBOL.size)
+                    tables.append(_Table(entries, sections[table.link]))
+        return tuple(tables)
 
+    def _name_of(self, start: int) -> str:
+        """The name of the function symbol with value ``start``, "" without one; aliases: the first in the table."""
+        wanted = struct.pack("<Q", start)
+        for table in self._tables:
+            at = table.entries.find(wanted)
+            while at >= 0:
+                if at % _SYMBOL.size == _VALUE_OFFSET:
+                    entry = table.entries[at - _VALUE_OFFSET : at - _VALUE_OFFSET + _SYMBOL.size]
+                    for function in self._decode(table, entry):
+                        return function.name
+                at = table.entries.find(wanted, at + 1)
+        return ""
 
-def _table_functions(image: Image, table: Section, strings: Section) -> list[Function]:
-    count = min(table.size // _SYMBOL.size, _MAX_SYMBOLS)
-    try:
-        entries = image.read(table.offset, count * _SYMBOL.size)
-    except ElfError:
-        return []
-    functions = []
-    for name_at, info, _, section, start, size in _SYMBOL.iter_unpack(entries):
-        if info & 0xF not in _FUNCTION_KINDS or section == 0 or name_at >= strings.size:
-            continue
-        try:
-            name = image.string(strings.offset + name_at, _MAX_NAME)
-        except ElfError:
-            continue
-        functions.append(Function(start, start + size, name))
-    return functions
+    def _decode(self, table: _Table, entries: bytes) -> Iterator[Function]:
+        for name_at, info, _, section, start, size in _SYMBOL.iter_unpack(entries):
+            if info & 0xF in _FUNCTION_KINDS and section != 0 and name_at < table.strings.size:
+                with contextlib.suppress(ElfError):
+                    name = self._image.string(table.strings.offset + name_at, _MAX_NAME)
+                    yield Function(start, start + size, name)
 
 
 def function_name(path: str, address: int) -> str:

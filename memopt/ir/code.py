@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.ir.plan import Plan
+from memopt.ir.plan import NestPlan
 from memopt.ir.region import Region
 
 
@@ -35,7 +35,7 @@ class CompiledRegion:
     """
 
     region: Region
-    plan: Plan
+    plan: NestPlan
     placement: Placement
     code: bytes
     entry: int

@@ -90,3 +90,23 @@ class Plan:
         packs = f", {len(self.packs)} operands packed" if self.packs else ""
         tile = f"{self.tile.row_count}x{self.tile.vector_count * self.tile.lanes}"
         return f"tiled ({order}){packs}, {tile} register tile, {self.isa.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class NestPlan:
+    """The plans of a nest's statements, distributed: each runs over all iterations before the next one starts."""
+
+    parts: tuple[Plan, ...]
+
+    @property
+    def isa(self) -> Isa:
+        return self.parts[0].isa
+
+    @property
+    def summary(self) -> str:
+        if len(self.parts) == 1:
+            return self.parts[0].summary
+        return f"distributed in {len(self.parts)}, first {self.parts[0].summary}"
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.parts))

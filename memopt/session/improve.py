@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.lift import Lifted
     from memopt.ir.graph import Loop
-    from memopt.ir.plan import Plan
+    from memopt.ir.plan import NestPlan
+    from memopt.ir.region import Region
     from memopt.machine.description import Machine
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
@@ -51,7 +52,7 @@ class Decision:
     site: Site | None = None
     reason: Reason | None = None
     detail: str = ""
-    plan: Plan | None = None
+    plan: NestPlan | None = None
     measurement: Measurement | None = None
     cache: CodeCache | None = None
     installed_after: float | None = None
@@ -74,6 +75,7 @@ class Improver:
         self._settled: list[tuple[int, int]] = []
         self._stage = "find"
         self._tries: dict[int, int] = {}
+        self._current: Decision | None = None
 
     @property
     def busy(self) -> bool:
@@ -93,7 +95,7 @@ class Improver:
     def _work(self, address: int) -> None:
         from runtime.ptrace import TargetEnded
 
-        decision = Decision(address, ((address & -16, (address & -16) + 16),))
+        decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
         try:
             self._improve(decision)
         except Rejected as rejected:
@@ -105,6 +107,7 @@ class Improver:
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
             say(f"internal error in {self._stage}: {text}; the program runs on natively")
         self._settle(decision)
+        self._current = None
 
     def _settle(self, decision: Decision) -> None:
         if decision.reason is Reason.ENDED and decision.site is None:
@@ -166,8 +169,8 @@ class Improver:
             cache, lifted, trips = self._capture_and_lift(site, loop, displaced)
         decision.cache = cache
         machine = detected_machine()
-        plan = self._schedule(lifted, machine, trips)
-        compiled = self._generate(lifted, plan, cache, machine, functools.partial(relocate, instructions))
+        parts, plan = self._schedule(lifted, machine, trips)
+        compiled = self._generate(lifted, parts, plan, cache, machine, functools.partial(relocate, instructions))
         decision.measurement = self._validate(compiled) if self.options.shadow else None
         decision.plan = plan
         if self.options.dry_run:
@@ -209,31 +212,32 @@ class Improver:
             cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES)
         return cache, lifted, values[TRIPS]
 
-    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> Plan:
+    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
         from memopt.machine.description import usable_isas
-        from passes.pipeline import plan
+        from passes.distribution import distribute
+        from passes.pipeline import plan_nest
 
         with self._timed("schedule"):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            made = plan(lifted.region, machine, isa, self.options.fp, trips=trips,
-                        observer=self._print_after)
+            parts = distribute(lifted.region)
+            made = plan_nest(parts, machine, isa, self.options.fp, trips=trips, observer=self._print_after)
             self._print_after("plan", made)
-            return made
+            return parts, made
 
-    def _generate(self, lifted: Lifted, plan: Plan, cache: CodeCache, machine: Machine,
-                  displaced: Callable[[int], bytes]) -> CompiledRegion:
+    def _generate(self, lifted: Lifted, parts: tuple[Region, ...], plan: NestPlan, cache: CodeCache,
+                  machine: Machine, displaced: Callable[[int], bytes]) -> CompiledRegion:
         from passes.generate import generate
-        from passes.kernel import kernel, scratch_bytes
+        from passes.kernel import nest_kernel, nest_scratch_bytes
         from runtime.tracee import attach
 
         with self._timed("generate"):
             with self.attached(), attach(self.pid) as tracee:
                 tracee.stop()
-                placement = cache.reserve_scratch(tracee, max(4096, scratch_bytes(lifted.region, plan)))
+                placement = cache.reserve_scratch(tracee, max(4096, nest_scratch_bytes(parts, plan)))
             compiled = generate(lifted.region, plan,
-                                lambda layout: kernel(lifted.region, plan, layout, placement),
+                                lambda layout: nest_kernel(parts, plan, layout, placement),
                                 placement, displaced, machine.xcr0)
             self._print_after("generate", compiled.listing)
             with self.attached(), attach(self.pid) as tracee:
@@ -296,7 +300,10 @@ class Improver:
 
     def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
         """What is known when the program has ended."""
-        loops = tuple(self._loop_report(d, hotness) for d in tuple(self.decisions))
+        decisions = list(self.decisions)
+        if self._current is not None and self._current not in decisions and self._current.site is not None:
+            decisions.append(replace(self._current, reason=self._current.reason or Reason.ENDED))
+        loops = tuple(self._loop_report(d, hotness) for d in decisions)
         stages = tuple(Stage(n, s) for n, s in self.stages.items())
         return RunReport(__version__, program, loops, stages, notes, time.monotonic() - self.started,
                          sum(hotness.samples.values()))
@@ -327,9 +334,9 @@ class Improver:
             perfmap.delete(self.pid)
 
 
-def slice_of(plan: Plan) -> int:
+def slice_of(plan: NestPlan) -> int:
     """Outer iterations of a trial: one full register tile and a ragged one, whichever dimension is patched."""
-    return max(plan.tile.row_count, plan.tile.vector_count * plan.tile.lanes) + 3
+    return max(max(p.tile.row_count, p.tile.vector_count * p.tile.lanes) for p in plan.parts) + 3
 
 
 @functools.cache

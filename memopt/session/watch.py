@@ -24,6 +24,7 @@ from runtime import faults
 from runtime.identify import Note, identify
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target, launch, release_inherited_files
+from runtime.ptrace import TargetEnded
 from runtime.sampling import Sampler, open_sampler
 
 EAGER_SECONDS = 0.004  # between looks at the program while something may still be gained
@@ -99,6 +100,10 @@ class Session:
             self.supervisor.traced = True
             try:
                 yield
+            except TargetEnded as ended:
+                if ended.status is not None:
+                    self.supervisor.note_exit(ended.status)
+                raise
             finally:
                 self.supervisor.traced = False
 

@@ -131,7 +131,7 @@ def test_ctrl_z_bg_and_fg_again(terminal: Terminal, witness: str) -> None:
     terminal.expect("Running")
     terminal.expect("prompt> ")
     terminal.command("fg")
-    terminal.expect("SIGTERM\n")
+    terminal.await_foreground(program)
     terminal.type("\x03")
     terminal.expect("prompt> ")
     terminal.command("echo code=$?")
@@ -295,3 +295,56 @@ def test_memopt_killed_leaves_the_program_running(tmp_path: Path) -> None:
 def test_ignored_child_signal_loses_no_exit_code() -> None:
     line = ["trap '' CHLD; exec " + RUN + " sh -c 'exit 23'"]
     assert subprocess.run(["bash", "-c", *line]).returncode == 23
+
+
+TRACED = """
+import os, signal, sys, time
+sys.path.insert(0, {root!r})
+from runtime import ptrace
+from runtime.identify import identify
+from runtime.jobcontrol import Stopped, TraceStop
+from runtime.launch import launch
+from runtime.tracee import attach
+target = launch(identify("sleep", "/bin"), ["sleep", "60"])
+supervisor, tracee = target.supervisor, attach(target.pid)
+supervisor.traced = True
+{body}
+os.kill(target.pid, signal.SIGKILL)
+while supervisor.outcome is None: supervisor.poll(None)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("body", [
+    # A stop of the tracer's is handed over as waitpid gave it.
+    """
+ptrace.request(ptrace.INTERRUPT, target.pid)
+[event] = supervisor.poll(None)
+assert ptrace.decode(event.status).kind is ptrace.StopKind.INTERRUPT
+ptrace.request(ptrace.DETACH, target.pid)
+""",
+    # So is a stop before a signal is delivered, though it looks like one of job control.
+    """
+os.kill(target.pid, signal.SIGUSR1)
+[event] = supervisor.poll(None)
+assert ptrace.decode(event.status) == ptrace.Stop(ptrace.StopKind.SIGNAL, signal.SIGUSR1), event
+ptrace.request(ptrace.DETACH, target.pid)
+""",
+    # Stopped by job control while traced: reported as such once the tracer is gone.
+    """
+os.kill(target.pid, signal.SIGSTOP)
+[event] = supervisor.poll(None)
+ptrace.request(ptrace.CONT, target.pid, 0, signal.SIGSTOP)
+[event] = supervisor.poll(None)
+assert ptrace.decode(event.status) == ptrace.Stop(ptrace.StopKind.GROUP, signal.SIGSTOP), event
+ptrace.request(ptrace.DETACH, target.pid)
+supervisor.traced = False
+assert supervisor.poll(None) == [Stopped(signal.SIGSTOP)]
+assert supervisor.stopped
+""",
+])
+def test_stops_of_a_tracer_belong_to_it(body: str) -> None:
+    code = TRACED.format(root=str(Path(LAUNCHER).parents[2]), body=body)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+                            start_new_session=True)
+    assert (result.stdout, result.stderr) == ("done\n", "")

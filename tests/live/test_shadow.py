@@ -22,7 +22,7 @@ LIMIT_S = 20.0
 
 @pytest.fixture(params=["child", "foreign"])
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
-    with Worker("timer", "shared", foreign=request.param == "foreign") as started:
+    with Worker("timer", foreign=request.param == "foreign") as started:
         yield started
 
 
@@ -96,7 +96,7 @@ def test_system_calls_do_not_happen(worker: Worker) -> None:
     # SIGUSR1's effect without the signal: the shadow goes on to print its result.
     shadow.write(worker.address("stop"), b"\x01")
     with pytest.raises(ShadowStopped) as caught:
-        shadow.run_to(worker.address("has") + 1, LIMIT_S)  # not the start of an instruction, and never reached
+        shadow.run_to(worker.address("main"), LIMIT_S)
     assert caught.value.reason is End.SYSTEM_CALL
     drop(worker, shadow)
     assert worker.finish() == RIGHT
@@ -140,7 +140,7 @@ def test_shared_memory_is_not_written_by_a_shadow() -> None:
         with attach(worker.pid) as tracee:
             assert tracee.memory.read(cache.placement.code, 1) == b"\0"
         with pytest.raises(ShadowStopped, match="SIGSEGV"):
-            shadow.run_to(worker.address("spin_header"), LIMIT_S, hits=20001)
+            shadow.run_to(worker.address("round_done"), LIMIT_S)
         drop(worker, shadow)
         assert worker.finish() == RIGHT
 

@@ -1,5 +1,7 @@
-/* Prints the live address of one of its functions, then its memory map. */
+/* Prints the live address of one of its functions, then its memory map. `bare` has a symbol and no unwind entry. */
 #include <stdio.h>
+
+__asm__(".text\n.globl bare\n.type bare, @function\nbare: nop\nret\n.size bare, . - bare\n");
 
 __attribute__((noinline)) void landmark(void)
 {

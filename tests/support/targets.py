@@ -57,7 +57,10 @@ class Worker:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-        self.process.communicate()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                stream.close()  # not read to its end: a shadow left over by a failed test may hold the other side
 
     def address(self, symbol: str) -> int:
         """The run-time address; only for programs that are not position-independent."""

@@ -41,6 +41,13 @@ class Terminal:
     def command(self, line: str) -> None:
         self.type(line + "\n")
 
+    def await_foreground(self, process: int) -> None:
+        """Wait until the terminal belongs to the group of ``process``: only then do Ctrl-C and Ctrl-Z go there."""
+        end = time.monotonic() + _PATIENCE
+        while os.tcgetpgrp(self._descriptor) != os.getpgid(process):
+            assert time.monotonic() < end, f"process {process} did not come to the foreground"
+            time.sleep(0.01)
+
     def expect(self, pattern: str) -> re.Match[str]:
         """Wait until ``pattern`` appears after what was expected before; AssertionError when it does not."""
         end = time.monotonic() + _PATIENCE

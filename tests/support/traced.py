@@ -33,6 +33,7 @@ class Traced:
                 os.dup2(null, number)
             os.execv(argv[0], argv)
         os.waitpid(self.pid, 0)
+        self.ended = False
         self.memory = os.open(f"/proc/{self.pid}/mem", os.O_RDWR)
         self.path = os.path.realpath(argv[0])
 
@@ -42,8 +43,9 @@ class Traced:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         os.close(self.memory)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        if not self.ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
 
     def maps(self) -> tuple[Mapping, ...]:
         return mappings(self.pid)
@@ -74,7 +76,8 @@ class Traced:
         os.pwrite(self.memory, b"\xcc", address)
         _libc.ptrace(_CONT, self.pid, None, None)
         _, status = os.waitpid(self.pid, 0)
-        if not os.WIFSTOPPED(status):
+        self.ended = not os.WIFSTOPPED(status)
+        if self.ended:
             return False
         os.pwrite(self.memory, saved, address)
         buffer = self._raw()

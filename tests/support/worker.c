@@ -19,7 +19,7 @@
 enum { COUNT = 20000, CELLS = 4096 };
 
 static volatile sig_atomic_t stop, children, alarms;
-static unsigned long cells[CELLS];
+static unsigned long cells[CELLS], again[CELLS];
 
 static void on_stop(int s) { stop = 1; }
 static void on_child(int s) { children++; }
@@ -94,7 +94,6 @@ int main(int n, char **arguments)
     struct itimerval never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_REAL, &never, 0);
     int right = total == rounds * COUNT;
-    static unsigned long again[CELLS];
     for (long r = 0; r < rounds; r++)
         mix(again, r);
     right &= !memcmp(cells, again, sizeof cells);

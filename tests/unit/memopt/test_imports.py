@@ -12,6 +12,7 @@ HEAVY = {"capstone", "cxxfilt", "elftools", "islpy", "keystone", "lief", "numpy"
 
 @pytest.mark.parametrize("module", [
     "memopt.cli", "memopt.elf.image", "memopt.elf.symbols", "memopt.elf.unwind", "memopt.elf.lines",
+    "memopt.elf.linetable",
     "memopt.report.text", "memopt.report.json", "memopt.report.files",
 ])
 def test_light_modules_import_nothing_heavy(module: str) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from memopt.elf.image import Image
 from memopt.elf.symbols import Function, Symbols, demangle, function_name
-from memopt.elf.unwind import function_ranges
+from memopt.elf.unwind import function_range_at, function_ranges
 from tests.conftest import Build
 
 
@@ -25,6 +25,15 @@ def test_a_stripped_function_is_named_by_its_start(build: Build) -> None:
         assert Symbols(image).function_at(end - 1) == Function(start, end, "")
     assert function_name(program, end - 1) == f"function {start:#x}"
     assert function_name(program, 1 << 60) == ""
+
+
+def test_a_function_without_unwind_entry_is_found_by_its_symbol(build: Build) -> None:
+    with Image(str(build("where.c"))) as image:
+        symbols = Symbols(image)
+        bare = next(f for f in symbols.functions if f.name == "bare")
+        assert function_range_at(image, bare.start) is None
+        assert bare.end == bare.start + 2
+        assert symbols.function_at(bare.start + 1) == bare
 
 
 def test_names_are_demangled_and_odd_ones_kept() -> None:

@@ -1,0 +1,96 @@
+"""``memopt attach``: improve a process that runs already and leave, or take out what an earlier memopt put in.
+
+Invariant: the process is never waited for or signalled; when memopt leaves, nothing of it stays but installed versions.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memopt.analysis.hotness import Hotness
+from memopt.console import say
+from memopt.ir.reasons import Rejected
+from memopt.options import Options
+from memopt.report.model import Outcome
+from memopt.session.improve import Improver
+from memopt.session.watch import EAGER_SECONDS, publish
+from runtime.ptrace import TargetEnded
+from runtime.refusals import check_process, identity
+from runtime.sampling import open_sampler
+
+PATIENCE = 3.0  # seconds without a new hot loop until memopt leaves
+FAILED = 1
+
+
+def attach(options: Options) -> int:
+    """0 when the process could be looked at (improved or not), 1 when not. ``options.pid`` is set."""
+    assert options.pid is not None
+    try:
+        check_process(options.pid)
+        return undo(options.pid) if options.undo else improve(options, options.pid)
+    except Rejected as rejected:
+        say(f"process {options.pid} is left alone: {rejected}")
+    except TargetEnded:
+        say(f"process {options.pid} has ended")
+    return FAILED
+
+
+def improve(options: Options, pid: int) -> int:
+    """Watch ``pid`` until no new hot loop turns up, replacing what can be replaced."""
+    process = identity(pid)
+    sampler = open_sampler(pid, on_exec=False)
+    hotness = Hotness()
+
+    @contextmanager
+    def attached() -> Iterator[None]:
+        process.verify()
+        yield
+
+    improver = Improver(options, pid, attached, time.monotonic())
+    last_find = time.monotonic()
+    while time.monotonic() - last_find < PATIENCE and os.path.exists(f"/proc/{pid}"):
+        time.sleep(EAGER_SECONDS)
+        hotness.add(sample.address for sample in sampler.read())
+        if improver.busy:
+            last_find = time.monotonic()
+            continue
+        settled = improver.take_settled()
+        if settled:
+            hotness.settle(settled)
+        address = hotness.hottest()
+        if address is not None:
+            improver.start(address)
+    sampler.close()
+    notes = (*improver.notes, *((sampler.note,) if sampler.note else ()))
+    report = improver.report(hotness, notes, (f"process {pid}",))
+    publish(options, report)
+    if any(loop.outcome is Outcome.REPLACED for loop in report.loops) and not options.quiet:
+        say(f"next: memopt attach --undo {pid}   (take the new code out again)")
+    process.close()
+    return 0
+
+
+def undo(pid: int) -> int:
+    """Put the original code back wherever a memopt replaced it."""
+    from runtime import perfmap
+    from runtime.install import find_installed, remove
+    from runtime.tracee import attach as trace
+
+    installed = find_installed(pid)
+    if not installed:
+        say(f"process {pid} runs no code of memopt's")
+        return 0
+    process = identity(pid)
+    complete = True
+    with trace(pid) as tracee:
+        process.verify()
+        for patch in installed:
+            complete &= remove(tracee, patch)
+    process.close()
+    perfmap.delete(pid)
+    say(f"process {pid} runs its original code again, {len(installed)} loops restored"
+        + ("" if complete else "; one still finishes the version it is in"))
+    return 0

@@ -1,0 +1,48 @@
+"""memopt failing inside, at every stage: one line on standard error, and the program runs on natively to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Build
+from tests.support.told import EXIT_CODE, Told, native_output
+
+BEFORE_INSTALLED = ("find", "capture", "lift", "schedule", "generate", "validate", "install", "shadow.fork",
+                    "codecache.write", "install.commit", "ptrace.seize", "ptrace.interrupt", "ptrace.setregset",
+                    "ptrace.sysemu", "ptrace.detach", "ptrace.pwrite")
+ANY_TIME = ("launch", "watch", "report")
+
+
+@pytest.fixture(scope="module")
+def program(build: Build) -> Path:
+    return build("until_told.c")
+
+
+@pytest.fixture(scope="module")
+def expected(program: Path) -> str:
+    return native_output(program)
+
+
+@pytest.mark.parametrize("stage", [*BEFORE_INSTALLED, *ANY_TIME])
+def test_one_line_and_the_program_runs_on(program: Path, expected: str, tmp_path: Path, stage: str) -> None:
+    with Told(program, tmp_path, environment={"MEMOPT_FAULT": f"raise:{stage}:1"}) as told:
+        if stage != "report":
+            told.await_stderr("internal error")
+        assert told.finish() == (EXIT_CODE, expected)
+    complaints = [line for line in told.words if "internal error" in line]
+    assert len(complaints) == 1
+    assert complaints[0].endswith("; the program runs on natively")
+    assert "Traceback" not in told.stderr
+    assert all(line.startswith(("memopt: ", "ready ")) for line in told.stderr.splitlines())
+    if stage in ANY_TIME or "." not in stage:
+        assert complaints[0].startswith(f"memopt: internal error in {stage}: ")
+    assert "replaced" not in told.stderr
+
+
+@pytest.mark.parametrize("stage", ["find", "validate", "install"])
+def test_quiet_says_nothing_even_then(program: Path, expected: str, tmp_path: Path, stage: str) -> None:
+    with Told(program, tmp_path, "--json", str(tmp_path / "json"), "--quiet",
+              environment={"MEMOPT_FAULT": f"raise:{stage}:1"}) as told:
+        assert told.finish() == (EXIT_CODE, expected)

@@ -1,0 +1,104 @@
+"""memopt killed with SIGKILL at every stage and between every two steps it takes on the program: the program runs on,
+its output and exit code are right, nothing is left stopped, traced or beside it.
+
+CI walks a spread of the points where a fault can strike; MEMOPT_ALL_POINTS=1 walks every single one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bench.execution import run
+from tests.conftest import Build
+
+ROOT = Path(__file__).resolve().parents[2]
+ORPHAN = ROOT / "tests" / "support" / "orphan.py"
+SIZE = "400"
+EXIT_CODE = 3
+STAGES = ("launch", "find", "capture", "lift", "schedule", "generate", "validate", "install", "report")
+STEPS = ("ptrace.seize", "ptrace.interrupt", "ptrace.pwrite", "ptrace.setregset", "ptrace.syscall", "ptrace.sysemu",
+         "ptrace.detach", "shadow.fork", "codecache.write", "install.commit")
+ALL_POINTS = os.environ.get("MEMOPT_ALL_POINTS") == "1"
+
+
+@pytest.fixture(scope="module")
+def program(build: Build) -> Path:
+    return build("until_told.c")
+
+
+@pytest.fixture(scope="module")
+def expected(program: Path) -> str:
+    """What the program prints, whenever it is told to end."""
+    execution = run(["bash", "-c", f'"{program}" {SIZE} & sleep 0.3; kill -USR1 $!; wait $!'], 60)
+    assert execution.exit_code == EXIT_CODE
+    assert execution.stdout.endswith(b"different 0\n")
+    return execution.stdout.decode()
+
+
+@pytest.fixture(scope="module")
+def points(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
+    """How often each point is passed in a run that ends with the nest replaced."""
+    folder = tmp_path_factory.mktemp("log")
+    shutil.copy(program, folder / "program")
+    log = folder / "log"
+    verdict = fault(f"log:{log}", folder)
+    assert verdict["memopt"] == EXIT_CODE
+    assert "replaced" in verdict["stderr"]
+    return Counter(log.read_text().split())
+
+
+def fault(text: str, folder: Path) -> dict[str, object]:
+    done = subprocess.run([sys.executable, str(ORPHAN), text, str(folder), SIZE], capture_output=True, text=True,
+                          timeout=300, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def spread(name: str, count: int) -> list[str]:
+    """Passes of one point to strike at: counts differ a little from run to run, so the last tenth is left out."""
+    if ALL_POINTS:
+        chosen = set(range(1, count + 1))
+    else:
+        chosen = {1, (count + 1) // 2, max(1, count * 9 // 10)} if count > 3 else set(range(1, count + 1))
+    return [f"kill:{name}:{number}" for number in sorted(chosen)]
+
+
+def test_every_stage_and_step_is_a_point(points: Counter[str]) -> None:
+    assert {*STAGES, *STEPS} <= set(points)
+
+
+@pytest.mark.timeout(3600 if ALL_POINTS else 600)
+def test_program_survives_the_death_of_memopt_at_any_point(program: Path, expected: str, points: Counter[str],
+                                                           tmp_path: Path) -> None:
+    faults = [text for name, count in sorted(points.items()) for text in spread(name, count)]
+    not_reached = []
+
+    def strike(text: str) -> str:
+        folder = tmp_path / text.replace(":", "-")
+        folder.mkdir()
+        os.link(program, folder / "program")
+        verdict = fault(text, folder)
+        if verdict["memopt"] == EXIT_CODE:
+            not_reached.append(text)
+        elif verdict["memopt"] != -9:
+            return f"{text}: memopt ended with {verdict['memopt']}"
+        right = {"untouched": True, "strays": [], "program": EXIT_CODE, "stdout": expected}
+        if text.startswith("kill:report") or verdict["memopt"] == EXIT_CODE:
+            del right["program"]
+        wrong = {key: verdict[key] for key, value in right.items() if verdict[key] != value}
+        return f"{text}: {wrong}" if wrong else ""
+
+    with ThreadPoolExecutor(2) as pool:
+        failures = [text for text in pool.map(strike, faults) if text]
+    assert not failures
+    assert not [text for text in not_reached if text.split(":")[1] in STAGES]
+    assert len(not_reached) <= len(faults) // 10

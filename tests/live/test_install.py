@@ -1,0 +1,186 @@
+"""Installing a version in the running worker, finding it again, taking it out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import install as installer
+from runtime.codecache import CodeCache
+from runtime.install import Installed, Patch, _inside, find_installed, install, remove
+from runtime.memory import mappings
+from runtime.tracee import attach
+from tests.support.targets import RIGHT, Worker
+from tests.support.version import HEADER_BYTES, prepare
+
+
+@pytest.fixture(params=["child", "foreign"])
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    with Worker("timer", foreign=request.param == "foreign") as started:
+        yield started
+
+
+def counted(cache: CodeCache) -> None:
+    """The version is being run."""
+    before, deadline = cache.read_statistics(), time.monotonic() + 10
+    while (now := cache.read_statistics()).entries <= before.entries + 1000 or now.runs <= before.runs + 1000:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def standing_still(cache: CodeCache) -> None:
+    before = cache.read_statistics()
+    time.sleep(0.03)
+    assert cache.read_statistics() == before
+
+
+def test_install_run_find_remove(worker: Worker) -> None:
+    header = worker.address("spin_header")
+    before = mappings(worker.pid)
+    assert find_installed(worker.pid) == ()
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, header)
+        assert find_installed(worker.pid) == ()  # the pages alone are no patch
+        install(tracee, patch, cache)
+        assert tracee.memory.read(header, 5) == patch.replacement
+    counted(cache)
+    assert find_installed(worker.pid) == (Installed(patch, cache.placement),)
+    # By another memopt, that knows nothing but the process.
+    found, = find_installed(worker.pid)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        assert remove(tracee, found)
+        assert tracee.memory.read(header, 5) == HEADER_BYTES
+    assert mappings(worker.pid) == before
+    standing_still(cache)
+    assert find_installed(worker.pid) == ()
+    assert worker.finish() == RIGHT
+
+
+def test_the_program_ends_with_the_version_in_place(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, worker.address("spin_header"))
+        install(tracee, patch, cache)
+    counted(cache)
+    assert worker.finish() == RIGHT
+    assert cache.read_statistics().entries > 1000  # readable after the end
+
+
+def test_again_and_again(worker: Worker) -> None:
+    for _ in range(15):
+        with attach(worker.pid) as tracee:
+            tracee.stop()
+            cache, patch = prepare(tracee, worker.address("spin_header"))
+            install(tracee, patch, cache)
+        counted(cache)
+        with attach(worker.pid) as tracee:
+            assert remove(tracee, Installed(patch, cache.placement))
+        cache.close()
+    assert worker.finish() == RIGHT
+
+
+def test_waits_until_no_thread_is_inside_the_displaced_bytes(worker: Worker) -> None:
+    """Three displaced instructions in a loop of four: the worker nearly always stands inside."""
+    header = worker.address("spin_header")
+    displaced = HEADER_BYTES + bytes.fromhex("48010648ffcf")  # add [rsi], rax; dec rdi
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        # The flags of dec are used behind it: count first, as the version does, and they are right again.
+        cache, patch = prepare(tracee, header, displaced)
+        install(tracee, patch, cache, timeout_s=20)
+        assert not header < tracee.registers().rip < header + len(displaced)
+    counted(cache)
+    assert worker.finish() == RIGHT
+
+
+def test_gives_up_when_a_thread_is_inside_all_the_time(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = worker.address("spin_header")
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, header)
+        monkeypatch.setattr(installer, "_inside", lambda *_: True)
+        with pytest.raises(Rejected) as caught:
+            install(tracee, patch, cache, timeout_s=0.05)
+        assert caught.value.reason is Reason.BLOCKED
+        assert tracee.memory.read(header, 5) == HEADER_BYTES
+    assert worker.finish() == RIGHT
+
+
+def test_pages_stay_while_a_thread_is_in_the_version(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = worker.address("spin_header")
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, header)
+        install(tracee, patch, cache)
+        real, code = installer._inside, cache.placement.code
+        monkeypatch.setattr(installer, "_inside", lambda tracee, low, high: low == code or real(tracee, low, high))
+        assert not remove(tracee, Installed(patch, cache.placement), timeout_s=0.05)
+        assert tracee.memory.read(header, 5) == HEADER_BYTES
+        assert any(m.start == code for m in mappings(worker.pid))
+    standing_still(cache)
+    assert worker.finish() == RIGHT
+
+
+def test_return_addresses_count_as_inside(worker: Worker) -> None:
+    spin = range(worker.address("spin"), worker.address("spin") + 13)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        while (registers := tracee.registers()).rip not in spin:
+            tracee.run_for(0.0005)
+            tracee.stop()
+        back = tracee.memory.word(registers.rsp)
+        assert _inside(tracee, back, back + 1)
+        assert _inside(tracee, registers.rip, registers.rip + 1)
+        assert not _inside(tracee, registers.rip + 1, registers.rip + 2)
+        assert not _inside(tracee, back + 1, back + 4)
+    assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize(("offset", "original", "reason"), [
+    (0, b"\x90" * 5, Reason.NO_ROOM),  # other bytes are there
+    (0, b"", Reason.NO_ROOM),
+])
+def test_refusals_leave_the_text_alone(worker: Worker, offset: int, original: bytes, reason: Reason) -> None:
+    header = worker.address("spin_header")
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, _ = prepare(tracee, header)
+        text = tracee.memory.read(header - 64, 128)
+        with pytest.raises(Rejected) as caught:
+            install(tracee, Patch(header + offset, original, b"\xe9" * len(original)), cache)
+        assert caught.value.reason is reason
+        assert tracee.memory.read(header - 64, 128) == text
+        cache.release(tracee)
+    assert worker.finish() == RIGHT
+
+
+def test_no_patch_across_pages_or_outside_text(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, _ = prepare(tracee, worker.address("spin_header"))
+        page_end = worker.address("spin") // 4096 * 4096 + 4096
+        for address, reason in ((page_end - 3, Reason.NO_ROOM), (worker.address("cells"), Reason.PROTECTED_MAPPING),
+                                (cache.placement.frame, Reason.PROTECTED_MAPPING)):
+            with pytest.raises(Rejected) as caught:
+                install(tracee, Patch(address, bytes(5), b"\x90" * 5), cache)
+            assert caught.value.reason is reason
+        cache.release(tracee)
+    assert worker.finish() == RIGHT
+
+
+def test_a_foreign_change_is_not_undone(worker: Worker) -> None:
+    header = worker.address("spin_header")
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, header)
+        with pytest.raises(Rejected) as caught:
+            remove(tracee, Installed(replace(patch, original=b"\x90" * 5), cache.placement))
+        assert caught.value.reason is Reason.NO_ROOM
+        cache.release(tracee)
+    assert worker.finish() == RIGHT

@@ -1,0 +1,58 @@
+"""What memopt must leave alone: refused with its named reason, untouched, the output native.
+
+Each refusal has a twin that differs in nothing but the hazard and is replaced: else the test would also pass with
+the transformation turned off.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.execution import run, run_under_memopt
+from memopt.ir.reasons import Reason
+from tests.conftest import Build
+
+SIZE = "1200"
+PATIENCE = 90.0
+
+
+def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
+    """Outcome and reason of the product's loop; the output is held against a native run."""
+    native = run(command, PATIENCE)
+    trial = run_under_memopt(command, PATIENCE)
+    assert native.exit_code == 0
+    assert trial.same_result(native), trial.stderr
+    assert trial.report is not None, trial.stderr
+    hottest = next(x for x in trial.report["loops"] if x["function"] in ("dgemm", "main"))
+    if hottest["outcome"] == "replaced":
+        assert trial.replaced, trial.stderr
+    else:
+        assert not any(x["iterations_run"] for x in trial.report["loops"])
+    return hottest["outcome"], hottest["reason"]
+
+
+@pytest.mark.parametrize(("source", "arguments", "reason"), [
+    ("two_threads.c", ("1000",), Reason.THREADS),
+    ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
+    ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
+    ("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING),
+    ("mapped_arrays.c", ("twice", SIZE), Reason.SHARED_MAPPING),
+    ("mapped_arrays.c", ("beside", SIZE), Reason.DOUBLE_MAPPING),
+    ("overlap.c", ("a", SIZE), Reason.OVERLAP),
+    ("overlap.c", ("a", SIZE, "7"), Reason.OVERLAP),
+    ("overlap.c", ("b", SIZE), Reason.OVERLAP),
+    ("call_in_nest.c", ("700",), Reason.CALL),
+    ("index_array.c", (SIZE,), Reason.DATA_DEPENDENT_ADDRESS),
+])
+def test_refused_by_name_and_left_running(build: Build, source: str, arguments: tuple[str, ...], reason: Reason
+                                          ) -> None:
+    assert _report((str(build(source)), *arguments)) == ("kept", reason.value)
+
+
+@pytest.mark.parametrize(("source", "arguments"), [
+    ("gemm_ijk.c", (SIZE,)),
+    ("mapped_arrays.c", ("private", SIZE)),
+    ("overlap.c", ("a", SIZE, str(int(SIZE) ** 2))),
+])
+def test_the_same_product_without_the_hazard_is_replaced(build: Build, source: str, arguments: tuple[str, ...]) -> None:
+    assert _report((str(build(source)), *arguments)) == ("replaced", None)

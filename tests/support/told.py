@@ -1,0 +1,87 @@
+"""``memopt exec`` on tests/programs/until_told.c, which runs until it is told to end: phases can be waited for."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bench.execution import memopt_command
+
+PATIENCE = 90.0
+EXIT_CODE = 3
+
+
+def await_that(condition: Callable[[], bool], what: str) -> None:
+    """AssertionError when ``condition`` does not come to hold."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"in vain: {what}"
+        time.sleep(0.005)
+
+
+def has_new_code(pid: int) -> bool:
+    """Whether memopt has installed something in ``pid``: only then there is a perf map."""
+    return Path(f"/proc/{pid}").exists() and Path(f"/tmp/perf-{pid}.map").exists()
+
+
+class Told:
+    """The program and memopt above it. A context manager that leaves nothing running."""
+
+    def __init__(self, program: Path, folder: Path, *options: str, size: int = 400,
+                 environment: Mapping[str, str] | None = None, command: Sequence[str] = ()) -> None:
+        self._stdout, self._stderr = folder / "told.out", folder / "told.err"
+        words = [*(command or [*memopt_command(), "exec", *options, "--"]), str(program), str(size)]
+        with open(self._stdout, "wb") as stdout, open(self._stderr, "wb") as stderr:
+            self.memopt = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                                           env={**os.environ, **(environment or {})})
+        self.await_stderr(r"(?m)^ready \d+$")
+        self.pid = int(re.findall(r"(?m)^ready (\d+)$", self.stderr)[0])
+
+    def __enter__(self) -> Told:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in (self.pid, self.memopt.pid):
+            if self.memopt.poll() is None:
+                os.kill(pid, signal.SIGKILL)
+        self.memopt.wait()
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text()
+
+    @property
+    def words(self) -> list[str]:
+        """memopt's own lines on standard error."""
+        return [line for line in self.stderr.splitlines() if line.startswith("memopt: ")]
+
+    def await_stderr(self, pattern: str) -> None:
+        await_that(lambda: re.search(pattern, self.stderr) is not None, f"{pattern} in {self.stderr}")
+
+    def await_replaced(self) -> None:
+        await_that(lambda: has_new_code(self.pid), f"new code in the program; {self.stderr}")
+
+    def finish(self) -> tuple[int, str]:
+        """Tell the program to end; memopt's exit code and the program's output."""
+        os.kill(self.pid, signal.SIGUSR1)
+        return self.memopt.wait(PATIENCE), self.stdout
+
+
+def native_output(program: Path, size: int = 400) -> str:
+    """What the program prints, whenever it is told to end."""
+    process = subprocess.Popen([program, str(size)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    await_that(lambda: Path(f"/proc/{process.pid}/exe").resolve() == program.resolve(), "the program runs")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    output, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == EXIT_CODE
+    return output
