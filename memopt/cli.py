@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from memopt import __version__
-from memopt.console import say
+from memopt.console import say, say_internal
 from memopt.ir.plan import Isa
 from memopt.options import Options
 
@@ -130,8 +130,7 @@ def _run(options: Options) -> int:
         say(str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: nothing may come out as a traceback
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        say(f"internal error in {_stage(error)}: {text}; the program runs on natively")
+        say_internal(_stage(error), error)
         return _FAILED if options.pid is not None else _go_on_natively(options)
 
 
@@ -151,10 +150,12 @@ def _go_on_natively(options: Options) -> int:
 
 
 def _stage(error: BaseException) -> str:
-    """The innermost module of memopt's own that the error came through."""
+    """The innermost module of memopt's own that the error came through, without its package."""
+    from runtime import faults
+
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    own = [name for name in names if name.split(".")[0] in _OWN_PACKAGES and name != __name__]
-    return own[-1] if own else "start"
+    own = [name for name in names if name.split(".")[0] in _OWN_PACKAGES and name not in (__name__, faults.__name__)]
+    return str(own[-1]).rpartition(".")[2] if own else "start"
 
 
 def _leave(value: int) -> NoReturn:

@@ -27,3 +27,9 @@ def say(text: str) -> None:
             data = data[os.write(_STANDARD_ERROR, data):]
     except OSError:
         return
+
+
+def say_internal(stage: str, error: BaseException) -> None:
+    """The one line for a failure of memopt's own in ``stage``."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    say(f"internal error in {stage}: {text}; the program runs on natively")

@@ -20,7 +20,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import Access, Dimension, Scop, Statement
 
-MOST_STATEMENTS = 16
+MOST_STATEMENTS = 32
 
 
 def distribute(region: Region) -> tuple[Region, ...]:

@@ -53,7 +53,8 @@ def _candidates(state: ScheduledRegion) -> Iterator[Roles]:
     element = scop.array(statement.write.array).element.size
     moves = {name: stride(scop, statement.write, name) for name in names}
     reductions = [name for name in names if moves[name] == 0]
-    vectors = [name for name in names if moves[name] == element] or [name for name in names if moves[name]]
+    shortest = min((abs(m) for m in moves.values() if m), default=0)
+    vectors = [name for name in names if moves[name] and abs(moves[name]) == max(shortest, element)]
     if not reductions:
         raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
     if not vectors:

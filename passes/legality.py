@@ -119,7 +119,7 @@ def _coverage(statement: Statement, plan: Plan) -> Iterator[str]:
 
 
 def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
-    """What is loaded ahead of its use is never written, and lanes are neighbours in memory."""
+    """What is loaded ahead of its use is never written, and lanes are different cells."""
     written = {s.write.array for s in scop.statements}
     tile = plan.tile
     packed = {p.read: p for p in plan.packs}
@@ -143,8 +143,8 @@ def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
                 yield f"{pack} is out of date before it is made again"
     array = scop.array(statement.write.array)
     step = sum(s * e.coefficient(tile.vector) for s, e in zip(array.strides, statement.write.subscripts, strict=True))
-    if step != array.element.size:
-        yield f"lanes along {tile.vector} are not neighbours in {statement.write}"
+    if not step:
+        yield f"lanes along {tile.vector} are one cell of {statement.write}"
 
 
 def _moved_by(scop: Scop, access: Access) -> set[str]:

@@ -1,7 +1,7 @@
 """Register tile: how many rows and lanes of results stay in vector registers over a block of the reduction.
 
-Vectorize decides the lanes: neighbours along the vector dimension share one register. RegisterTile decides how many
-rows and vectors, from the register file and the latency of an addition (memopt.models.tiles).
+Vectorize decides the lanes: results that follow along the vector dimension share one register. RegisterTile decides
+how many rows and vectors, from the register file and the latency of an addition (memopt.models.tiles).
 
 Before: ``S0[i, j, k] -> [k]``, lanes and rows ``j, i``. After: ``S0[i, j, k] -> [floor(j/24), floor(i/8), k]``.
 """
@@ -21,15 +21,16 @@ from passes.base import Context, Roles, ScheduledRegion, known_trips
 
 @dataclass(frozen=True, slots=True)
 class Vectorize:
-    """One full vector of neighbouring results; operands that vary along it are packed so that they are neighbours."""
+    """One full vector of results along the vector dimension; operands that vary along it are packed so that they are
+    neighbours, and results that are not are copied tile by tile."""
 
     name = "vectorize"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
         roles = roles_of(state)
         element = state.scop.array(state.statement.write.array).element.size
-        if stride(state.scop, state.statement.write, roles.vector) != element:
-            raise Rejected(Reason.NO_PLAN, f"results are not neighbours along {roles.vector}")
+        if not stride(state.scop, state.statement.write, roles.vector):
+            raise VerifyError(f"results do not move along {roles.vector}")
         return replace(state, lanes=context.isa.vector_bytes // element)
 
 

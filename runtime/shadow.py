@@ -132,7 +132,8 @@ def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
     size = mapping.end - mapping.start
     if mapping.path.startswith("/memfd:memopt"):
         arguments = (mapping.start, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
-        return Call(remote.SYS_MMAP, arguments), child.memory.read(mapping.start, size)
+        # Nothing is readable in the pages of a memopt that was killed before it gave the file its size.
+        return Call(remote.SYS_MMAP, arguments), child.memory.read_some(mapping.start, size)
     device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
     return Call(remote.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
 

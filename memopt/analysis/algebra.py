@@ -198,9 +198,13 @@ class Algebra:
         divisor = 1 << count
         if not linear.is_constant and any(c % divisor for _, c in linear.terms):
             return Node(name, operands, width)
+        result = Linear(tuple((s, c // divisor) for s, c in linear.terms), linear.constant // divisor)
+        if width == 64 and not linear.is_constant:  # bits shifted out on the left before are gone: a sign extension
+            half = 1 << (63 - count) if signed else 0
+            needs = (result + half, -result + ((1 << (64 - count)) - 1 - half))
         for need in needs:
             self.require(need, "a shifted value keeps its sign")
-        return Integer(Linear(tuple((s, c // divisor) for s, c in linear.terms), linear.constant // divisor), width)
+        return Integer(result, width)
 
     def _bitwise(self, name: str, operands: tuple[Value, ...], width: int) -> Value:
         left, right = constant_of(operands[0]), constant_of(operands[1])
@@ -266,10 +270,10 @@ class Algebra:
                 return self._wrap(linear, width)
             case Truth(formula, _):
                 return Truth(formula, width)
-            case Node("zext" | "sext", (inner,), _):
+            case Node("zext" | "sext" as name, (inner,), _):
                 if _width(inner) == width:
                     return inner
-                return self._trunc((inner,), width) if _width(inner) > width else Node("zext", (inner,), width)
+                return self._trunc((inner,), width) if _width(inner) > width else self.compute(name, (inner,), width)
             case Node("concat", (_, low), _):
                 return low if _width(low) == width else self._trunc((low,), width)
             case Node("and" | "or" | "xor" as name, inner, _):

@@ -151,6 +151,8 @@ class _Reroller:
 
 def _level(one: _Nest, two: _Nest) -> tuple[_Nest, _Nest] | None:
     """Both with the same number of loops, one of them as a single iteration where it has one less."""
+    if len(one.statement.accesses) != len(two.statement.accesses):
+        return None
     if one.depth == two.depth and one.depth > 0:
         return one, two
     if one.depth == two.depth + 1:
@@ -235,12 +237,10 @@ class _Nest:
         return _Nest(tuple((names[c], t) for c, t in self.loops), self.statement.moved(accesses))
 
     def wrapped(self, other: _Nest) -> _Nest:
-        """One iteration of ``other``'s outermost loop, with its strides."""
+        """One iteration of ``other``'s outermost loop, with its strides; both have equally many accesses."""
         counter = other.loops[0][0]
         inner = {c: d for (c, _), (d, _) in zip(self.loops, other.loops[1:], strict=True)}
         renamed = self.renamed(inner)
-        if len(renamed.statement.accesses) != len(other.statement.accesses):
-            return renamed
         accesses = tuple(a + Linear.symbol(counter, b.coefficient(counter))
                          for a, b in zip(renamed.statement.accesses, other.statement.accesses, strict=True))
         return _Nest(((counter, Linear.of(1)), *renamed.loops), renamed.statement.moved(accesses))

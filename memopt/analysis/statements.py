@@ -70,6 +70,7 @@ def recover(node: LoopNode, aliasing: Aliasing, cells: Mapping[str, Linear]) -> 
 
     Raises Rejected(CARRIED_VALUE) when a register has no home.
     """
+    node = _Halver(_loops(node)).halved(node)
     items, _ = _Recovery(aliasing, cells, _stored_values(node)).items((node,), {}, frozenset())
     loop = items[0]
     assert isinstance(loop, StatementLoop)
@@ -110,11 +111,10 @@ class _Recovery:
         result: list[StatementItem] = []
         for number, item in enumerate(items):
             match item:
-                case LoadEvent(identity, pointer, width, _):
-                    held[Loaded(identity, width)] = pointer
+                case LoadEvent():
+                    _hold(item, held)
                 case StoreEvent():
-                    for store in _split(item):
-                        result += self._store(store, held)
+                    result += self._store(item, held)
                 case LoopNode():
                     before, loop, held = self._loop(item, items[number + 1:], held, owned)
                     result += [*before, loop]
@@ -223,8 +223,8 @@ class _Recovery:
         for number, item in enumerate(rest):
             cell: Linear | None = None
             match item:
-                case StoreEvent():
-                    cell = next((s.pointer for s in _split(item) if any(_contains(s.value, f) for f in finals)), None)
+                case StoreEvent(pointer, value, _, _) if any(_contains(value, f) for f in finals):
+                    cell = pointer
                 case LoopNode():
                     for part in self._parts(item):
                         if part.entry in finals:
@@ -239,8 +239,8 @@ class _Recovery:
         held: Held = {}
         for item in items:
             match item:
-                case LoadEvent(identity, pointer, width, _):
-                    held[Loaded(identity, width)] = pointer
+                case LoadEvent():
+                    _hold(item, held)
                 case StoreEvent(pointer, value, width, _):
                     self._kill(held, pointer, width)
                     held[value] = pointer
@@ -307,13 +307,53 @@ class _Recovery:
         return any(self._touches(i, cell, width) for i in item.items)
 
 
-def _split(store: StoreEvent) -> list[StoreEvent]:
-    """A store of two packed 32-bit values as two stores."""
-    match store.value:
-        case Node("concat", (high, low), 64):
-            return [StoreEvent(store.pointer, low, 32, store.address),
-                    StoreEvent(store.pointer + 4, high, 32, store.address)]
-    return [store]
+def _hold(load: LoadEvent, held: Held) -> None:
+    """The loaded cell, and its halves as cells of their own: a store may overwrite one of them alone."""
+    value = Loaded(load.identity, load.width)
+    held[value] = load.pointer
+    if load.width == 64:
+        held[low_half(value)] = load.pointer
+        held[high_half(value)] = load.pointer + 4
+
+
+def _loops(node: LoopNode) -> dict[str, LoopNode]:
+    found = {node.counter.removeprefix(LOOP_COUNTER): node}
+    for item in node.items:
+        if isinstance(item, LoopNode):
+            found |= _loops(item)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Halver:
+    """Stores of two packed 32-bit values as two stores."""
+
+    loops: dict[str, LoopNode]
+
+    def halved(self, node: LoopNode) -> LoopNode:
+        items: list[Item] = []
+        for item in node.items:
+            if isinstance(item, LoopNode):
+                items.append(self.halved(item))
+            elif isinstance(item, StoreEvent) and item.width == 64 and self._packed(item.value, frozenset()):
+                items.append(StoreEvent(item.pointer, low_half(item.value), 32, item.address))
+                items.append(StoreEvent(item.pointer + 4, high_half(item.value), 32, item.address))
+            else:
+                items.append(item)
+        return replace(node, items=tuple(items))
+
+    def _packed(self, value: Value, seen: frozenset[Value]) -> bool:
+        if value in seen:
+            return False
+        seen |= {value}
+        match value:
+            case Node("concat", _, 64):
+                return True
+            case Final(loop, location, 64) if loop in self.loops:
+                return any(self._packed(v, seen) for place, v in self.loops[loop].finals if place == location)
+            case Carried(loop, location, 64) if loop in self.loops:
+                return any(self._packed(c.following, seen) for c in self.loops[loop].carried if c.location == location)
+        return False
 
 
 def _same(value: Value) -> Value:
@@ -349,18 +389,8 @@ def _contains(value: Value, part: Value) -> bool:
 
 
 def _stored_values(node: LoopNode) -> frozenset[Value]:
-    loops: dict[str, LoopNode] = {}
-    pending: list[Value] = []
-
-    def collect(loop: LoopNode) -> None:
-        loops[loop.counter.removeprefix(LOOP_COUNTER)] = loop
-        for item in loop.items:
-            if isinstance(item, StoreEvent):
-                pending.extend(store.value for store in _split(item))
-            elif isinstance(item, LoopNode):
-                collect(item)
-
-    collect(node)
+    loops = _loops(node)
+    pending = [item.value for loop in loops.values() for item in loop.items if isinstance(item, StoreEvent)]
     found: set[Value] = set()
     while pending:
         value = pending.pop()

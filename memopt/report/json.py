@@ -22,6 +22,7 @@ def render(report: RunReport) -> str:
         "program": list(report.program),
         "seconds": report.seconds,
         "samples": report.samples,
+        "reason": report.reason.value if report.reason else None,
         "loops": [_loop(x) for x in sorted(report.loops, key=lambda x: (-x.share, x.address))],
         "stages": {stage.name: stage.seconds for stage in report.stages},
         "notes": list(report.notes),

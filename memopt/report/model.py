@@ -66,7 +66,8 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """``program``: its command line. ``notes``: what the user should know and that belongs to no loop, one line
-    each. ``samples``: how many the shares are made of."""
+    each. ``samples``: how many the shares are made of. ``reason``: why the whole program was left alone from its start,
+    which the user has been told by then."""
 
     version: str
     program: tuple[str, ...]
@@ -75,6 +76,7 @@ class RunReport:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     samples: int = 0
+    reason: Reason | None = None
 
     @property
     def hot_loops(self) -> tuple[LoopReport, ...]:

@@ -7,13 +7,19 @@ import shlex
 from memopt.ir.reasons import Reason
 from memopt.report.model import LoopReport, Outcome, RunReport
 
+# Reasons that hold for every loop: the user is told once.
+_WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
+
 
 def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
     """Every line of the report, without the ``memopt:`` prefix. ``verbose`` adds the time of each stage."""
     body = list(report.notes)
-    for loop in report.hot_loops:
+    hot = report.hot_loops
+    if hot and not verbose and all(loop.reason in _WHOLE_PROGRAM for loop in hot):
+        return [*body, f"{report.program[0]}: {_why(hot[0])}; it runs natively"]
+    for loop in hot:
         body += _loop_lines(loop)
-    if not report.hot_loops:
+    if not hot:
         body.append("no hot loop was found")
     if verbose:
         body += [f"  {stage.name}: {duration(stage.seconds)}" for stage in report.stages]
@@ -25,10 +31,14 @@ def _loop_lines(loop: LoopReport) -> list[str]:
     if loop.reason is Reason.DRY_RUN:
         return [head + "would be replaced", f"  {loop.plan}", *_speed_lines(loop)]
     if loop.reason is not None:
-        detail = f" ({loop.detail})" if loop.detail else ""
-        return [head + f"kept, because {loop.reason.explain}{detail}"]
+        return [head + f"kept, because {_why(loop)}"]
     when = "" if loop.installed_after_seconds is None else f" {duration(loop.installed_after_seconds)} after the start"
     return [head + "replaced" + when, f"  {loop.plan}", *_speed_lines(loop)]
+
+
+def _why(loop: LoopReport) -> str:
+    reason = loop.reason.explain if loop.reason else ""
+    return f"{reason} ({loop.detail})" if loop.detail else reason
 
 
 def _place(loop: LoopReport) -> str:

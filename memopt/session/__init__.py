@@ -1,11 +1,33 @@
-"""The driver: the only place, with the command line, where memopt, passes and runtime meet."""
+"""The driver: the only place, with the command line, where memopt, passes and runtime meet.
+
+Invariant: the program is started before anything but the launcher is imported.
+"""
 
 from __future__ import annotations
 
-from memopt.options import Options
-from memopt.session.watch import run
+import os
+from typing import TYPE_CHECKING
 
-__all__ = ["attach", "run"]
+from memopt.options import Options
+from runtime.identify import identify
+from runtime.launch import launch, release_inherited_files
+from runtime.sampling import open_sampler
+
+if TYPE_CHECKING:
+    from runtime.sampling import Sampler
+
+
+def run(options: Options) -> int:
+    """``memopt exec``: exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
+    executable = identify(options.arguments[0], os.environ.get("PATH"))
+    samplers: list[Sampler] = []
+    target = launch(executable, options.arguments, prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True)))
+    release_inherited_files()
+
+    from memopt.session.watch import Session
+
+    session = Session(options, target, samplers[0])
+    return session.watch() if executable.note is None else session.leave_alone(executable.note)
 
 
 def attach(options: Options) -> int:

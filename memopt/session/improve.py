@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memopt import __version__
-from memopt.console import say
+from memopt.console import say, say_internal
 from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Attached = Callable[[], AbstractContextManager[None]]
 
-CODE_BYTES = 1 << 16
+CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 3
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
@@ -105,7 +105,7 @@ class Improver:
         except Exception as error:  # noqa: BLE001 - whatever fails inside, the program runs on
             text = " ".join(f"{type(error).__name__}: {error}".split())
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
-            say(f"internal error in {self._stage}: {text}; the program runs on natively")
+            say_internal(self._stage, error)
         self._settle(decision)
         self._current = None
 

@@ -8,41 +8,29 @@ target is only ever stopped while ``gate`` is held, and the main thread only wai
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from memopt.analysis.hotness import Hotness
-from memopt.console import say
+from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from runtime import faults
-from runtime.identify import Note, identify
+from runtime.identify import Note
 from runtime.jobcontrol import exit_value
-from runtime.launch import Target, launch, release_inherited_files
+from runtime.launch import Target
 from runtime.ptrace import TargetEnded
-from runtime.sampling import Sampler, open_sampler
+from runtime.sampling import INTERVAL_NS, Sampler
 
 EAGER_SECONDS = 0.004  # between looks at the program while something may still be gained
 CALM_SECONDS = 0.05
 CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
 SETTLED_AFTER = 3.0  # seconds without a new hot loop
-
-
-def run(options: Options) -> int:
-    """``memopt exec``: exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
-    executable = identify(options.arguments[0], os.environ.get("PATH"))
-    samplers: list[Sampler] = []
-    target = launch(executable, options.arguments, prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True)))
-    release_inherited_files()
-    session = Session(options, target, samplers[0])
-    if executable.note is not None:
-        return session.leave_alone(executable.note)
-    return session.watch()
 
 
 class Session:
@@ -53,6 +41,7 @@ class Session:
         self.supervisor = target.supervisor
         self.hotness = Hotness()
         self.gate = threading.Lock()
+        self.over = False  # the main thread only waits for the program from now on, without the gate
         self.improver = Improver(options, target.pid, self.attached, target.started)
 
     def leave_alone(self, note: Note) -> int:
@@ -62,13 +51,23 @@ class Session:
             say(str(note))
         while self.supervisor.outcome is None:
             self.supervisor.poll(None)
-        return self._finish((str(note),))
+        return self._finish((str(note),), note.reason)
 
     def watch(self) -> int:
         """Look after the program until it ends; hand hot addresses to the improver."""
+        try:
+            self._watch()
+        except BaseException:
+            with self.gate:
+                self.over = True
+            raise
+        return self._finish(self.improver.notes)
+
+    def _watch(self) -> None:
         last_find = time.monotonic()
         calm = False
         while self.supervisor.outcome is None:
+            faults.point("watch")
             with self.gate:
                 self.supervisor.poll(CALM_SECONDS if calm else EAGER_SECONDS)
             self.hotness.add(sample.address for sample in self.sampler.read())
@@ -82,20 +81,19 @@ class Session:
             if address is not None:
                 last_find = time.monotonic()
                 if calm:
-                    self.sampler.set_interval(self.sampler.interval_ns)
+                    self.sampler.set_interval(INTERVAL_NS)
                 calm = False
                 self.improver.start(address)
             elif not calm and time.monotonic() - last_find > SETTLED_AFTER:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
         self.hotness.add(sample.address for sample in self.sampler.read())
-        return self._finish(self.improver.notes)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
         """The improver may stop the target inside; the main thread does not wait for it meanwhile."""
         with self.gate:
-            if self.supervisor.outcome is not None:
+            if self.over or self.supervisor.outcome is not None:
                 raise Rejected(Reason.ENDED)
             self.supervisor.traced = True
             try:
@@ -107,12 +105,16 @@ class Session:
             finally:
                 self.supervisor.traced = False
 
-    def _finish(self, notes: tuple[str, ...]) -> int:
+    def _finish(self, notes: tuple[str, ...], reason: Reason | None = None) -> int:
         outcome = self.supervisor.outcome
         assert outcome is not None
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
-        publish(self.options, self.improver.report(self.hotness, notes, self.options.arguments))
+        try:
+            report = self.improver.report(self.hotness, notes, self.options.arguments)
+            publish(self.options, replace(report, reason=reason))
+        except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
+            say_internal("report", error)
         self.improver.close()
         return exit_value(outcome)
 
@@ -130,7 +132,7 @@ def publish(options: Options, report: RunReport) -> None:
             write(options.json, json.render(report))
         if options.report is not None:
             write(options.report, "".join(f"{line}\n" for line in text))
-        elif not options.quiet and (report.loops or report.notes or options.verbose):
+        elif not options.quiet and report.reason is None and (report.loops or report.notes or options.verbose):
             say("\n".join(text))
     except ReportError as error:
         say(str(error))

@@ -17,13 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import run
 from tests.conftest import Build
+from tests.support.told import EXIT_CODE, native_output
 
 ROOT = Path(__file__).resolve().parents[2]
-ORPHAN = ROOT / "tests" / "support" / "orphan.py"
 SIZE = "400"
-EXIT_CODE = 3
 STAGES = ("launch", "find", "capture", "lift", "schedule", "generate", "validate", "install", "report")
 STEPS = ("ptrace.seize", "ptrace.interrupt", "ptrace.pwrite", "ptrace.setregset", "ptrace.syscall", "ptrace.sysemu",
          "ptrace.detach", "shadow.fork", "codecache.write", "install.commit")
@@ -37,11 +35,9 @@ def program(build: Build) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(program: Path) -> str:
-    """What the program prints, whenever it is told to end."""
-    execution = run(["bash", "-c", f'"{program}" {SIZE} & sleep 0.3; kill -USR1 $!; wait $!'], 60)
-    assert execution.exit_code == EXIT_CODE
-    assert execution.stdout.endswith(b"different 0\n")
-    return execution.stdout.decode()
+    output = native_output(program, SIZE)
+    assert output.endswith("different 0\n")
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,7 @@ def points(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Counter[s
 
 
 def fault(text: str, folder: Path) -> dict[str, object]:
-    done = subprocess.run([sys.executable, str(ORPHAN), text, str(folder), SIZE], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-m", "tests.support.orphan", text, str(folder), SIZE], capture_output=True, text=True,
                           timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
@@ -68,7 +64,7 @@ def spread(name: str, count: int) -> list[str]:
     if ALL_POINTS:
         chosen = set(range(1, count + 1))
     else:
-        chosen = {1, (count + 1) // 2, max(1, count * 9 // 10)} if count > 3 else set(range(1, count + 1))
+        chosen = {1, max(1, count * 2 // 3)} if count > 3 else set(range(1, count + 1))
     return [f"kill:{name}:{number}" for number in sorted(chosen)]
 
 

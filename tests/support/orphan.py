@@ -1,4 +1,4 @@
-"""Kills memopt at a fault point and says what became of the program: ``python orphan.py FAULT FOLDER SIZE``.
+"""Kills memopt at a fault point and says what became of the program: ``python -m tests.support.orphan FAULT FOLDER SIZE``.
 
 Runs tests/programs/until_told.c (built as FOLDER/program) under ``memopt exec`` with ``MEMOPT_FAULT=FAULT``, as the
 reaper of whatever memopt leaves behind; prints one JSON object, see ``Verdict``. A process of its own, so that every
@@ -19,9 +19,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.support.told import await_idle
+
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE = 40.0  # seconds until something that must come about counts as missing
-_IDLE_SECONDS, _IDLE_TICKS = 1.5, 15  # memopt has done what it can when it used so little processor time for so long
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,10 @@ def judge(fault: str, folder: Path, size: str) -> Verdict:
         memopt = subprocess.Popen([sys.executable, "-m", "memopt", "exec", str(folder / "program"), size],
                                   stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
     program = _program(folder)
-    if _struck_before_idle(memopt):
-        code = memopt.wait()
-    else:
+    await_idle(memopt)
+    if memopt.poll() is None:  # the fault has not struck yet, or never will
         os.kill(program, signal.SIGUSR1)
-        code = memopt.wait(_PATIENCE)
+    code = memopt.wait(_PATIENCE)
     running = _exists(program) and _state(program) != "Z"
     untouched = not running or _within(lambda: _state(program) not in "tT" and _tracer(program) == "0")
     _within(lambda: not _strays(program))
@@ -64,25 +64,6 @@ def judge(fault: str, folder: Path, size: str) -> Verdict:
         except ProcessLookupError:
             continue
     return Verdict(code, untouched, strays, ended, (folder / "stdout").read_text(), (folder / "stderr").read_text())
-
-
-def _struck_before_idle(memopt: subprocess.Popen[bytes]) -> bool:
-    """False when memopt only waits for the program by now: the fault has not struck yet, or never will."""
-    end = time.monotonic() + _PATIENCE
-    since, used = time.monotonic(), _ticks(memopt.pid)
-    while memopt.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
-        if time.monotonic() - since > _IDLE_SECONDS:
-            if _ticks(memopt.pid) - used <= _IDLE_TICKS:
-                return False
-            since, used = time.monotonic(), _ticks(memopt.pid)
-    return memopt.poll() is not None
-
-
-def _ticks(pid: int) -> int:
-    """Processor time used, in hundredths of a second."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def _within(condition: Callable[[], bool]) -> bool:
@@ -140,4 +121,4 @@ def _strays(program: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(judge(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))))
+    sys.stdout.write(json.dumps(asdict(judge(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))))

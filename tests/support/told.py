@@ -14,6 +14,7 @@ from bench.execution import memopt_command
 
 PATIENCE = 90.0
 EXIT_CODE = 3
+_IDLE_SECONDS, _IDLE_TICKS = 1.5, 15
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:
@@ -29,13 +30,32 @@ def has_new_code(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists() and Path(f"/tmp/perf-{pid}.map").exists()
 
 
+def await_idle(memopt: subprocess.Popen[bytes]) -> None:
+    """Until memopt has ended, or uses so little processor time that it must have done all that it can do."""
+    end = time.monotonic() + PATIENCE
+    since, used = time.monotonic(), _ticks(memopt.pid)
+    while memopt.poll() is None and time.monotonic() < end:
+        time.sleep(0.01)
+        if time.monotonic() - since > _IDLE_SECONDS:
+            if _ticks(memopt.pid) - used <= _IDLE_TICKS:
+                return
+            since, used = time.monotonic(), _ticks(memopt.pid)
+
+
+def _ticks(pid: int) -> int:
+    """Processor time used, in hundredths of a second."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 class Told:
     """The program and memopt above it. A context manager that leaves nothing running."""
 
-    def __init__(self, program: Path, folder: Path, *options: str, size: int = 400,
+    def __init__(self, program: Path, folder: Path, *options: str, arguments: Sequence[str] = ("400",),
                  environment: Mapping[str, str] | None = None, command: Sequence[str] = ()) -> None:
+        """``command``: what stands before the program instead of ``memopt exec OPTIONS --``."""
         self._stdout, self._stderr = folder / "told.out", folder / "told.err"
-        words = [*(command or [*memopt_command(), "exec", *options, "--"]), str(program), str(size)]
+        words = [*(command or [*memopt_command(), "exec", *options, "--"]), str(program), *arguments]
         with open(self._stdout, "wb") as stdout, open(self._stderr, "wb") as stderr:
             self.memopt = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                                            env={**os.environ, **(environment or {})})
@@ -70,15 +90,19 @@ class Told:
     def await_replaced(self) -> None:
         await_that(lambda: has_new_code(self.pid), f"new code in the program; {self.stderr}")
 
+    def await_idle(self) -> None:
+        """Until memopt has looked at everything that is hot."""
+        await_idle(self.memopt)
+
     def finish(self) -> tuple[int, str]:
         """Tell the program to end; memopt's exit code and the program's output."""
         os.kill(self.pid, signal.SIGUSR1)
         return self.memopt.wait(PATIENCE), self.stdout
 
 
-def native_output(program: Path, size: int = 400) -> str:
+def native_output(program: Path, *arguments: str) -> str:
     """What the program prints, whenever it is told to end."""
-    process = subprocess.Popen([program, str(size)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen([program, *(arguments or ("400",))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     await_that(lambda: Path(f"/proc/{process.pid}/exe").resolve() == program.resolve(), "the program runs")
     time.sleep(0.2)
     process.send_signal(signal.SIGUSR1)

@@ -83,7 +83,7 @@ int main(int n, char **arguments)
     }
     volatile long total = 0;
     long rounds = 0;
-    while (!stop) {
+    while (!stop || (has(n, arguments, "timer") && !alarms)) {
         spin(COUNT, &total);
         mix(cells, rounds);
         if (has(n, arguments, "shared"))

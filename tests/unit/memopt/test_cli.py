@@ -128,7 +128,7 @@ def test_internal_error_leaves_the_program_its_own_way(before: str, error: str) 
 
 
 def test_internal_error_names_the_stage() -> None:
-    assert "error in memopt.session: ZeroDivisionError" in memopt("exec", "true", body="    1 / 0").stderr
+    assert "error in session: ZeroDivisionError" in memopt("exec", "true", body="    1 / 0").stderr
 
 
 def test_internal_error_when_the_program_cannot_run() -> None:

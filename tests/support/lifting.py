@@ -1,0 +1,83 @@
+"""Lifting without memopt exec: from assembly with made-up registers, or from a real process stopped at a header."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from memopt.analysis.execute import GENERAL
+from memopt.analysis.flowgraph import discover
+from memopt.analysis.lift import Code, Lifted, lift_region
+from memopt.analysis.loops import find_loops
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.operations import Block
+from memopt.ir.reasons import Rejected
+from memopt.x86.semantics import lift_block
+from tests.support.binaries import assemble
+from tests.support.traced import Traced
+
+TEXT = 0x401000
+STACK = 0x7FFF_0000_0000
+DISPLACED = b"\x90" * 5
+
+
+def code_of(graph: FlowGraph) -> Code:
+    @functools.cache
+    def operations(address: int) -> Block:
+        return lift_block(graph.blocks[address].code, address)
+
+    return Code(graph, find_loops(graph), operations)
+
+
+def deepest(forest: LoopForest) -> Loop:
+    """The outermost loop around the most deeply nested one, the first of several."""
+    inner = max(forest.loops, key=lambda loop: loop.depth)
+    return list(forest.chain(inner))[-1]
+
+
+def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None) -> Lifted:
+    """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
+    numbers of their own) and ``memory`` (cell address -> signed number, else 0)."""
+    machine_code = assemble(".intel_syntax noprefix\n" + source)
+
+    def read(address: int, size: int) -> bytes:
+        return machine_code[address - TEXT:address - TEXT + size]
+
+    code = code_of(discover(read, TEXT, (TEXT, TEXT + len(machine_code))))
+    state = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | {"rsp": STACK} | dict(registers)
+    cells = dict(memory or {})
+    return lift_region(code, deepest(code.forest), {r: v % (1 << 64) for r, v in state.items()},
+                       lambda address, bits: cells.get(address, 0), DISPLACED)
+
+
+def find_nest(process: Traced) -> tuple[Code, Loop]:
+    """The deepest nest in the program's own functions."""
+    text = process.text()
+    found: list[tuple[Code, Loop, int]] = []
+    for start, end in process.functions():
+        if text.start <= start < text.end:
+            try:
+                code = code_of(discover(process.read, start, (start, end)))
+            except Rejected:
+                continue
+            if code.forest.loops:
+                found.append((code, deepest(code.forest), max(loop.depth for loop in code.forest.loops)))
+    code, loop, _ = max(found, key=lambda f: f[2])
+    return code, loop
+
+
+def lift_stopped(process: Traced, code: Code, loop: Loop) -> Lifted:
+    """Lift ``loop``, at whose header the process is stopped."""
+    return lift_region(code, loop, process.registers(), process.peek, DISPLACED)
+
+
+def normalised(text: str) -> str:
+    """Loops named by the order in which they appear, without the carried flags."""
+    names: dict[str, str] = {}
+
+    def name(match: re.Match[str]) -> str:
+        return names.setdefault(match[0].removeprefix("c:"), f"c{len(names)}")
+
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("carry cc_"))
+    return re.sub(r"c:[0-9a-f]+|(?<=final\()[0-9a-f]+", name, "\n".join(lines))

@@ -1,0 +1,164 @@
+"""Regions from small assembled nests: what is lifted, and every reason for which a nest is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.lift import Lifted
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Cell, LiveIn, Register, Rejoin, Relation
+from tests.support.lifting import STACK, lift_assembly
+
+A, B, C = 0x10000, 0x20000, 0x30000
+N = 10
+REGISTERS = {"r8": N, "rbx": 1, "rdi": A, "rsi": B, "r9": C}
+
+_ROW = "mov rax, {0}; imul rax, r8; add rax, {1}"
+PRODUCT = {
+    "i": "",
+    "j": "xor ecx, ecx",
+    "k": "xor edx, edx",
+    "body": f"""
+        {_ROW.format("rbx", "rdx")}
+        movsd xmm0, [rdi+rax*8]
+        {_ROW.format("rdx", "rcx")}
+        mulsd xmm0, [rsi+rax*8]
+        {_ROW.format("rbx", "rcx")}
+        addsd xmm0, [r9+rax*8]
+        movsd [r9+rax*8], xmm0""",
+    "next k": "inc rdx; cmp rdx, r8; jne k",
+    "next j": "inc rcx; cmp rcx, r8; jne j",
+    "next i": "inc rbx; cmp rbx, r8; jne i",
+    "after": "",
+}
+
+
+def nest(**changes: str) -> str:
+    """c[i][j] += a[i][k] * b[k][j], with pieces of it replaced; an underscore stands for a space."""
+    parts = PRODUCT | {name.replace("_", " "): text for name, text in changes.items()}
+    return "\n".join(("xor ebx, ebx", f"i: {parts['i']}", parts["j"], "j:", parts["k"], f"k: {parts['body']}",
+                      parts["next k"], parts["next j"], parts["next i"], parts["after"], "ret"))
+
+
+def lift(registers: dict[str, int] | None = None, memory: dict[int, int] | None = None, **changes: str) -> Lifted:
+    return lift_assembly(nest(**changes), REGISTERS | (registers or {}), memory)
+
+
+def refusal(registers: dict[str, int] | None = None, memory: dict[int, int] | None = None, **changes: str) -> Reason:
+    with pytest.raises(Rejected) as refused:
+        lift(registers, memory, **changes)
+    return refused.value.reason
+
+
+def test_the_region_of_a_matrix_product() -> None:
+    assert str(lift().region) == """region 0x401002
+  r8 = s64 r8
+  r9 = s64 r9
+  rbx = s64 rbx
+  rdi = s64 rdi
+  rsi = s64 rsi
+  R = (-rbx + 10) / 1
+  guard r8 - 10 == 0
+  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [80*rbx + rdi, 80*R + 80*rbx + rdi)
+  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [rsi, rsi + 800)
+  rejoin rbx := H + rbx
+  footprint A0 [r9 + 80*rbx, 80*R + r9 + 80*rbx) rw
+  footprint A1 [80*rbx + rdi, 80*R + 80*rbx + rdi) r
+  footprint A2 [rsi, rsi + 800) r
+  array A0: f64 at r9 + 80*rbx, strides (80, 8)
+  array A1: f64 at 80*rbx + rdi, strides (80, 8)
+  array A2: f64 at rsi, strides (80, 8)
+  S0[i<R, j<10, k<10]: A0[i, j] = add(mul(A1[i, k], A2[k, j]), A0[i, j])"""
+
+
+def test_a_32_bit_counter_is_guarded_against_wrapping() -> None:
+    region = lift(next_i="inc ebx; cmp ebx, r8d; jne i").region
+    assert Relation(Linear.symbol("rbx"), False, "an unsigned value does not wrap around") in region.guards
+    assert Relation(Linear.build({"rbx": -1, "R": -1}, (1 << 32) - 1), False, "an unsigned value does not wrap around"
+                    ) in region.guards
+
+
+def test_a_counter_on_the_stack_is_rejoined() -> None:
+    region = lift(memory={STACK - 8: 1}, i="mov rbx, [rsp-8]", next_i=SPILLED).region
+    cell = Cell("rsp", -8, 8)
+    symbol = next(x for x in region.live_ins if x.location == cell).symbol
+    assert Rejoin(cell, Linear.symbol(symbol) + Linear.symbol("H")) in region.rejoin
+    assert all(r.location != Register("rbx") for r in region.rejoin), "it is reloaded before it is used"
+
+
+def test_a_bound_in_memory_is_a_live_in() -> None:
+    region = lift(memory={STACK + 16: N}, next_i="inc rbx; cmp rbx, [rsp+16]; jne i").region
+    symbol = next(x.symbol for x in region.live_ins if x.location == Cell("rsp", 16, 8))
+    assert region.trips.numerator == Linear.symbol(symbol) - Linear.symbol("rbx")
+
+
+def test_a_scalar_operand_is_a_live_in_vector() -> None:
+    body = PRODUCT["body"].replace("mulsd xmm0, [rsi+rax*8]", "mulsd xmm0, xmm7")
+    assert "mul(A1[i, k], xmm7)" in str(lift(body=body).region)
+
+
+def test_a_while_loop_leaves_its_last_iteration_to_the_original() -> None:
+    """The exit test comes first: the header is reached once more than there are whole iterations."""
+    region = lift(i="cmp rbx, r8; je out", next_i="inc rbx; jmp i", after="out:").region
+    assert region.trips.numerator == Linear.symbol("rbx", -1) + N
+
+
+def test_touching_arrays_are_unified() -> None:
+    """c lies 8 bytes into a: one array, with the distance guarded."""
+    region = lift(registers={"r9": A + 8}).region
+    assert Relation(Linear.build({"r9": 1, "rdi": -1}, -8), True, "specialised") in region.guards
+    assert "A0[10*i + j + 1] = add(mul(A0[10*i + k], A1[k, j]), A0[10*i + j + 1])" in str(region)
+
+
+REGISTERS_R10 = 0x10_0000_0000 * 11
+SPILLED = "inc rbx; mov [rsp-8], rbx; cmp rbx, r8; jne i"
+LOADED_INDEX = PRODUCT["body"].replace("mov rax, rdx", "mov rax, [r10+rdx*8]", 1)
+QUADRATIC = PRODUCT["body"].replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 1)
+
+
+@pytest.mark.parametrize(("reason", "changes"), [
+    (Reason.CALL, {"k": "xor edx, edx; call other", "after": "other:"}),
+    (Reason.DATA_DEPENDENT_ADDRESS, {"body": LOADED_INDEX}),
+    (Reason.DATA_DEPENDENT_ADDRESS, {"body": QUADRATIC}),
+    (Reason.DATA_DEPENDENT_BRANCH, {"body": PRODUCT["body"] + "\nucomisd xmm0, xmm1; ja next", "next k": "next: " + PRODUCT["next k"]}),
+    (Reason.DATA_DEPENDENT_BRANCH, {"next k": "inc rdx; cmp rdx, [r10+rdx*8]; jne k"}),
+    (Reason.TRIP_COUNT, {"next j": "inc rcx; cmp rcx, rbx; jb j"}),
+    (Reason.TRIP_COUNT, {"next k": "add rdx, 3; cmp rdx, r8; jne k"}),
+    (Reason.TRIP_COUNT, {"next i": "add rbx, 2; cmp rbx, r8; jne i"}),
+    (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; cmp rbx, r11; jne i", "after": "out:"}),
+    (Reason.CARRIED_VALUE, {"body": PRODUCT["body"].replace("addsd xmm0, [r9+rax*8]", "addsd xmm0, xmm5; movapd xmm5, xmm0")}),
+    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]"}),
+    (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+12]"}),
+    (Reason.NON_AFFINE, {"k": "xor edx, edx; cvtss2sd xmm3, [r9+rcx*4]; movss xmm2, [rdi]; movss [r9+rcx*4], xmm2"}),
+    (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),
+    (Reason.UNPROVED, {"body": "lea r11d, [rbx-2]; addsd xmm3, [rdi+r11*8]; movsd [r9], xmm3" + PRODUCT["body"]}),
+    (Reason.UNSUPPORTED_INSTRUCTION, {"k": "xor edx, edx; cpuid"}),
+    (Reason.UNSUPPORTED_INSTRUCTION, {"k": "xor edx, edx; ldmxcsr [rsp-4]"}),
+    (Reason.UNSUPPORTED_INSTRUCTION, {"k": "xor edx, edx; mov rax, fs:[0]"}),
+    (Reason.ATOMIC, {"k": "xor edx, edx; lock inc qword ptr [r10]"}),
+])
+def test_refusals(reason: Reason, changes: dict[str, str]) -> None:
+    assert refusal(memory={REGISTERS_R10: 0x5000, 0x5000: N}, **{n.replace(" ", "_"): t for n, t in changes.items()}
+                   ) is reason
+
+
+def test_too_short() -> None:
+    assert refusal(registers={"rbx": N - 1}) is Reason.TOO_SHORT
+
+
+def test_nothing_stored_is_no_nest() -> None:
+    assert refusal(body=PRODUCT["body"].replace("movsd [r9+rax*8], xmm0", "")) is Reason.NOT_A_NEST
+
+
+def test_an_array_over_the_loops_own_variables_is_refused() -> None:
+    assert refusal(registers={"r9": STACK - 160}, next_i=SPILLED) is Reason.OVERLAP
+
+
+def test_an_array_over_a_live_in_cell_is_refused() -> None:
+    assert refusal(registers={"r9": C, "r10": C + 16 * 8}, memory={C + 16 * 8: N},
+                   next_i="inc rbx; cmp rbx, [r10]; jne i") is Reason.OVERLAP
+
+
+def test_a_live_in_of_the_region_names_its_location() -> None:
+    assert LiveIn("rbx", Register("rbx")) in lift().region.live_ins

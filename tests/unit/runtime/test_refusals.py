@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import refusals
+from runtime.memory import parse_mappings
+from runtime.refusals import check_process, identity
+from tests.support.targets import RIGHT, Worker, build
+
+
+def reason(pid: int) -> Reason:
+    with pytest.raises(Rejected) as caught:
+        check_process(pid)
+    return caught.value.reason
+
+
+def test_an_ordinary_process_is_accepted() -> None:
+    with Worker("timer") as worker:
+        check_process(worker.pid)
+        assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize(("mode", "expected"), [
+    ("thread", Reason.THREADS), ("segv", Reason.SIGSEGV_HANDLER), ("seccomp", Reason.SECCOMP),
+])
+def test_refused_and_left_running(mode: str, expected: Reason) -> None:
+    with Worker(mode) as worker:
+        assert reason(worker.pid) is expected
+        assert worker.finish() == RIGHT
+
+
+def test_fortran_programs_may_handle_sigsegv(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Worker("segv") as worker:
+        maps = parse_mappings("1000-2000 r-xp 00000000 fe:00 9 /usr/lib/libgfortran.so.5.0.0")
+        monkeypatch.setattr(refusals, "mappings", lambda _: maps)
+        check_process(worker.pid)
+        assert worker.finish() == RIGHT
+
+
+@pytest.mark.parametrize("bit", [0o4000, 0o2000])
+def test_set_uid_programs(bit: int, tmp_path: Path) -> None:
+    program = tmp_path / "worker"
+    shutil.copy(build("-no-pie"), program)
+    program.chmod(0o755 | bit)
+    process = subprocess.Popen([str(program)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    try:
+        assert reason(process.pid) is Reason.SET_UID
+    finally:
+        process.send_signal(signal.SIGUSR1)
+        assert process.communicate()[0].strip() == RIGHT
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_users_process() -> None:
+    process = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, user=65534, group=65534,
+                               extra_groups=())
+    try:
+        assert reason(process.pid) is Reason.PTRACE_FORBIDDEN
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(("header", "expected"), [
+    (b"\x7fELF\x01\x01" + bytes(12) + b"\x03\0", Reason.THIRTY_TWO_BIT),
+    (b"\x7fELF\x02\x01" + bytes(12) + b"\xb7\0", Reason.THIRTY_TWO_BIT),  # AArch64
+    (b"", Reason.THIRTY_TWO_BIT),
+])
+def test_other_architectures(header: bytes, expected: Reason, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(header)
+    real = open
+    monkeypatch.setattr("builtins.open", lambda path, *rest, **more: real(program if str(path).endswith("/exe") else
+                                                                         path, *rest, **more))
+    assert reason(os.getpid()) is expected
+
+
+def test_a_process_that_is_gone() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    assert reason(process.pid) is Reason.ENDED
+    with pytest.raises(Rejected) as caught:
+        identity(process.pid)
+    assert caught.value.reason is Reason.ENDED
+
+
+def test_identity_notices_an_exec() -> None:
+    """A shell that becomes another program under the same number."""
+    process = subprocess.Popen(["/bin/sh", "-c", "read x; exec sleep 60"], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        while not os.readlink(f"/proc/{process.pid}/exe").endswith("sh"):
+            pass
+        known = identity(process.pid)
+        known.verify()
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        while not os.readlink(f"/proc/{process.pid}/exe").endswith(("sleep", "coreutils")):
+            pass
+        with pytest.raises(Rejected) as caught:
+            known.verify()
+        assert caught.value.reason is Reason.ENDED
+        known.close()
+    finally:
+        process.kill()
+        process.communicate()
