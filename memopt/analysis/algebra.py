@@ -194,6 +194,8 @@ class Algebra:
         count = constant_of(operands[1])
         if count is None or not isinstance(operands[0], Integer):
             return Node(name, operands, width)
+        if not count:
+            return operands[0]
         linear, needs = self.in_range(operands[0], signed)
         divisor = 1 << count
         if not linear.is_constant and any(c % divisor for _, c in linear.terms):

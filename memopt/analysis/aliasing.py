@@ -7,7 +7,7 @@ assumption, which the region builder turns into a guard too. Everything else is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
@@ -37,9 +37,11 @@ class Aliasing:
             high += max(0, coefficient * largest.constant)
         return low < second_bits // 8 and high > -(first_bits // 8)
 
-    def overlap_across(self, counter: str, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
-        """The same for two iterations of the loop over ``counter`` that may differ."""
-        return self.overlap(first, first_bits, second.substitute({counter: Linear.symbol(counter + "'")}), second_bits)
+    def overlap_across(self, counters: Iterable[str], first: Linear, first_bits: int, second: Linear,
+                       second_bits: int) -> bool:
+        """The same for two iterations that may differ in ``counters``."""
+        other = {counter: Linear.symbol(counter + "'") for counter in counters}
+        return self.overlap(first, first_bits, second.substitute(other), second_bits)
 
     def _largest(self, counter: str) -> Linear | None:
         return self.ranges.get(counter.rstrip("'"))

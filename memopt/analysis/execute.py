@@ -22,6 +22,7 @@ from memopt.analysis.values import (
     Integer,
     LiveVector,
     Loaded,
+    Node,
     Not,
     Opaque,
     Truth,
@@ -641,7 +642,7 @@ def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:
     values = [o for o in operands[1:] if o is not None]
     operation = constant_of(values[0])
     if number is None or operation is None:
-        return Truth(Opaque(values[0]))
+        return Truth(Opaque(Node("condition", tuple(values), 1)))
     found = expand_condition(number, operation, values[1], values[2], values[3],
                              algebra.compute, constant, algebra.address)
     return algebra.compute(found.operator, (found.left, found.right), 1)

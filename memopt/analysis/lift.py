@@ -19,7 +19,7 @@ from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
 from memopt.analysis.nest import LoopNode
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, recover
-from memopt.analysis.values import Carried, Final, Node, Value, constant_of
+from memopt.analysis.values import Carried, Final, Node, Truth, Value, constant_of, data
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
@@ -73,9 +73,8 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     builder = _Builder(facts, outer)
-    addresses = {symbol: address for symbol, (address, _) in facts.cells.items()}
     aliasing = Aliasing(outer.ranges, builder.sample)
-    statements = reroll(recover(outer.node, aliasing, addresses), aliasing, builder.always)
+    statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder.always)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
 
@@ -340,6 +339,8 @@ def _reaches(value: Value, outer: str, loops: dict[str, LoopNode], seen: set[Val
             return not finals or any(_reaches(v, outer, loops, seen) for v in finals)
         case Node(_, operands, _):
             return any(_reaches(o, outer, loops, seen) for o in operands)
+        case Truth(formula):
+            return any(_reaches(v, outer, loops, seen) for v in data(formula))
         case Carried() | Final():
             return True
     return False

@@ -30,13 +30,15 @@ def reroll(loop: StatementLoop, aliasing: Aliasing, unify: Unify) -> StatementLo
     The outermost loop keeps its iterations: they are what the patch counts. ``aliasing.sample`` has the captured
     value of each live-in symbol: copies often reach the same array through different registers.
     """
-    return _Reroller(aliasing, unify).outermost(loop)
+    ranges = dict(aliasing.ranges)
+    return _Reroller(replace(aliasing, ranges=ranges), unify, ranges).outermost(loop)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reroller:
     aliasing: Aliasing
     unify: Unify
+    ranges: dict[str, Linear]  # those of ``aliasing``: rolled and joined loops have more iterations
 
     def outermost(self, loop: StatementLoop) -> StatementLoop:
         return replace(loop, items=self._inner(loop.items))
@@ -62,17 +64,19 @@ class _Reroller:
             return items
         loop = items[0]
         parts = self._distributed(loop.items)
-        statements = [n.statement if (n := _Nest.of(p)) else None for p in parts]
-        if len(parts) < 2 or not all(self._independent(a, b, loop.counter) for a, b in combinations(statements, 2)):
+        distributed = tuple(replace(loop, items=(p,)) for p in parts)
+        if len(parts) < 2 or not all(self._independent(a, b) for a, b in combinations(map(_Nest.of, distributed), 2)):
             return items
-        return tuple(replace(loop, items=(p,)) for p in parts)
+        return distributed
 
-    def _independent(self, one: CellStatement | None, two: CellStatement | None, counter: str) -> bool:
-        """No iteration of one touches, in any other iteration of the loop, what the other writes."""
-        if one is None or two is None:
+    def _independent(self, first: _Nest | None, second: _Nest | None) -> bool:
+        """No iteration of one touches, in any iteration of the other, what the other writes."""
+        if first is None or second is None:
             return False
+        one, two = first.statement, second.statement
+        counters = {c for c, _ in (*first.loops, *second.loops)}
         pairs = [(one.write, a) for a in two.accesses] + [(a, two.write) for a in one.reads]
-        return not any(self.aliasing.overlap_across(counter, a, one.width, b, two.width) for a, b in pairs)
+        return not any(self.aliasing.overlap_across(counters, a, one.width, b, two.width) for a, b in pairs)
 
     def _rolled(self, loop: StatementLoop, nests: list[_Nest]) -> StatementLoop | None:
         count = len(nests)
@@ -85,6 +89,7 @@ class _Reroller:
         accesses = tuple(a.without(loop.counter) + Linear.symbol(loop.counter, s)
                          for a, s in zip(first.accesses, step, strict=True))
         nest = replace(nests[0], statement=first.moved(accesses))
+        self.ranges[loop.counter] = loop.trips * count - 1
         return StatementLoop(loop.counter, loop.trips * count, (nest.item(),))
 
     def _join(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
@@ -109,6 +114,7 @@ class _Reroller:
         (counter, trips), (_, more) = one.loops[0], two.loops[0]
         if not self._continues(one, two):
             return None
+        self.ranges[counter] = trips + more - 1
         return replace(one, loops=((counter, trips + more), *one.loops[1:])).item()
 
     def _continues(self, one: _Nest, two: _Nest) -> bool:

@@ -65,8 +65,8 @@ StatementItem = CellStatement | StatementLoop
 Held = dict[Value, Linear]
 
 
-def recover(node: LoopNode, aliasing: Aliasing, cells: Mapping[str, Linear]) -> StatementLoop:
-    """The statements of a lifted nest. ``cells`` gives the address of each live-in memory cell by its symbol.
+def recover(node: LoopNode, aliasing: Aliasing, cells: Mapping[str, tuple[Linear, int]]) -> StatementLoop:
+    """The statements of a lifted nest. ``cells`` gives address and bits of each live-in memory cell by its symbol.
 
     Raises Rejected(CARRIED_VALUE) when a register has no home.
     """
@@ -101,7 +101,7 @@ class _Home:
 @dataclass(frozen=True, slots=True)
 class _Recovery:
     aliasing: Aliasing
-    cells: Mapping[str, Linear]
+    cells: Mapping[str, tuple[Linear, int]]
     needed: frozenset[Value]  # everything a stored value is made of, through registers and loops
 
     # -- straight-line code and loops ---------------------------------------------------------------------------
@@ -162,6 +162,9 @@ class _Recovery:
         for home in homes:
             if home.initialise:
                 before += self._store(StoreEvent(home.cell, home.part.entry, home.part.entry.width, 0), held)
+        for home in homes:  # a store for one may have overwritten another's
+            if self._cell_of(home.part.entry, held) != home.cell.substitute({loop.counter: Linear()}):
+                raise Rejected(Reason.CARRIED_VALUE, f"{home.part.location} in the loop at {loop.address:#x}")
         added = tuple(StoreEvent(h.cell, h.part.following, h.part.following.width, 0) for h in homes if h.store)
         body = loop.items + added
         inside = dict(held)
@@ -230,8 +233,8 @@ class _Recovery:
                         if part.entry in finals:
                             cell = self._stored_after(part.finals, rest[number + 1:])
             if cell is not None:
-                between = any(self._touches(i, cell, finals[0].width) for i in rest[:number])
-                return None if between else cell
+                between = rest[:number + isinstance(item, LoopNode)]
+                return None if any(self._touches(i, cell, finals[0].width) for i in between) else cell
         return None
 
     def _flow(self, items: tuple[Item, ...]) -> Held:
@@ -282,8 +285,8 @@ class _Recovery:
                 return held[inner]
             case Node("high", (inner,), 32) if inner in held:
                 return held[inner] + 4
-            case Integer(Linear(((symbol, 1),), 0), _) if symbol in self.cells:
-                return self.cells[symbol]
+            case Integer(Linear(((symbol, 1),), 0), width) if symbol in self.cells and width <= self.cells[symbol][1]:
+                return self.cells[symbol][0]
         return None
 
     # -- aliasing -----------------------------------------------------------------------------------------------

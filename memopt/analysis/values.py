@@ -7,6 +7,7 @@ that is not linear stays a ``Node`` and is never guessed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
@@ -79,7 +80,7 @@ class Atom:
 class Opaque:
     """A truth that depends on data."""
 
-    value: Value | None
+    value: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,27 +149,16 @@ def both(left: Formula, right: Formula) -> Formula:
     return negate(either(negate(left), negate(right)))
 
 
-def contains(value: Value, loop: str, location: str | None = None) -> bool:
-    """Whether ``value`` refers to a carried value of ``loop`` (of ``location`` only, when given)."""
-    match value:
-        case Carried(place, where):
-            return place == loop and (location is None or where == location)
-        case Node(_, operands):
-            return any(contains(o, loop, location) for o in operands)
-        case Truth(formula):
-            return _formula_contains(formula, loop, location)
-    return False
-
-
-def _formula_contains(formula: Formula, loop: str, location: str | None) -> bool:
+def data(formula: Formula) -> Iterator[Value]:
+    """What a formula depends on apart from linear expressions."""
     match formula:
         case Opaque(value):
-            return value is not None and contains(value, loop, location)
+            yield value
         case Not(operand):
-            return _formula_contains(operand, loop, location)
+            yield from data(operand)
         case Either(left, right):
-            return _formula_contains(left, loop, location) or _formula_contains(right, loop, location)
-    return False
+            yield from data(left)
+            yield from data(right)
 
 
 def substitute(value: Value, values: dict[str, Linear]) -> Value:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memopt.analysis.hotness import Hotness
+from memopt.analysis.hotness import Hotness, neighbourhood
 from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import Outcome
+from memopt.session.glance import computes
 from memopt.session.improve import Improver
 from memopt.session.watch import EAGER_SECONDS, publish
 from runtime.ptrace import TargetEnded
@@ -61,8 +62,10 @@ def improve(options: Options, pid: int) -> int:
         if settled:
             hotness.settle(settled)
         address = hotness.hottest()
-        if address is not None:
+        if address is not None and computes(pid, address):
             improver.start(address)
+        elif address is not None:
+            improver.pass_over(address, neighbourhood(address))
     sampler.close()
     notes = (*improver.notes, *((sampler.note,) if sampler.note else ()))
     report = improver.report(hotness, notes, (f"process {pid}",))

@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,10 @@ class Improver:
     def start(self, address: int) -> None:
         self._thread = threading.Thread(target=self._work, args=(address,), daemon=True, name="improver")
         self._thread.start()
+
+    def pass_over(self, address: int, around: tuple[int, int]) -> None:
+        """A hot place with nothing to compute: reported, and never looked at again."""
+        self._settle(Decision(address, (around,), reason=Reason.NO_PLAN, detail="no floating-point arithmetic"))
 
     def take_settled(self) -> list[tuple[int, int]]:
         """Ranges decided since the last call."""
@@ -250,16 +254,13 @@ class Improver:
         from runtime.trial import hold_against_original
 
         with self._timed("validate"):
-            placement = compiled.placement
-            ignore = ((placement.frame, placement.frame + placement.frame_size),
-                      (placement.statistics, placement.statistics + 4096),
-                      (placement.scratch, placement.scratch + placement.scratch_size))
-            with self.attached(), attach(self.pid) as tracee:
-                tracee.stop()
-                original = fork_shadow(tracee, copies=2)
-                version = fork_shadow(tracee, copies=2)
-            with original, version:
-                measured = hold_against_original(original, version, compiled, slice_of(compiled.plan), ignore)
+            with ExitStack() as shadows:
+                with self.attached(), attach(self.pid) as tracee:
+                    tracee.stop()
+                    original = shadows.enter_context(fork_shadow(tracee, copies=2))
+                    version = shadows.enter_context(fork_shadow(tracee, copies=2))
+                measured = hold_against_original(original, version, compiled, slice_of(compiled.plan),
+                                                 exact=self.options.fp == "exact")
             if original.zombie:
                 with self.attached(), attach(self.pid) as tracee:
                     tracee.stop()

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from memopt.analysis.hotness import Hotness
+from memopt.analysis.hotness import Hotness, neighbourhood
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
+from memopt.session.glance import computes
 from memopt.session.improve import Improver
 from runtime import faults
 from runtime.identify import Note
@@ -27,8 +28,9 @@ from runtime.launch import Target
 from runtime.ptrace import TargetEnded
 from runtime.sampling import INTERVAL_NS, Sampler
 
-EAGER_SECONDS = 0.004  # between looks at the program while something may still be gained
-CALM_SECONDS = 0.05
+YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
+EAGER_SECONDS = 0.01  # while something may still be gained
+CALM_SECONDS = 0.1
 CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
 SETTLED_AFTER = 3.0  # seconds without a new hot loop
 
@@ -68,8 +70,11 @@ class Session:
         calm = False
         while self.supervisor.outcome is None:
             faults.point("watch")
+            busy = self.improver.busy
             with self.gate:
-                self.supervisor.poll(CALM_SECONDS if calm else EAGER_SECONDS)
+                self.supervisor.poll(YIELD_SECONDS if busy else CALM_SECONDS if calm else EAGER_SECONDS)
+            if busy:  # let the improver have the gate
+                time.sleep(0)
             self.hotness.add(sample.address for sample in self.sampler.read())
             if self.improver.busy:
                 last_find = time.monotonic()
@@ -79,11 +84,13 @@ class Session:
                 self.hotness.settle(settled)
             address = self.hotness.hottest()
             if address is not None:
-                last_find = time.monotonic()
                 if calm:
                     self.sampler.set_interval(INTERVAL_NS)
                 calm = False
-                self.improver.start(address)
+                if computes(self.target.pid, address):
+                    self.improver.start(address)
+                else:
+                    self.improver.pass_over(address, neighbourhood(address))
             elif not calm and time.monotonic() - last_find > SETTLED_AFTER:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
