@@ -19,7 +19,7 @@ import click
 from memopt import __version__
 from memopt.console import say, say_internal
 from memopt.ir.plan import Isa
-from memopt.options import Options
+from memopt.options import PRINTABLE, Options
 
 _USAGE = 2
 _FAILED = 1
@@ -38,7 +38,8 @@ def _common(command: _Command) -> _Command:
         click.option("--verbose", is_flag=True, help="Show the time of each stage."),
         click.option("--report", metavar="FILE", help="Write the report to FILE instead of standard error."),
         click.option("--json", metavar="FILE", help="Write the report for machines to FILE."),
-        click.option("--print-after", metavar="PASS", multiple=True, help="Print the region after this pass."),
+        click.option("--print-after", metavar="PASS", multiple=True, type=click.Choice(PRINTABLE),
+                     help=f"Print the region after this pass: {', '.join(PRINTABLE)}."),
         click.option("--no-shadow", is_flag=True, help="Install without a trial in a copy of the process."),
         click.option("--isa", type=click.Choice([isa.value for isa in Isa]),
                      help="Instruction set of new code.  [default: the widest this machine has]"),

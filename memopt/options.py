@@ -10,6 +10,10 @@ from typing import Literal
 
 from memopt.ir.plan import Isa
 
+# What ``--print-after`` can name: stages whose result has a text form, and the passes of passes.pipeline in order.
+PRINTABLE = ("lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability", "legality",
+             "plan", "generate")
+
 FloatingPoint = Literal["exact", "fast"]
 
 

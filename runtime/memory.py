@@ -120,7 +120,7 @@ class Memory:
         self.pid = pid
         try:
             self._descriptor = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, ProcessLookupError) as error:
             raise Rejected(Reason.ENDED, f"process {pid}") from error
         except PermissionError as error:
             raise Rejected(Reason.PTRACE_FORBIDDEN, f"opening the memory of {pid}: {error.strerror}") from error

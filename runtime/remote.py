@@ -22,16 +22,15 @@ from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import ptrace
 from runtime.memory import PAGE, Mapping, Memory, mappings
 from runtime.ptrace import Registers, StopKind, WaitTimeout
-from runtime.tracee import Tracee
+from runtime.tracee import STUB_MAGIC, Tracee
 
 # arch/x86/entry/syscalls/syscall_64.tbl
 SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_CLOSE, SYS_MADVISE, SYS_CLONE, SYS_WAIT4 = 9, 10, 11, 3, 28, 56, 61
 SYS_MEMFD_CREATE = 319
 _SYS_RT_SIGPROCMASK, _SYS_EXIT_GROUP, _SIG_SETMASK = 14, 231, 2
-_ALL_SIGNALS = (1 << 64) - 1
+ALL_SIGNALS = (1 << 64) - 1
 _RESTARTED = range(-516, -511)
 
-_MAGIC = b"memopt\0\x01"
 _CALL_TIMEOUT_S = 30.0  # a fork of a very large process takes seconds
 _STACK_SCAN = 65536
 
@@ -76,14 +75,14 @@ class Stub:
 def assemble(calls: Sequence[Call], start: int, registers: Registers, mask: int) -> Stub:
     """The stub at address ``start`` that makes ``calls``, then restores ``mask`` and ``registers``, then jumps to
     ``registers.rip``. Data comes first, code after it. Clobbers what it restores: rax rcx rdx rbx rsi rdi r8-r11."""
-    data = bytearray(_MAGIC + mask.to_bytes(8, "little"))
+    data = bytearray(STUB_MAGIC + mask.to_bytes(8, "little"))
     addresses: dict[bytes, int] = {}
     for text in (a for call in calls for a in call.arguments if isinstance(a, bytes)):
         if text not in addresses:
             addresses[text] = start + len(data)
             data += text
     code = bytearray()
-    restore_mask = Call(_SYS_RT_SIGPROCMASK, (_SIG_SETMASK, start + len(_MAGIC), 0, 8))
+    restore_mask = Call(_SYS_RT_SIGPROCMASK, (_SIG_SETMASK, start + len(STUB_MAGIC), 0, 8))
     for call in (*calls, restore_mask):
         for register, argument in zip(_ARGUMENTS, call.arguments, strict=False):
             if isinstance(argument, Special):
@@ -172,7 +171,7 @@ def _unused(tracee: Tracee, place: Place) -> bool:
     content = tracee.memory.read(place.start, place.end - place.start)
     if not any(content):
         return True
-    return content.startswith(_MAGIC) and not any(_points_into(tracee, tid, place) for tid in tracee.threads)
+    return content.startswith(STUB_MAGIC) and not any(_points_into(tracee, tid, place) for tid in tracee.threads)
 
 
 def _points_into(tracee: Tracee, tid: int, place: Place) -> bool:
@@ -208,7 +207,7 @@ def run(tracee: Tracee, calls: Sequence[Call], *, place: Place | None = None,
     tracee.memory.write(place.start, stub.code)
     # From here to the same two requests below in the other order, the stub would restore both by itself.
     tracee.set_registers(replace(saved, rip=stub.entry))
-    tracee.set_signal_mask(_ALL_SIGNALS)
+    tracee.set_signal_mask(ALL_SIGNALS)
     results = [] if results is None else results
     failure: Exception | None = None
     for index in range(len(calls)):

@@ -28,8 +28,10 @@ _WNOHANG, _WALL = 1, 0x40000000
 _PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
 _MAP_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x10
 _BREAKPOINT = b"\xcc"
-_STUB_BYTES = 512
-_BATCH = 8  # system calls in one stub
+_STUB_BYTES = 288  # for a clone, or _BATCH other calls
+_BATCH = 2
+_SYS_RT_SIGRETURN, _SYSCALL_BYTES = 15, 2
+_SETTLE_S = 10.0
 _STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
 _CHUNK = 1 << 20
 
@@ -253,8 +255,20 @@ class Shadow:
             except WaitTimeout as error:
                 self.tracee.stop(10.0)
                 raise ShadowStopped(End.TIMEOUT, f"at {self.registers().rip:#x}") from error
-            if stop.kind in (StopKind.SIGNAL, StopKind.SYSCALL) and stop.signal != signal.SIGSTOP:
+            if stop.kind is StopKind.SYSCALL and self.registers().orig_rax == _SYS_RT_SIGRETURN:
+                self._return_from_handler()
+            elif stop.kind in (StopKind.SIGNAL, StopKind.SYSCALL) and stop.signal != signal.SIGSTOP:
                 return stop
+
+    def _return_from_handler(self) -> None:
+        """Let the one system call happen that changes nothing but the caller: a fork often falls into a handler,
+        because a signal is what stops a program that is being attached to."""
+        registers = self.registers()
+        self.set_registers(replace(registers, rip=registers.rip - _SYSCALL_BYTES, rax=_SYS_RT_SIGRETURN))
+        for _ in ("exit of the call that was not made", "entry of the same call, made now", "exit"):
+            self.tracee.go(ptrace.SYSCALL, self.pid)
+            self.tracee.wait(self.pid, _SETTLE_S)
+        self.tracee.set_signal_mask(remote.ALL_SIGNALS)  # it has just restored the program's
 
     def _stopped_by(self, stop: Stop) -> ShadowStopped:
         registers = self.registers()

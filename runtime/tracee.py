@@ -16,11 +16,13 @@ from typing import TypeVar
 
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import ptrace
-from runtime.memory import Memory
+from runtime.memory import PAGE, Memory
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
 
 _RSEQ_CRITICAL_SECTION = 8  # offset of rseq_cs in struct rseq (include/uapi/linux/rseq.h)
 _USER_CODE_64 = 0x33
+
+STUB_MAGIC = b"memopt\0\x01"  # how a stub of runtime/remote.py begins; nothing but stubs follows it on its page
 _SLOWEST_PAUSE_S = 0.05
 
 _Answer = TypeVar("_Answer")
@@ -270,12 +272,16 @@ class Tracee:
         self._interrupted.add(tid)
 
     def _safe(self, tid: int) -> bool:
-        """No system call is being restarted, and no restartable sequence is cut in two."""
+        """No system call is being restarted, no stub of a killed memopt is unfinished (its way back may lead through
+        another stub, so neither may be written over), and no restartable sequence is cut in two."""
         registers = self.registers(tid)
         if registers.cs != _USER_CODE_64:
             raise Rejected(Reason.THIRTY_TWO_BIT, "it runs 32-bit code")
         if registers.restarting and tid == self.pid:
             return False  # the others never make remote calls, and may sleep for good
+        offset = registers.rip % PAGE
+        if STUB_MAGIC in self.memory.read_some(registers.rip - offset, offset):
+            return False
         area, size = ptrace.rseq_area(tid)
         if size < _RSEQ_CRITICAL_SECTION + 8:
             return True

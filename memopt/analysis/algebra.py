@@ -54,11 +54,15 @@ def fixable(linear: Linear) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it."""
+    """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it.
+
+    ``widening``: without it a 64-bit value is still right modulo 2**32, which is all a 32-bit comparison looks at.
+    """
 
     linear: Linear
     address: int
     why: str
+    widening: bool = False
 
 
 @dataclass
@@ -70,12 +74,13 @@ class Algebra:
     condition: Callable[..., Value]
     obligations: list[Obligation] = field(default_factory=list)
     address: int = 0
+    exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def require(self, linear: Linear, why: str) -> None:
+    def require(self, linear: Linear, why: str, widening: bool = False) -> None:
         if not linear.is_constant or linear.constant < 0:
-            self.obligations.append(Obligation(linear, self.address, why))
+            self.obligations.append(Obligation(linear, self.address, why, widening))
 
     def at_sample(self, linear: Linear) -> int:
         return linear.evaluate(self.sample)
@@ -114,7 +119,7 @@ class Algebra:
                         return None
                 for number in numbers:
                     assert number is not None
-                    if not number.linear.is_constant:
+                    if not number.linear.is_constant and not self.exploring:
                         raise Specialise(number.linear)
                 return None
         return None
@@ -122,6 +127,12 @@ class Algebra:
     def linear(self, value: Value) -> Linear | None:
         number = self.integer(value)
         return None if number is None else number.linear
+
+    def specialised(self, linear: Linear) -> Linear:
+        """A number in place of ``linear`` (over live-in symbols): asks for it, or takes the sample in exploration."""
+        if self.exploring:
+            return Linear.of(self.at_sample(linear))
+        raise Specialise(linear)
 
     # -- operations ---------------------------------------------------------------------------------------------
 
@@ -161,9 +172,9 @@ class Algebra:
         for factor, other in ((left, right), (right, left)):
             if factor.linear.is_constant:
                 return self._wrap(other.linear * centred(factor.linear.constant, width), width)
-        for factor in sorted((left, right), key=lambda n: abs(self.at_sample(n.linear))):
-            if fixable(factor.linear):
-                raise Specialise(factor.linear)
+        for factor, other in sorted(((left, right), (right, left)), key=lambda p: abs(self.at_sample(p[0].linear))):
+            if fixable(factor.linear) or self.exploring:
+                return self._wrap(other.linear * self.specialised(factor.linear).constant, width)
         return Node("mul", operands, width)
 
     def _shl(self, operands: tuple[Value, ...], width: int) -> Value:
@@ -178,8 +189,8 @@ class Algebra:
         if number is None:
             return None
         if not number.linear.is_constant:
-            if fixable(number.linear):
-                raise Specialise(number.linear)
+            if fixable(number.linear) or self.exploring:
+                return self.specialised(number.linear).constant % (1 << number.width)
             return None
         return number.linear.constant % (1 << number.width)
 
@@ -291,7 +302,7 @@ class Algebra:
             case Integer():
                 linear, needs = self.in_range(value, signed=False)
                 for need in needs:
-                    self.require(need, "an unsigned value does not wrap around")
+                    self.require(need, "an unsigned value does not wrap around", value.width >= 32)
                 return Integer(linear, width)
         return Node("zext", operands, width)
 
@@ -300,7 +311,7 @@ class Algebra:
         if isinstance(value, Integer):
             linear, needs = self.in_range(value, signed=True)
             for need in needs:
-                self.require(need, "a signed value does not wrap around")
+                self.require(need, "a signed value does not wrap around", value.width >= 32)
             return Integer(linear, width)
         return Node("sext", operands, width)
 
@@ -348,7 +359,7 @@ class Algebra:
         if difference.is_constant:
             return difference.constant % (1 << left.width) == 0
         (a, first), (b, second) = self.in_range(left, signed=True), self.in_range(right, signed=True)
-        return Atom(a - b, True, first + second)
+        return Atom(a - b, True, first + second, left.width)
 
     def _slt(self, operands: tuple[Value, ...], width: int) -> Value:
         return Truth(negate(self._at_least(operands, signed=True)))
@@ -373,7 +384,7 @@ class Algebra:
         difference = a - b
         if difference.is_constant and not first and not second:
             return difference.constant >= 0
-        return Atom(difference, False, first + second)
+        return Atom(difference, False, first + second, left.width)
 
     def _select(self, operands: tuple[Value, ...], width: int) -> Value:
         match operands[0]:

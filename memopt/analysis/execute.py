@@ -8,6 +8,7 @@ Branches inside an iteration follow the captured values; what they rely on becom
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from memopt.analysis.values import (
     Opaque,
     Truth,
     Value,
+    centred,
     constant,
     constant_of,
     negate,
@@ -46,6 +48,7 @@ from memopt.ir.operations import (
     Operand,
     Put,
     Store,
+    Temp,
 )
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.conditions import CARRY, expand_condition
@@ -63,7 +66,8 @@ class Facts:
     """What the lift knows about the captured program: it grows from attempt to attempt.
 
     ``registers``: captured values, signed. ``equations``: (linear over live-in symbols, its value) to be guarded,
-    each solved for one symbol in ``solved``. ``cells``: live-in memory cells, symbol -> (address, bits).
+    each solved for one symbol in ``solved``. ``cells``: live-in memory cells, symbol -> (address, bits). ``eager``:
+    also specialise on how registers relate that only follow one another; such a guard seldom holds at first entry.
     """
 
     registers: Mapping[str, int]
@@ -71,6 +75,7 @@ class Facts:
     equations: list[tuple[Linear, int]] = field(default_factory=list)
     solved: dict[str, Linear] = field(default_factory=dict)
     cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)
+    eager: bool = False
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
@@ -79,7 +84,9 @@ class Facts:
         return values
 
     def add_equation(self, linear: Linear) -> None:
-        value = linear.evaluate(self.samples())
+        factor = math.gcd(*(c for _, c in linear.terms))
+        value = (linear.evaluate(self.samples()) - linear.constant) // factor
+        linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
         unit = [s for s, c in linear.terms if abs(c) == 1]
         if not unit:
             for symbol in sorted(linear.symbols):
@@ -116,6 +123,7 @@ class OuterLoop:
     divisor: int
     exit_state: State
     obligations: tuple[Obligation, ...]
+    exit_width: int  # bits of the exit comparison
     ranges: dict[str, Linear]  # counter -> its largest value
     slots: frozenset[str]
     leaves_first: bool
@@ -129,6 +137,7 @@ class _Walk:
     state: State | None = None  # at the back edge
     exits: list[tuple[Formula, State, int, int]] = field(default_factory=list)  # leaving, state, items, target
     ended: bool = False  # the iteration always leaves
+    guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
 
 
 class Executor:
@@ -163,8 +172,9 @@ class Executor:
             numerator = numerator + abs(slope)
         self.ranges[counter] = Linear.symbol("R") - 1
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
-        return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state, tuple(self.algebra.obligations),
-                         dict(self.ranges), frozenset(self.slots), leaves_first)
+        return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
+                         tuple(self.algebra.obligations), _width(leaving), dict(self.ranges),
+                         frozenset(self.slots), leaves_first)
 
     # -- any loop -----------------------------------------------------------------------------------------------
 
@@ -212,49 +222,101 @@ class Executor:
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return before == after
         difference = after.linear - before.linear - step
-        if self.trial and not difference.is_constant:
-            return self.algebra.at_sample(difference) == 0
+        if not difference.is_constant and not self.algebra.at_sample(difference):
+            if fixable(difference) and self.facts.eager and not self.algebra.exploring:
+                raise Specialise(difference)
+            return self.trial > 0
         return difference.is_constant and difference.constant % (1 << before.width) == 0
 
     def _guess(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str]]:
         """Steps of the locations that move by a constant, and those that hold something else each time."""
-        unknown: State = {}
         self.trial += 1
         mark, ranges = len(self.algebra.obligations), dict(self.ranges)
         try:
-            written = {o.location for b in loop.blocks for o in self.lift(b).operations if isinstance(o, Put)}
-            written.discard("rip")
-            while True:
-                unknown = {place: self._unknown(loop, place, entry.get(place)) for place in sorted(written)}
-                walk = self._walk(loop, {**entry, **unknown})
-                after = walk.state
-                if after is None:
-                    return {}, frozenset()
-                for location in after:
-                    if location.startswith(SLOT) and location not in entry:
-                        entry[location] = self._live_slot(location)
-                more = {p for p, v in after.items() if p.startswith(SLOT) and p not in written and v != entry[p]}
-                if not more:
-                    break
-                written |= more
+            unknown, after = self._try(loop, entry)
         finally:
             self.trial -= 1
             del self.algebra.obligations[mark:]
             self.ranges = ranges
+        if after is None:
+            return {}, frozenset()
         steps: dict[str, int] = {}
         opaque: set[str] = set()
         for location, before in unknown.items():
-            value = after.get(location, before)
-            if value in (before, entry.get(location)):
-                continue
-            if self._same_again(entry.get(location), value):
+            value, held = after.get(location, before), entry.get(location)
+            if value in (before, held) or self._same_again(held, value):
                 continue
             step = self._step(before, value)
-            if step is None or not isinstance(entry.get(location), Integer):
+            if step is None or not isinstance(held, Integer):
                 opaque.add(location)
             else:
                 steps[location] = step
-        return steps, frozenset(opaque)
+        if self.facts.eager:
+            for location in sorted(opaque):
+                delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
+                if delayed is not None and isinstance(entry.get(location), Integer):
+                    steps[location] = delayed
+        return steps, frozenset(opaque - steps.keys())
+
+    def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
+        """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None
+        when the loop is always left first). Slots that turn out to be written are added to ``entry``."""
+        written = self._written(loop, entry)
+        steady: frozenset[str] = frozenset()
+        while True:
+            unknown = {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written - steady)}
+            try:
+                after = self._walk(loop, {**entry, **unknown}, guessing=True).state
+            except Rejected:
+                if steady:
+                    raise
+                steady = self._unchanged(loop, entry, written)
+                if not steady:
+                    raise
+                continue
+            if after is None:
+                return unknown, None
+            for location in after:
+                if location.startswith(SLOT) and location not in entry:
+                    entry[location] = self._live_slot(location)
+            more = {p for p, v in after.items() if p.startswith(SLOT) and p not in written and v != entry[p]}
+            if not more:
+                return unknown, after
+            written |= more
+
+    def _written(self, loop: Loop, entry: State) -> set[str]:
+        written = {o.location for b in loop.blocks for o in self.lift(b).operations if isinstance(o, Put)} - {"rip"}
+        for slot in {s for b in loop.blocks for s in _stack_stores(self.lift(b))}:
+            entry.setdefault(slot, self._live_slot(slot))
+            written.add(slot)
+        return written
+
+    def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
+        """The step of a register that takes over what another one held an iteration ago, which advances steadily."""
+        if not isinstance(before, Integer) or not isinstance(after, Integer):
+            return None
+        unknown = f"{TRIAL}{loop.header:x}:"
+        moved = 0
+        for symbol, coefficient in after.linear.terms:
+            if symbol.startswith(unknown):
+                step = steps.get(symbol.removeprefix(unknown))
+                if step is None:
+                    return None
+                moved += coefficient * step
+        return moved if moved and moved == self.algebra.at_sample(after.linear - before.linear) else None
+
+    def _unchanged(self, loop: Loop, entry: State, written: set[str]) -> frozenset[str]:
+        """Locations that an iteration writes but, at the captured values, leaves as they were."""
+        before, self.algebra.exploring = self.algebra.exploring, True
+        try:
+            after = self._walk(loop, entry, guessing=True).state or {}
+        except Rejected:
+            return frozenset()
+        finally:
+            self.algebra.exploring = before
+        pairs = ((p, entry.get(p), after.get(p)) for p in written)
+        return frozenset(p for p, old, new in pairs if isinstance(old, Integer) and isinstance(new, Integer)
+                         and self.algebra.at_sample(old.linear) == self.algebra.at_sample(new.linear))
 
     def _same_again(self, entry: Value | None, after: Value) -> bool:
         """A register reloaded with what it held: by another name, so that only the captured values show it."""
@@ -263,7 +325,7 @@ class Executor:
         difference = after.linear - entry.linear
         if difference.is_constant or self.algebra.at_sample(difference):
             return False
-        if fixable(difference):
+        if fixable(difference) and not self.algebra.exploring:
             raise Specialise(difference)
         return self.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
 
@@ -274,7 +336,7 @@ class Executor:
         if difference.is_constant:
             return difference.constant
         if fixable(difference):
-            raise Specialise(difference)
+            return self.algebra.specialised(difference).constant
         return None
 
     def _unknown(self, loop: Loop, location: str, entry: Value | None) -> Value:
@@ -359,10 +421,11 @@ class Executor:
                 return None
             raise
         if not first.is_constant:
-            if fixable(first):
-                raise Specialise(first)
-            if self.trial:
+            if fixable(first) or self.algebra.exploring:
+                first = self.algebra.specialised(first)
+            elif self.trial:
                 return None
+        if not first.is_constant:
             raise Rejected(Reason.TRIP_COUNT, f"the bound {first} changes with an outer loop")
         if slope > 0:
             first, slope = -first, -slope
@@ -394,8 +457,8 @@ class Executor:
 
     # -- one iteration ------------------------------------------------------------------------------------------
 
-    def _walk(self, loop: Loop, state: State) -> _Walk:
-        walk, state, address = _Walk(), dict(state), loop.header
+    def _walk(self, loop: Loop, state: State, guessing: bool = False) -> _Walk:
+        walk, state, address = _Walk(guessing=guessing), dict(state), loop.header
         counter = self._counter(loop)
         children = {self.forest.loops[n].header: self.forest.loops[n] for n in loop.children}
         for _ in range(STEP_LIMIT):
@@ -475,7 +538,7 @@ class Executor:
         leaving = condition if taken_leaves else negate(condition)
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
-        if not self.trial and not _depends(leaving, counter):
+        if not walk.guessing and not _depends(leaving, counter):
             if self._decide(leaving):
                 walk.exits.append((True, dict(state), len(walk.items), leave))
                 return leave
@@ -607,6 +670,23 @@ class Executor:
         state[slot] = value
 
 
+def _stack_stores(block: Block) -> set[str]:
+    """Slots that the block writes through rsp itself, as long as it leaves rsp alone."""
+    offsets: dict[int, int] = {}
+    found: set[str] = set()
+    for operation in block.operations:
+        match operation:
+            case Get(_, result, "rsp", _):
+                offsets[result] = 0
+            case Compute(_, result, "add", (Temp(index), Literal(value, 64)), 64) if index in offsets:
+                offsets[result] = offsets[index] + centred(value, 64)
+            case Store(_, Temp(index), _, width) if index in offsets:
+                found.add(f"{SLOT}{offsets[index]}:{width}")
+            case Put(_, "rsp", _):
+                return set()
+    return found
+
+
 def _name(loop: Loop) -> str:
     return f"{loop.header:x}"
 
@@ -618,6 +698,11 @@ def _slot_range(slot: str) -> tuple[int, int]:
 
 def _bits(location: str) -> int:
     return _slot_range(location)[1] * 8 if location.startswith(SLOT) else 64
+
+
+def _width(formula: Formula) -> int:
+    atom = formula.operand if isinstance(formula, Not) else formula
+    return atom.width if isinstance(atom, Atom) else 64
 
 
 def _is_equality(formula: Formula) -> bool:

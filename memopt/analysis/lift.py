@@ -58,7 +58,16 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
-    facts = Facts(signed, peek)
+    try:
+        return _with_facts(code, loop, Facts(signed, peek), displaced)
+    except Rejected as plain:
+        try:
+            return _with_facts(code, loop, Facts(signed, peek, eager=True), displaced)
+        except Rejected:
+            raise plain from None
+
+
+def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     for _ in range(ATTEMPTS):
         try:
             return _attempt(code, loop, facts, displaced)
@@ -217,10 +226,17 @@ class _Builder:
     # -- obligations, live-ins, rejoin --------------------------------------------------------------------------
 
     def _obligations(self) -> None:
-        """Prove each from the counters' ranges, or guard it."""
+        """Prove each from the counters' ranges, or guard it.
+
+        A widening in the last iteration is of no concern when the exit test compares 32 bits: that iteration is the
+        original's, and the test that makes it the last one is right modulo 2**32.
+        """
+        (counter, largest), = [(c, n) for c, n in self.outer.ranges.items() if TRIPS in n.symbols]
+        without_last = {**self.outer.ranges, counter: largest - 1}
         weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
         for obligation in self.outer.obligations:
-            least = self._least(obligation.linear)
+            spared = obligation.widening and self.outer.exit_width <= 32
+            least = _least(obligation.linear, without_last if spared else self.outer.ranges)
             if least.is_constant and least.constant >= 0:
                 continue
             if least.is_constant or least.evaluate(self.sample) < 0:
@@ -229,14 +245,6 @@ class _Builder:
             if known is None or least.constant < known.expression.constant:
                 weakest[least.terms] = Relation(least, False, obligation.why)
         self.guards += weakest.values()
-
-    def _least(self, linear: Linear) -> Linear:
-        result = linear
-        for symbol, coefficient in linear.terms:
-            largest = self.outer.ranges.get(symbol)
-            if largest is not None:
-                result = result.without(symbol) + (largest * coefficient if coefficient < 0 else 0)
-        return result
 
     def _rejoin(self) -> tuple[Rejoin, ...]:
         result = []
@@ -275,6 +283,16 @@ class _Builder:
             case Linear(((base, 1),), displacement) if base in GENERAL and base not in self.outer.opaque:
                 return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
         raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
+
+
+def _least(linear: Linear, ranges: Mapping[str, Linear]) -> Linear:
+    """A lower bound over all iterations, Linear over live-in symbols and R."""
+    result = linear
+    for symbol, coefficient in linear.terms:
+        largest = ranges.get(symbol)
+        if largest is not None:
+            result = result.without(symbol) + (largest * coefficient if coefficient < 0 else 0)
+    return result
 
 
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")

@@ -69,11 +69,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """``linear == 0`` when ``equal``, else ``linear >= 0``; valid when every expression in ``needs`` is >= 0."""
+    """``linear == 0`` when ``equal``, else ``linear >= 0``; valid when every expression in ``needs`` is >= 0.
+
+    ``width``: bits of the comparison it stands for.
+    """
 
     linear: Linear
     equal: bool
     needs: tuple[Linear, ...] = ()
+    width: int = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,29 @@ from runtime.launch import launch, release_inherited_files
 from runtime.sampling import open_sampler
 
 if TYPE_CHECKING:
-    from runtime.sampling import Sampler
+    from collections.abc import Sequence
+
+    from memopt.session.watch import Session
+    from runtime.sampling import Sample, Sampler
 
 
 def run(options: Options) -> int:
     """``memopt exec``: exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
     executable = identify(options.arguments[0], os.environ.get("PATH"))
     samplers: list[Sampler] = []
-    target = launch(executable, options.arguments, prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True)))
+    sessions: list[Session] = []
+
+    def look() -> Sequence[Sample]:
+        return sessions[0].look() if sessions else ()
+
+    target = launch(executable, options.arguments,
+                    prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True, interrupter=look)))
     release_inherited_files()
 
     from memopt.session.watch import Session
 
     session = Session(options, target, samplers[0])
+    sessions.append(session)
     return session.watch() if executable.note is None else session.leave_alone(executable.note)
 
 

@@ -17,6 +17,7 @@ from memopt.options import Options
 from memopt.report.model import Outcome
 from memopt.session.glance import computes
 from memopt.session.improve import Improver
+from memopt.session.looking import look
 from memopt.session.watch import EAGER_SECONDS, publish
 from runtime.ptrace import TargetEnded
 from runtime.refusals import check_process, identity
@@ -42,13 +43,14 @@ def attach(options: Options) -> int:
 def improve(options: Options, pid: int) -> int:
     """Watch ``pid`` until no new hot loop turns up, replacing what can be replaced."""
     process = identity(pid)
-    sampler = open_sampler(pid, on_exec=False)
     hotness = Hotness()
 
     @contextmanager
     def attached() -> Iterator[None]:
         process.verify()
         yield
+
+    sampler = open_sampler(pid, on_exec=False, interrupter=lambda: look(pid, attached))
 
     improver = Improver(options, pid, attached, time.monotonic())
     last_find = time.monotonic()

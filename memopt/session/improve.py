@@ -56,6 +56,15 @@ class Decision:
     measurement: Measurement | None = None
     cache: CodeCache | None = None
     installed_after: float | None = None
+    _source: str | None = None
+
+    def source(self) -> str:
+        """``file.c:12``, or "" without debug information; looked up once, best while the program still runs."""
+        if self._source is None:
+            from memopt.elf.lines import source_line
+
+            self._source = (self.site and source_line(self.site.path, self.address - self.site.bias)) or ""
+        return self._source
 
 
 @dataclass
@@ -112,6 +121,7 @@ class Improver:
             say_internal(self._stage, error)
         self._settle(decision)
         self._current = None
+        decision.source()
 
     def _settle(self, decision: Decision) -> None:
         if decision.reason is Reason.ENDED and decision.site is None:
@@ -312,7 +322,7 @@ class Improver:
     def _loop_report(self, decision: Decision, hotness: Hotness) -> LoopReport:
         ranges = list(decision.ranges)
         base = LoopReport(decision.address, 0.0, Outcome.KEPT, decision.site.function if decision.site else "",
-                          decision.site.source if decision.site else "", decision.reason or Reason.INTERNAL,
+                          decision.source(), decision.reason or Reason.INTERNAL,
                           decision.detail, decision.plan.summary if decision.plan else "")
         measured = decision.measurement
         if measured is not None:

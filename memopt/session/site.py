@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from memopt.analysis.flowgraph import flow_around
 from memopt.analysis.loops import find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
-from memopt.elf.lines import source_line
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.reasons import Reason, Rejected
@@ -25,7 +24,6 @@ class Site:
     text: tuple[int, int]
     bias: int
     function: str
-    source: str
     graph: FlowGraph
     forest: LoopForest
     loops: tuple[Loop, ...]
@@ -58,8 +56,7 @@ def find_site(pid: int, address: int) -> Site:
     if inner is None:
         raise Rejected(Reason.NOT_A_NEST, f"{address:#x} is in no loop")
     loops = tuple(reversed(tuple(forest.chain(inner))))
-    source = source_line(mapping.path, loops[0].header - bias) or ""
-    return Site(mapping.path, (mapping.start, mapping.end), bias, function, source, graph, forest, loops)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
 
 
 def screen(site: Site, loop: Loop) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from runtime.identify import Note
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
 from runtime.ptrace import TargetEnded
-from runtime.sampling import INTERVAL_NS, Sampler
+from runtime.sampling import INTERVAL_NS, Sample, Sampler
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.01  # while something may still be gained
@@ -95,6 +95,12 @@ class Session:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
         self.hotness.add(sample.address for sample in self.sampler.read())
+
+    def look(self) -> Sequence[Sample]:
+        """What the sampler falls back on where perf events are refused; the caller does not hold the gate."""
+        from memopt.session.looking import look
+
+        return look(self.target.pid, self.attached)
 
     @contextmanager
     def attached(self) -> Iterator[None]:

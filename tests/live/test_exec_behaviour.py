@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run, run_under_memopt
+from bench.execution import Execution, memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
 from tests.support.told import EXIT_CODE, Told, native_output
@@ -109,8 +109,9 @@ def facts(pid: int) -> dict[str, str]:
 
 
 def test_process_is_set_up_as_natively_even_after_the_replacement(program: Path, expected: str, tmp_path: Path) -> None:
-    setting = ["bash", "-c", 'ulimit -n 77 -c 0 -s 8000; umask 027; exec 9</dev/null; trap "" USR2; '
-                             'exec nice -n 3 taskset -c 0 env A=1 B= "$@"', "bash"]
+    line = """ulimit -n 77 -c 0 -s 8000; umask 027; exec 9</dev/null; trap "" USR2
+              exec nice -n 3 taskset -c 0 env A=1 B= "$@" """
+    setting = ["bash", "-c", line, "bash"]
     found = []
     for command in (setting, [*setting, *MEMOPT, "--"]):
         with Told(program, tmp_path, command=command) as told:
@@ -135,8 +136,8 @@ def one_line(command: list[str], code: int) -> str:
 
 def test_what_cannot_run_gets_one_line_and_the_code_of_the_shell(build: Build, tmp_path: Path) -> None:
     image = build("gemm_ijk.c").read_bytes()
-    made = {"empty": b"", "text": b"hello\n", "truncated": image[:5000], "header": image[:40], "foreign": image[:18] + b"\xb7" + image[19:],
-            "object": image[:16] + b"\1" + image[17:]}
+    made = {"empty": b"", "text": b"hello\n", "truncated": image[:5000], "header": image[:40],
+            "foreign": image[:18] + b"\xb7" + image[19:], "object": image[:16] + b"\1" + image[17:]}
     for name, content in made.items():
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(0o755)
@@ -153,7 +154,8 @@ def test_what_cannot_run_gets_one_line_and_the_code_of_the_shell(build: Build, t
     assert "/no/such/interpreter" in one_line([str(tmp_path / "script")], 127)
 
 
-@pytest.mark.parametrize("words", [["--fp", "wrong", "true"], ["--isa", "avx1024", "true"], ["--no-such", "true"], [],
+@pytest.mark.parametrize("words", [["--fp", "wrong", "true"], ["--isa", "avx1024", "true"],
+                                   ["--print-after", "x", "true"], ["--no-such", "true"], [],
                                    ["--json", "/no/such/folder/file", "true"], ["--report", "/", "true"]])
 def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str]) -> None:
     done = run([*MEMOPT, *words], 60)
@@ -167,7 +169,8 @@ def test_wrong_usage_is_one_line_and_exit_code_2(words: list[str]) -> None:
 
 def test_script_runs_as_its_interpreter_does(tmp_path: Path) -> None:
     script = tmp_path / "script"
-    script.write_text(f"#!{shutil.which('python3')} -B\nimport sys\nprint(sys.argv[1:], sys.flags.dont_write_bytecode)\nsys.exit(9)\n")
+    script.write_text(f"#!{shutil.which('python3')} -B\n"
+                      "import sys\nprint(sys.argv[1:], sys.flags.dont_write_bytecode)\nsys.exit(9)\n")
     script.chmod(0o755)
     native, ours = (run([*words, str(script), "a", "-b"], 60) for words in ([], [*MEMOPT, "--"]))
     assert ours.same_result(native)
@@ -176,8 +179,8 @@ def test_script_runs_as_its_interpreter_does(tmp_path: Path) -> None:
 
 
 def test_children_run_natively(build: Build, tmp_path: Path) -> None:
-    product = build("gemm_ijk.c")
-    watch = f'{product} 1000 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'
+    child = build("gemm_ijk.c")
+    watch = f'{child} 1000 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'
     native = run(["bash", "-c", watch], 90)
     ours = run_under_memopt(["bash", "-c", watch], 90)
     assert ours.same_result(native)
@@ -213,8 +216,13 @@ def product(build: Build) -> tuple[str, str]:
     return str(build("gemm_ijk.c", "-g")), SIZE
 
 
-def test_standard_error_is_the_programs_apart_from_memopts_lines(product: tuple[str, str]) -> None:
-    native, ours = run(product, 90), run_under_memopt(product, 90)
+@pytest.fixture(scope="module")
+def native(product: tuple[str, str]) -> Execution:
+    return run(product, 90)
+
+
+def test_standard_error_is_the_programs_apart_from_memopts_lines(product: tuple[str, str], native: Execution) -> None:
+    ours = run_under_memopt(product, 90)
     assert ours.same_result(native)
     assert ours.replaced, ours.stderr
     assert [re.sub("[0-9.]+", "", line) for line in foreign(ours.stderr)] == ["seconds "]
@@ -230,8 +238,8 @@ def test_quiet(product: tuple[str, str]) -> None:
     assert own(ours.stderr) == []
 
 
-def test_dry_run_changes_nothing(product: tuple[str, str]) -> None:
-    native, ours = run(product, 90), run_under_memopt(product, 90, ("--dry-run",))
+def test_dry_run_changes_nothing(product: tuple[str, str], native: Execution) -> None:
+    ours = run_under_memopt(product, 90, ("--dry-run",))
     assert ours.same_result(native)
     assert ours.report is not None
     loop = ours.report["loops"][0]
@@ -286,8 +294,8 @@ def test_json_has_what_the_manual_says(product: tuple[str, str]) -> None:
     assert loop["runs"] == 1
 
 
-def test_report_on_a_full_disk_is_one_line(product: tuple[str, str]) -> None:
-    native, ours = run(product, 90), run([*MEMOPT, "--json", "/dev/full", "--quiet", "--", *product], 90)
+def test_report_on_a_full_disk_is_one_line(product: tuple[str, str], native: Execution) -> None:
+    ours = run([*MEMOPT, "--json", "/dev/full", "--quiet", "--", *product], 90)
     assert ours.same_result(native)
     assert len(own(ours.stderr)) == 1
 
@@ -299,15 +307,15 @@ def test_verbose_tells_the_time_of_each_stage(product: tuple[str, str]) -> None:
         assert any(re.match(rf"memopt:   {stage}: [0-9.]+ (s|ms|us)$", line) for line in own(ours.stderr)), stage
 
 
-@pytest.mark.parametrize("name", ["lift", "tile", "plan", "generate"])
+@pytest.mark.parametrize("name", ["lift", "tiling", "plan", "generate"])
 def test_print_after(product: tuple[str, str], name: str) -> None:
     ours = run_under_memopt(product, 90, ("--print-after", name))
     assert ours.replaced, ours.stderr
     assert f"memopt: after {name}:" in own(ours.stderr)
 
 
-def test_without_shadow(product: tuple[str, str]) -> None:
-    native, ours = run(product, 90), run_under_memopt(product, 90, ("--no-shadow",))
+def test_without_shadow(product: tuple[str, str], native: Execution) -> None:
+    ours = run_under_memopt(product, 90, ("--no-shadow",))
     assert ours.same_result(native)
     assert ours.replaced, ours.stderr
     assert ours.report is not None
@@ -315,8 +323,8 @@ def test_without_shadow(product: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "sse2"])
-def test_isa_is_the_one_asked_for(product: tuple[str, str], isa: str) -> None:
-    native, ours = run(product, 90), run_under_memopt(product, 90, ("--isa", isa))
+def test_isa_is_the_one_asked_for(product: tuple[str, str], native: Execution, isa: str) -> None:
+    ours = run_under_memopt(product, 90, ("--isa", isa))
     assert ours.same_result(native)
     assert ours.report is not None
     loop = ours.report["loops"][0]
@@ -331,3 +339,23 @@ def test_program_of_this_python_is_left_as_it_is() -> None:
     native, ours = run(command, 90), run_under_memopt(command, 90)
     assert ours.same_result(native)
     assert not ours.replaced
+
+
+# The command line of a machine whose kernel refuses perf events to this user.
+_WITHOUT_PERF = """
+import errno, sys
+from runtime import sampling
+def refuse(*_): raise PermissionError(errno.EACCES, "Permission denied")
+sampling._event = refuse
+from memopt.cli import main
+sys.argv[0] = "memopt"
+main()
+"""
+
+
+def test_without_perf_events_the_program_is_stopped_to_sample_it(program: Path, expected: str, tmp_path: Path) -> None:
+    with Told(program, tmp_path, command=[sys.executable, "-c", _WITHOUT_PERF, "exec", "--"]) as told:
+        told.await_replaced()
+        assert told.finish() == (EXIT_CODE, expected)
+    assert "perf_event_paranoid" in told.words[0]
+    assert "replaced" in told.words[1]

@@ -103,6 +103,24 @@ def test_system_calls_do_not_happen(worker: Worker) -> None:
     assert worker.finish() == RIGHT
 
 
+def test_a_fork_in_a_signal_handler_returns_from_it(worker: Worker) -> None:
+    handler = range(worker.address("on_alarm"), worker.address("on_alarm") + 16)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        while tracee.registers().rip not in handler:
+            tracee.run_for(0.002)
+            tracee.stop()
+        shadow = fork_shadow(tracee)
+    alarms = int.from_bytes(shadow.read(worker.address("alarms"), 4), "little")
+    shadow.run_to(worker.address("round_done"), LIMIT_S, hits=3)
+    assert int.from_bytes(shadow.read(worker.address("alarms"), 4), "little") == alarms + 1
+    os.kill(shadow.pid, signal.SIGUSR1)  # signals are blocked again
+    shadow.run_to(worker.address("round_done"), LIMIT_S)
+    assert shadow.read(worker.address("stop"), 4) == bytes(4)
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
 def test_faults_and_timeouts_end_the_trial(worker: Worker) -> None:
     first, second = fork(worker, 2)
     first.set_registers(replace(first.registers(), rip=8))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from memopt.analysis.execute import GENERAL
 from memopt.analysis.flowgraph import discover
@@ -51,10 +52,23 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
                        lambda address, bits: cells.get(address, 0), DISPLACED)
 
 
-def find_nest(process: Traced) -> tuple[Code, Loop]:
-    """The deepest nest in the program's own functions."""
+@contextmanager
+def stopped_at_nest(argv: list[str]) -> Iterator[tuple[Traced, Code, Loop]]:
+    """The program stopped at the header of the deepest nest of its own functions (the first one that runs)."""
+    number = 0
+    while True:
+        with Traced(argv) as process:
+            code, loop = _nests(process)[number]
+            if process.run_to(loop.header):
+                yield process, code, loop
+                return
+        number += 1
+
+
+def _nests(process: Traced) -> list[tuple[Code, Loop]]:
+    """The deepest nest of each function, the deepest first."""
     text = process.text()
-    found: list[tuple[Code, Loop, int]] = []
+    found: list[tuple[int, Code]] = []
     for start, end in process.functions():
         if text.start <= start < text.end:
             try:
@@ -62,9 +76,8 @@ def find_nest(process: Traced) -> tuple[Code, Loop]:
             except Rejected:
                 continue
             if code.forest.loops:
-                found.append((code, deepest(code.forest), max(loop.depth for loop in code.forest.loops)))
-    code, loop, _ = max(found, key=lambda f: f[2])
-    return code, loop
+                found.append((max(loop.depth for loop in code.forest.loops), code))
+    return [(code, deepest(code.forest)) for _, code in sorted(found, key=lambda f: -f[0])]
 
 
 def lift_stopped(process: Traced, code: Code, loop: Loop) -> Lifted:
@@ -73,11 +86,12 @@ def lift_stopped(process: Traced, code: Code, loop: Loop) -> Lifted:
 
 
 def normalised(text: str) -> str:
-    """Loops named by the order in which they appear, without the carried flags."""
-    names: dict[str, str] = {}
+    """Loops and loads named by the order in which they appear, without the carried flags."""
+    names: dict[str, dict[str, str]] = {"c": {}, "v": {}}
 
     def name(match: re.Match[str]) -> str:
-        return names.setdefault(match[0].removeprefix("c:"), f"c{len(names)}")
+        kind = "v" if match[0].startswith("v") else "c"
+        return names[kind].setdefault(match[0].removeprefix("c:"), f"{kind}{len(names[kind])}")
 
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("carry cc_"))
-    return re.sub(r"c:[0-9a-f]+|(?<=final\()[0-9a-f]+", name, "\n".join(lines))
+    return re.sub(r"c:[0-9a-f]+|(?<=final\()[0-9a-f]+|\bv\d+", name, "\n".join(lines))

@@ -1,6 +1,6 @@
-"""Kills memopt at a fault point and says what became of the program: ``python -m tests.support.orphan FAULT FOLDER SIZE``.
+"""Lets a fault strike memopt and says what became of the program: ``python -m tests.support.orphan FAULT FOLDER N``.
 
-Runs tests/programs/until_told.c (built as FOLDER/program) under ``memopt exec`` with ``MEMOPT_FAULT=FAULT``, as the
+Runs tests/programs/until_told.c (built as FOLDER/program) under ``memopt exec`` with ``MEMOPT_FAULT=FAULT`` as the
 reaper of whatever memopt leaves behind; prints one JSON object, see ``Verdict``. A process of its own, so that every
 child it has or inherits belongs to this one run.
 """
@@ -27,7 +27,7 @@ _PATIENCE = 40.0  # seconds until something that must come about counts as missi
 
 @dataclass(frozen=True)
 class Verdict:
-    """``memopt``: its exit value (-9: the fault struck). ``untouched``: some time after that the program was neither
+    """``memopt``: its exit value (-9: killed by the fault). ``untouched``: some time after that the program was neither
     stopped nor traced. ``strays``: processes left beside it, as "pid state". ``program``: its own exit value."""
 
     memopt: int
@@ -45,7 +45,7 @@ def judge(fault: str, folder: Path, size: str) -> Verdict:
         memopt = subprocess.Popen([sys.executable, "-m", "memopt", "exec", str(folder / "program"), size],
                                   stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
     program = _program(folder)
-    await_idle(memopt)
+    await_idle(memopt, lambda: b"internal error" in (folder / "stderr").read_bytes())
     if memopt.poll() is None:  # the fault has not struck yet, or never will
         os.kill(program, signal.SIGUSR1)
     code = memopt.wait(_PATIENCE)

@@ -17,11 +17,11 @@ EXIT_CODE = 3
 _IDLE_SECONDS, _IDLE_TICKS = 1.5, 15
 
 
-def await_that(condition: Callable[[], bool], what: str) -> None:
-    """AssertionError when ``condition`` does not come to hold."""
+def await_that(condition: Callable[[], bool], what: Callable[[], str]) -> None:
+    """AssertionError with ``what()`` when ``condition`` does not come to hold."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"in vain: {what}"
+        assert time.monotonic() < end, f"in vain: {what()}"
         time.sleep(0.005)
 
 
@@ -30,11 +30,11 @@ def has_new_code(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists() and Path(f"/tmp/perf-{pid}.map").exists()
 
 
-def await_idle(memopt: subprocess.Popen[bytes]) -> None:
-    """Until memopt has ended, or uses so little processor time that it must have done all that it can do."""
+def await_idle(memopt: subprocess.Popen[bytes], enough: Callable[[], bool] = lambda: False) -> None:
+    """Until memopt has ended, or uses so little processor time that it must have done all it can, or ``enough()``."""
     end = time.monotonic() + PATIENCE
     since, used = time.monotonic(), _ticks(memopt.pid)
-    while memopt.poll() is None and time.monotonic() < end:
+    while memopt.poll() is None and not enough() and time.monotonic() < end:
         time.sleep(0.01)
         if time.monotonic() - since > _IDLE_SECONDS:
             if _ticks(memopt.pid) - used <= _IDLE_TICKS:
@@ -85,10 +85,10 @@ class Told:
         return [line for line in self.stderr.splitlines() if line.startswith("memopt: ")]
 
     def await_stderr(self, pattern: str) -> None:
-        await_that(lambda: re.search(pattern, self.stderr) is not None, f"{pattern} in {self.stderr}")
+        await_that(lambda: re.search(pattern, self.stderr) is not None, lambda: f"{pattern} in {self.stderr}")
 
     def await_replaced(self) -> None:
-        await_that(lambda: has_new_code(self.pid), f"new code in the program; {self.stderr}")
+        await_that(lambda: has_new_code(self.pid), lambda: f"new code in the program; {self.stderr}")
 
     def await_idle(self) -> None:
         """Until memopt has looked at everything that is hot."""
@@ -102,8 +102,9 @@ class Told:
 
 def native_output(program: Path, *arguments: str) -> str:
     """What the program prints, whenever it is told to end."""
-    process = subprocess.Popen([program, *(arguments or ("400",))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    await_that(lambda: Path(f"/proc/{process.pid}/exe").resolve() == program.resolve(), "the program runs")
+    command = [program, *(arguments or ("400",))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    await_that(lambda: Path(f"/proc/{process.pid}/exe").resolve() == program.resolve(), lambda: "the program runs")
     time.sleep(0.2)
     process.send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=PATIENCE)

@@ -56,9 +56,9 @@ def test_defaults() -> None:
 
 def test_every_option(tmp_path: Path) -> None:
     text = shown("exec", "--fp", "fast", "--dry-run", "--quiet", "--report", f"{tmp_path}/r", "--json", f"{tmp_path}/j",
-                 "--verbose", "--print-after=tile", "--print-after", "pack", "--no-shadow", "--isa", "avx2", "prog")
+                 "--verbose", "--print-after=tiling", "--print-after", "plan", "--no-shadow", "--isa", "avx2", "prog")
     for part in ("fp='fast'", "dry_run=True", "quiet=True", f"report='{tmp_path}/r'", f"json='{tmp_path}/j'",
-                 "verbose=True", "print_after=('tile', 'pack')", "shadow=False", "isa=<Isa.AVX2: 'avx2'>"):
+                 "verbose=True", "print_after=('tiling', 'plan')", "shadow=False", "isa=<Isa.AVX2: 'avx2'>"):
         assert part in text
 
 

@@ -58,7 +58,7 @@ def test_swapped_roles_are_caught() -> None:
     assert _refusal(rows_for_vector)
     loops = tuple(replace(t, dimension={"i": "j", "j": "i"}.get(t.dimension, t.dimension)) for t in _PLAN.loops)
     packs = tuple(replace(p, dimension={"i": "j", "j": "i"}[p.dimension], read=3 - p.read) for p in _PLAN.packs)
-    assert "not neighbours" in _refusal(replace(rows_for_vector, loops=loops, packs=packs))
+    check(_SCOP, replace(rows_for_vector, loops=loops, packs=packs))  # slow, with lanes far apart, but right
     rows_for_reduction = replace(_PLAN, tile=replace(tile, rows="k", reduction="i"))
     assert _refusal(rows_for_reduction)
     loops = tuple(replace(t, dimension={"i": "k", "k": "i"}.get(t.dimension, t.dimension)) for t in _PLAN.loops)

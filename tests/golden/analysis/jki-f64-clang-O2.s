@@ -1,0 +1,175 @@
+	.text
+	.file	"ptr.c"
+	.globl	product                         # -- Begin function product
+	.p2align	4, 0x90
+	.type	product,@function
+product:                                # @product
+	.cfi_startproc
+# %bb.0:
+	pushq	%rbp
+	.cfi_def_cfa_offset 16
+	pushq	%r15
+	.cfi_def_cfa_offset 24
+	pushq	%r14
+	.cfi_def_cfa_offset 32
+	pushq	%r13
+	.cfi_def_cfa_offset 40
+	pushq	%r12
+	.cfi_def_cfa_offset 48
+	pushq	%rbx
+	.cfi_def_cfa_offset 56
+	.cfi_offset %rbx, -56
+	.cfi_offset %r12, -48
+	.cfi_offset %r13, -40
+	.cfi_offset %r14, -32
+	.cfi_offset %r15, -24
+	.cfi_offset %rbp, -16
+	movq	%rcx, -16(%rsp)                 # 8-byte Spill
+	movq	%rsi, -24(%rsp)                 # 8-byte Spill
+	testl	%edi, %edi
+	jle	.LBB0_9
+# %bb.1:
+	movl	%edi, %r8d
+	movl	%r8d, %r9d
+	andl	$-2, %r9d
+	movq	-16(%rsp), %rbx                 # 8-byte Reload
+	leaq	(%rbx,%r8,8), %rax
+	movq	%r8, %r10
+	shlq	$4, %r10
+	movq	-24(%rsp), %rcx                 # 8-byte Reload
+	leaq	(%rcx,%r8,8), %rcx
+	movq	%rcx, -8(%rsp)                  # 8-byte Spill
+	xorl	%ecx, %ecx
+	jmp	.LBB0_2
+	.p2align	4, 0x90
+.LBB0_8:                                #   in Loop: Header=BB0_2 Depth=1
+	addq	$1, %rcx
+	addq	$8, %rax
+	addq	$8, %rbx
+	cmpq	%r8, %rcx
+	je	.LBB0_9
+.LBB0_2:                                # =>This Loop Header: Depth=1
+                                        #     Child Loop BB0_3 Depth 2
+                                        #       Child Loop BB0_11 Depth 3
+	movq	-24(%rsp), %r15                 # 8-byte Reload
+	movq	-8(%rsp), %r12                  # 8-byte Reload
+	xorl	%r13d, %r13d
+	jmp	.LBB0_3
+	.p2align	4, 0x90
+.LBB0_7:                                #   in Loop: Header=BB0_3 Depth=2
+	addq	$1, %r13
+	addq	$8, %r12
+	addq	$8, %r15
+	cmpq	%r8, %r13
+	je	.LBB0_8
+.LBB0_3:                                #   Parent Loop BB0_2 Depth=1
+                                        # =>  This Loop Header: Depth=2
+                                        #       Child Loop BB0_11 Depth 3
+	movq	%r13, %rbp
+	imulq	%r8, %rbp
+	addq	%rcx, %rbp
+	cmpl	$1, %edi
+	jne	.LBB0_10
+# %bb.4:                                #   in Loop: Header=BB0_3 Depth=2
+	xorl	%r11d, %r11d
+	jmp	.LBB0_5
+	.p2align	4, 0x90
+.LBB0_10:                               #   in Loop: Header=BB0_3 Depth=2
+	xorl	%r14d, %r14d
+	xorl	%r11d, %r11d
+	.p2align	4, 0x90
+.LBB0_11:                               #   Parent Loop BB0_2 Depth=1
+                                        #     Parent Loop BB0_3 Depth=2
+                                        # =>    This Inner Loop Header: Depth=3
+	movsd	(%r15,%r14), %xmm0              # xmm0 = mem[0],zero
+	mulsd	(%rdx,%rbp,8), %xmm0
+	addsd	(%rbx,%r14), %xmm0
+	movsd	%xmm0, (%rbx,%r14)
+	movsd	(%r12,%r14), %xmm0              # xmm0 = mem[0],zero
+	mulsd	(%rdx,%rbp,8), %xmm0
+	addsd	(%rax,%r14), %xmm0
+	movsd	%xmm0, (%rax,%r14)
+	addq	$2, %r11
+	addq	%r10, %r14
+	cmpq	%r11, %r9
+	jne	.LBB0_11
+.LBB0_5:                                #   in Loop: Header=BB0_3 Depth=2
+	testb	$1, %r8b
+	je	.LBB0_7
+# %bb.6:                                #   in Loop: Header=BB0_3 Depth=2
+	imulq	%r8, %r11
+	leaq	(%r11,%r13), %rsi
+	movq	%rcx, %r14
+	movq	-24(%rsp), %rcx                 # 8-byte Reload
+	movsd	(%rcx,%rsi,8), %xmm0            # xmm0 = mem[0],zero
+	movq	%r14, %rcx
+	mulsd	(%rdx,%rbp,8), %xmm0
+	addq	%r14, %r11
+	movq	-16(%rsp), %rsi                 # 8-byte Reload
+	addsd	(%rsi,%r11,8), %xmm0
+	movsd	%xmm0, (%rsi,%r11,8)
+	jmp	.LBB0_7
+.LBB0_9:
+	popq	%rbx
+	.cfi_def_cfa_offset 48
+	popq	%r12
+	.cfi_def_cfa_offset 40
+	popq	%r13
+	.cfi_def_cfa_offset 32
+	popq	%r14
+	.cfi_def_cfa_offset 24
+	popq	%r15
+	.cfi_def_cfa_offset 16
+	popq	%rbp
+	.cfi_def_cfa_offset 8
+	retq
+.Lfunc_end0:
+	.size	product, .Lfunc_end0-product
+	.cfi_endproc
+                                        # -- End function
+	.globl	run                             # -- Begin function run
+	.p2align	4, 0x90
+	.type	run,@function
+run:                                    # @run
+	.cfi_startproc
+# %bb.0:
+	movl	size(%rip), %edi
+	movl	$a, %esi
+	movl	$b, %edx
+	movl	$c, %ecx
+	jmp	product                         # TAILCALL
+.Lfunc_end1:
+	.size	run, .Lfunc_end1-run
+	.cfi_endproc
+                                        # -- End function
+	.type	size,@object                    # @size
+	.data
+	.globl	size
+	.p2align	2
+size:
+	.long	23                              # 0x17
+	.size	size, 4
+
+	.type	a,@object                       # @a
+	.bss
+	.globl	a
+	.p2align	4
+a:
+	.zero	4232
+	.size	a, 4232
+
+	.type	b,@object                       # @b
+	.globl	b
+	.p2align	4
+b:
+	.zero	4232
+	.size	b, 4232
+
+	.type	c,@object                       # @c
+	.globl	c
+	.p2align	4
+c:
+	.zero	4232
+	.size	c, 4232
+
+	.section	".note.GNU-stack","",@progbits

@@ -1,0 +1,181 @@
+"""A region against the real process: run its SCoP on a copy of memory, and watch what the original does meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from capstone import CS_AC_READ, CS_AC_WRITE, CsInsn
+from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
+
+from memopt.analysis.lift import Code
+from memopt.ir.graph import Loop
+from memopt.ir.linear import Linear
+from memopt.ir.region import Cell, Disjoint, Guard, LiveIn, Location, Region
+from memopt.ir.scop import TRIPS, Access, Apply, Constant, Dimension, Expression, Read, Scalar, Scop, Statement
+from memopt.x86.decoder import capstone_detail
+from tests.support.enumeration import Point, date, points
+from tests.support.interpreter import compute
+from tests.support.traced import Traced
+
+_NAMES = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "sqrt": "fsqrt", "min": "fmin", "max": "fmax",
+          "neg": "fneg", "abs": "fabs"}
+
+
+@dataclass
+class Iteration:
+    """One trip around the outer loop: ``registers`` and ``memory`` of the header's live state, then its accesses."""
+
+    values: dict[str, int]
+    read: set[int] = field(default_factory=set)  # every byte, the stack left out
+    written: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Watch:
+    """Single-steps the process through the loop at whose header it stands."""
+
+    process: Traced
+    code: Code
+    loop: Loop
+    region: Region
+
+    def __post_init__(self) -> None:
+        self.decoded: dict[int, CsInsn] = {}
+        self.stack = next(m for m in self.process.maps() if m.path == "[stack]")
+        self.inside = {i.address for b in self.loop.blocks for i in self.code.graph.blocks[b].instructions}
+
+    def run(self) -> list[Iteration]:
+        """Every iteration up to the loop's end; the last one may be a visit to the header only."""
+        seen: list[Iteration] = []
+        registers = self.process.registers()
+        while registers["rip"] in self.inside:
+            if registers["rip"] == self.loop.header:
+                seen.append(Iteration(live_values(self.region, self.process)))
+            self._note(registers, seen[-1])
+            self.process.step()
+            registers = self.process.registers()
+        return seen
+
+    def _note(self, registers: dict[str, int], iteration: Iteration) -> None:
+        address = registers["rip"]
+        if address not in self.decoded:
+            self.decoded[address] = capstone_detail(self.process.read(address, 16), address)[0]
+        instruction = self.decoded[address]
+        if instruction.mnemonic.startswith(("lea", "nop", "prefetch")):
+            return
+        for position, operand in enumerate(instruction.operands):
+            if operand.type == X86_OP_MEM:
+                low = self._effective(instruction, operand.mem, registers)
+                if not self.stack.start <= low < self.stack.end:
+                    touched = range(low, low + operand.size)
+                    access = operand.access
+                    if instruction.mnemonic.lstrip("v").startswith("mov"):  # Capstone calls a movups store a read
+                        access = CS_AC_READ if position else CS_AC_WRITE
+                    if access & CS_AC_READ:
+                        iteration.read.update(touched)
+                    if access & CS_AC_WRITE:
+                        iteration.written.update(touched)
+
+    @staticmethod
+    def _effective(instruction: CsInsn, memory: object, registers: dict[str, int]) -> int:
+        address: int = memory.disp  # type: ignore[attr-defined]
+        for register, scale in ((memory.base, 1), (memory.index, memory.scale)):  # type: ignore[attr-defined]
+            if register == X86_REG_RIP:
+                address += instruction.address + instruction.size
+            elif register != X86_REG_INVALID:
+                address += registers[instruction.reg_name(register)] * scale
+        return address % (1 << 64)
+
+
+def live_values(region: Region, process: Traced) -> dict[str, int]:
+    """Live-in symbols, R, and each rejoined location (by its text), as they are at the header now."""
+    registers = process.registers()
+    values = {x.symbol: _symbol(x, registers, process) for x in region.live_ins}
+    trips, rest = divmod(region.trips.numerator.evaluate(values), region.trips.divisor)
+    assert not rest
+    values[TRIPS] = trips
+    for rejoin in region.rejoin:
+        values[f"at {rejoin.location}"] = _contents(rejoin.location, rejoin.width, registers, process)
+    return values
+
+
+def _symbol(live: LiveIn, registers: dict[str, int], process: Traced) -> int:
+    raw = _contents(live.location, live.width, registers, process).to_bytes(8, "little")[:live.width]
+    return int.from_bytes(raw, "little", signed=live.signed)
+
+
+def _contents(location: Location, width: int, registers: dict[str, int], process: Traced) -> int:
+    if isinstance(location, Cell):
+        base = registers[location.base] if location.base else 0
+        return int.from_bytes(process.read(base + location.displacement, width), "little")
+    return registers[location.name]
+
+
+def holds(guard: Guard, values: dict[str, int]) -> bool:
+    if isinstance(guard, Disjoint):
+        one, two = guard.first, guard.second
+        return one.high.evaluate(values) <= two.low.evaluate(values) or (
+            two.high.evaluate(values) <= one.low.evaluate(values))
+    number = guard.expression.evaluate(values)
+    return number == 0 if guard.equal else number >= 0
+
+
+@dataclass
+class Replay:
+    """The SCoP run by its text: statements in order, on the memory the process had at the header."""
+
+    region: Region
+    values: dict[str, int]
+    process: Traced
+
+    def __post_init__(self) -> None:
+        self.memory: dict[int, int] = {}  # what was stored, byte by byte
+        self.read: dict[int, set[int]] = {}  # by outer iteration
+        self.written: dict[int, set[int]] = {}
+
+    def run(self) -> None:
+        instances = [(date(s, p), s, p) for s in self._statements() for p in points(s)]
+        for _, statement, point in sorted(instances, key=lambda x: x[0]):
+            self._instance(self.region.scop, statement, point)
+
+    def _statements(self) -> Iterator[Statement]:
+        for statement in self.region.scop.statements:
+            trips = (Linear.of(d.trips.evaluate(self.values)) for d in statement.dimensions)
+            yield replace(statement, dimensions=tuple(map(Dimension, (d.name for d in statement.dimensions), trips)))
+
+    def _instance(self, scop: Scop, statement: Statement, point: Point) -> None:
+        size = scop.array(statement.write.array).element.size
+        outer = point[statement.dimensions[0].name]
+        operands = [self._load(address, size) for address in self._cells(scop, statement.reads, point)]
+        (target,) = self._cells(scop, (statement.write,), point)
+        for address in self._cells(scop, statement.reads, point):
+            self.read.setdefault(outer, set()).update(range(address, address + size))
+        self.written.setdefault(outer, set()).update(range(target, target + size))
+        result = self._evaluate(statement.expression, operands, 8 * size)
+        self.memory |= dict(zip(itertools.count(target), result.to_bytes(size, "little"), strict=False))
+
+    def _cells(self, scop: Scop, accesses: tuple[Access, ...], point: Point) -> Iterator[int]:
+        for access in accesses:
+            array = scop.array(access.array)
+            address: Linear = array.base
+            for subscript, stride in zip(access.subscripts, array.strides, strict=True):
+                address = address + subscript * stride
+            yield address.evaluate(self.values | point)
+
+    def _load(self, address: int, size: int) -> int:
+        raw = self.process.read(address, size)
+        return int.from_bytes(bytes(self.memory.get(address + n, raw[n]) for n in range(size)), "little")
+
+    def _evaluate(self, expression: Expression, operands: list[int], width: int) -> int:
+        match expression:
+            case Read(index):
+                return operands[index]
+            case Constant(bits):
+                return bits
+            case Apply(operator, parts):
+                values = tuple(self._evaluate(p, operands, width) for p in parts)
+                return compute(_NAMES[operator], values, (width,) * len(values), width)
+            case Scalar(register):
+                raise AssertionError(f"{register} is not known here")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from memopt.analysis.aliasing import Aliasing
+from memopt.ir.linear import Linear
+from memopt.ir.region import Interval
+
+I, J, R = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("R")
+P, Q = Linear.symbol("p"), Linear.symbol("q")
+
+
+def aliasing(trips: int = 10) -> Aliasing:
+    return Aliasing({"c:i": R - 1, "c:j": Linear.of(9)}, {"p": 1000, "q": 5000, "R": trips})
+
+
+def test_cells_of_one_iteration() -> None:
+    tool = aliasing()
+    assert tool.overlap(P + J * 8, 64, P + J * 8, 64)
+    assert tool.overlap(P + J * 8, 64, P + J * 8 + 4, 32)
+    assert not tool.overlap(P + J * 8, 32, P + J * 8 + 4, 32)
+    assert not tool.overlap(P + J * 8, 64, P + J * 8 + 8, 64)
+    assert not tool.overlap(P + J * 8 + 8, 64, P + J * 8, 64)
+
+
+def test_a_cell_against_all_of_a_row() -> None:
+    tool = aliasing()
+    assert tool.overlap(P, 64, P + J * 8, 64)
+    assert tool.overlap(P + 72, 64, P + J * 8, 64)
+    assert not tool.overlap(P + 80, 64, P + J * 8, 64)
+    assert not tool.overlap(P - 8, 64, P + J * 8, 64)
+    assert tool.overlap(P + 76, 64, P + J * 8, 64), "half of the last cell"
+
+
+def test_two_iterations() -> None:
+    tool = aliasing()
+    assert not tool.overlap(P + J * 8, 64, P + J * 8 + 8, 64)
+    assert tool.overlap_across(["c:j"], P + J * 8, 64, P + J * 8 + 8, 64)
+    assert not tool.overlap_across(["c:j"], P + J * 8, 64, P + J * 8 + 80, 64)
+
+
+def test_several_counters_may_differ_at_once() -> None:
+    """Either distance alone is too short for a conflict, both together are not."""
+    ranges = {"c:j": Linear.of(50), "c:k": Linear.of(50)}
+    tool = Aliasing(ranges, {})
+    cell = P + J * 8 + Linear.symbol("c:k", 8)
+    assert not tool.overlap_across(["c:j"], cell, 64, cell + 504, 64)
+    assert not tool.overlap_across(["c:k"], cell, 64, cell + 504, 64)
+    assert tool.overlap_across(["c:j", "c:k"], cell, 64, cell + 504, 64)
+
+
+def test_different_symbols_are_left_to_the_guards() -> None:
+    assert not aliasing().overlap(P, 64, Q, 64)
+
+
+def test_a_distance_that_depends_on_the_outer_trip_count_is_assumed_and_noted() -> None:
+    tool = aliasing(10)
+    assert not tool.overlap(P + I * 8, 64, P + 200, 64)
+    assert list(tool.assumed) == [(Interval(P, P + R * 8), Interval(P + 200, P + 208))]
+    assert aliasing(30).overlap(P + I * 8, 64, P + 200, 64), "the captured trip count reaches it"

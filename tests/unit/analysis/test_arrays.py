@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from memopt.analysis.arrays import ByteAccess, clusters, delinearise
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
+
+P, R = Linear.symbol("p"), Linear.symbol("R")
+
+
+def access(offset: int, strides: dict[str, int], trips: dict[str, int | Linear], element: ElementType = ElementType.F64,
+           base: Linear = P, written: bool = False) -> ByteAccess:
+    address = base + offset
+    for name, stride in strides.items():
+        address = address + Linear.symbol(name, stride)
+    counts = tuple((n, Linear.of(t) if isinstance(t, int) else t) for n, t in trips.items())
+    return ByteAccess(address, counts, element, written)
+
+
+SAMPLE = {"p": 1 << 20, "q": 1 << 30, "R": 10}
+
+
+def test_a_matrix_gets_its_rows_back() -> None:
+    one = access(0, {"i": 80, "j": 8}, {"i": R, "j": 10})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert str(array) == "array A: f64 at p, strides (80, 8)"
+    assert str(found[one]) == "A[i, j]"
+    assert not guards
+
+
+def test_a_row_as_long_as_the_outer_trip_count_is_guarded() -> None:
+    one = access(0, {"j": 80, "i": 8}, {"i": R, "j": 10})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert array.strides == (80, 8)
+    assert [str(g) for g in guards] == ["-R + 10 >= 0"]
+
+
+def test_rows_that_run_into_each_other_stay_one_dimensional() -> None:
+    one = access(0, {"i": 80, "j": 8}, {"i": R, "j": 11})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, _ = delinearise(cluster, "A", SAMPLE)
+    assert array.strides == (8,)
+    assert str(found[one]) == "A[10*i + j]"
+
+
+def test_accesses_are_grouped_by_symbols_and_footprints() -> None:
+    near, touching = access(0, {"i": 80}, {"i": R}), access(720, {"j": 8}, {"j": 10})
+    far, other = access(4000, {"i": 80}, {"i": R}), access(0, {}, {}, base=Linear.symbol("q"))
+    found = clusters([near, touching, far, other], SAMPLE)
+    assert sorted(len(c.members) for c in found) == [1, 1, 2]
+    whole = next(c for c in found if len(c.members) == 2).interval
+    for trips in (2, 10):
+        values = SAMPLE | {"R": trips}
+        assert whole.low.evaluate(values) <= SAMPLE["p"]
+        assert whole.high.evaluate(values) >= SAMPLE["p"] + max(80 * (trips - 1) + 8, 800)
+
+
+@pytest.mark.parametrize("accesses", [
+    [access(0, {"j": 8}, {"j": 10}), access(4, {"j": 8}, {"j": 10})],
+    [access(0, {"j": 8}, {"j": 10}), access(0, {"j": 8}, {"j": 10}, ElementType.F32)],
+    [access(0, {"j": 12}, {"j": 10})],
+])
+def test_elements_that_share_bytes_are_refused(accesses: list[ByteAccess]) -> None:
+    (cluster,) = clusters(accesses, SAMPLE)
+    with pytest.raises(Rejected) as refused:
+        delinearise(cluster, "A", SAMPLE)
+    assert refused.value.reason is Reason.NON_AFFINE
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_subscripts_name_the_same_cells_as_addresses(seed: int) -> None:
+    """Every instance of every access: the address comes back, and equal cells are equal subscripts."""
+    source = random.Random(seed)
+    trips = {"i": R, "j": source.randrange(1, 7), "k": source.randrange(1, 7)}
+    rows = source.choice((6, 7, 8, 12))
+    accesses = [access(8 * source.randrange(0, 20), {n: source.choice((0, 8, 16, 8 * rows, -8, -8 * rows, 24))
+                for n in trips}, trips, written=source.random() < 0.5) for _ in range(source.randrange(1, 4))]
+    for cluster in clusters(accesses, SAMPLE):
+        array, found, guards = delinearise(cluster, "A", SAMPLE)
+        seen: dict[tuple[int, ...], int] = {}
+        for member in cluster.members:
+            counts = [t.evaluate(SAMPLE) for _, t in member.trips]
+            for point in itertools.product(*map(range, counts)):
+                values = SAMPLE | {n: v for (n, _), v in zip(member.trips, point, strict=True)}
+                cell = tuple(s.evaluate(values) for s in found[member].subscripts)
+                address = array.base.evaluate(values) + sum(a * b for a, b in zip(array.strides, cell, strict=True))
+                assert address == member.address.evaluate(values)
+                assert seen.setdefault(cell, address) == address
+                assert cluster.low.evaluate(values) <= address <= cluster.high.evaluate(values) - 8
+        assert len(set(seen.values())) == len(seen)
+        assert all(g.expression.evaluate(SAMPLE) >= 0 for g in guards)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.values import (
+    Atom,
+    Carried,
+    Formula,
+    Integer,
+    Loaded,
+    Node,
+    Not,
+    Opaque,
+    both,
+    centred,
+    constant,
+    constant_of,
+    data,
+    either,
+    negate,
+    substitute,
+)
+from memopt.ir.linear import Linear
+
+X = Linear.symbol("x")
+POSITIVE, ZERO = Atom(X, False), Atom(X, True)
+
+
+@pytest.mark.parametrize("width", [1, 8, 32, 64])
+def test_constants_are_kept_as_small_signed_numbers(width: int) -> None:
+    for number in (0, 1, 2 ** (width - 1) - 1, 2 ** (width - 1), 2**width - 1):
+        assert constant_of(constant(number, width)) == number
+        assert abs(centred(number, width)) <= 2 ** (width - 1)
+    assert constant_of(Integer(X, width)) is None
+
+
+def holds(formula: Formula, x: int) -> bool:
+    match formula:
+        case bool():
+            return formula
+        case Atom(linear, equal, _):
+            number = linear.evaluate({"x": x})
+            return number == 0 if equal else number >= 0
+        case Not(operand):
+            return not holds(operand, x)
+        case Opaque():
+            raise AssertionError
+        case _:
+            return holds(formula.left, x) or holds(formula.right, x)
+
+
+@pytest.mark.parametrize("left", [True, False, POSITIVE, ZERO, Not(ZERO)])
+@pytest.mark.parametrize("right", [True, False, POSITIVE, ZERO, Not(ZERO)])
+def test_connectives(left: Formula, right: Formula) -> None:
+    for x in (-1, 0, 1):
+        assert holds(either(left, right), x) == (holds(left, x) or holds(right, x))
+        assert holds(both(left, right), x) == (holds(left, x) and holds(right, x))
+        assert holds(negate(left), x) != holds(left, x)
+    assert negate(negate(left)) == left
+
+
+def test_data_of_a_formula() -> None:
+    hidden = Carried("loop", "rax")
+    assert list(data(both(either(POSITIVE, Opaque(hidden)), negate(Opaque(Loaded(1, 8)))))) == [hidden, Loaded(1, 8)]
+    assert list(data(either(POSITIVE, ZERO))) == []
+
+
+def test_substitution_reaches_the_operands_of_nodes() -> None:
+    value = Node("mul", (Integer(X + 1, 64), Loaded(0, 64)), 64)
+    assert substitute(value, {"x": Linear.of(3)}) == Node("mul", (Integer(Linear.of(4), 64), Loaded(0, 64)), 64)

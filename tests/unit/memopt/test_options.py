@@ -1,0 +1,9 @@
+from __future__ import annotations
+
+from memopt.options import PRINTABLE
+from passes.pipeline import PIPELINE
+
+
+def test_every_pass_can_be_printed() -> None:
+    names = tuple(step.name for step in PIPELINE)
+    assert ("lift", *names, "plan", "generate") == PRINTABLE
