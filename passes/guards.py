@@ -48,9 +48,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
         *_save(layout, frame),
         instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
         instruction("lea", "rbp", absolute(frame)),
-        *(item for live_in in region.live_ins for item in load_live_in(live_in, layout)),
-        *_trips(region.trips, layout),
-        *(item for guard in region.guards for item in _guard(guard, layout)),
+        *_checks(region, layout),
         *_check_exceptions_masked(layout),
         instruction("inc", absolute(placement.statistics + STATISTICS_RUNS)),
         *time_stamp(),
@@ -60,6 +58,30 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
         Label(FAIL),
         *leave(layout, frame, _TOUCHED),
     )
+
+
+def _checks(region: Region, layout: FrameLayout) -> Iterator[Item]:
+    """Live-ins, R and guards. Cells behind a pointer are read only when every guard that does not need them holds:
+    that the program reads them too on its way through the nest is one of the things those guards make sure of."""
+    behind = {x.symbol for x in region.live_ins
+              if isinstance(x.location, Cell) and x.location.base not in ("", "rsp")}
+    late = behind | ({TRIPS} if behind & region.trips.numerator.symbols else set())
+    for after in (False, True):
+        for live_in in region.live_ins:
+            if (live_in.symbol in behind) == after:
+                yield from load_live_in(live_in, layout)
+        if (TRIPS in late) == after:
+            yield from _trips(region.trips, layout)
+        for guard in region.guards:
+            if bool(late & _symbols(guard)) == after:
+                yield from _guard(guard, layout)
+
+
+def _symbols(guard: Guard) -> frozenset[str]:
+    if isinstance(guard, Relation):
+        return guard.expression.symbols
+    ends = (guard.first.low, guard.first.high, guard.second.low, guard.second.high)
+    return frozenset().union(*(end.symbols for end in ends))
 
 
 def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...]) -> Iterator[Item]:

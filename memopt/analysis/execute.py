@@ -287,7 +287,7 @@ class Executor:
     def _written(self, loop: Loop, entry: State) -> set[str]:
         written = {o.location for b in loop.blocks for o in self.lift(b).operations if isinstance(o, Put)} - {"rip"}
         for slot in {s for b in loop.blocks for s in _stack_stores(self.lift(b))}:
-            entry.setdefault(slot, self._live_slot(slot))
+            entry.setdefault(slot, self._load_slot(entry, slot))
             written.add(slot)
         return written
 

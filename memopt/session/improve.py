@@ -10,7 +10,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.lift import Lifted
     from memopt.ir.graph import Loop
+    from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
     from memopt.ir.region import Region
     from memopt.machine.description import Machine
@@ -166,7 +167,7 @@ class Improver:
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
-        screen(site, loop)
+        operations = screen(site, loop)
         check_process(self.pid)
         memory = Memory(self.pid)
         try:
@@ -180,23 +181,48 @@ class Improver:
             memory.close()
         displaced = b"".join(i.bytes for i in instructions)
         with self._timed("capture"):
-            cache, lifted, trips = self._capture_and_lift(site, loop, displaced)
-        decision.cache = cache
+            lifted, trips = self._capture_and_lift(site, loop, operations, displaced)
         machine = detected_machine()
         parts, plan = self._schedule(lifted, machine, trips)
-        compiled = self._generate(lifted, parts, plan, cache, machine, functools.partial(relocate, instructions))
-        decision.measurement = self._validate(compiled) if self.options.shadow else None
-        decision.plan = plan
-        if self.options.dry_run:
-            raise Rejected(Reason.DRY_RUN)
-        self._install(compiled, cache, site)
+        cache = self._reserve(loop, parts, plan)
+        try:
+            compiled = self._generate(lifted, parts, plan, cache, machine, functools.partial(relocate, instructions))
+            decision.measurement = self._validate(compiled) if self.options.shadow else None
+            decision.plan = plan
+            if self.options.dry_run:
+                raise Rejected(Reason.DRY_RUN)
+            self._install(compiled, cache, site)
+        except Exception:
+            self._give_back(cache)
+            raise
+        decision.cache = cache
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
 
-    def _capture_and_lift(self, site: Site, loop: Loop, displaced: bytes) -> tuple[CodeCache, Lifted, int]:
-        from memopt.analysis.lift import Code, lift_region
-        from memopt.x86.semantics import lift_block
+    def _reserve(self, loop: Loop, parts: tuple[Region, ...], plan: NestPlan) -> CodeCache:
+        """Memory for the version in the target."""
+        from passes.kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
+        from runtime.tracee import attach
+
+        with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
+            tracee.stop()
+            scratch = max(4096, nest_scratch_bytes(parts, plan))
+            return CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+
+    def _give_back(self, cache: CodeCache) -> None:
+        """Nothing stays in a program that was not improved, as far as it can still be reached."""
+        from runtime.ptrace import TargetEnded
+        from runtime.tracee import attach
+
+        with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
+            tracee.stop()
+            cache.release(tracee)
+        cache.close()
+
+    def _capture_and_lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
+                          displaced: bytes) -> tuple[Lifted, int]:
+        from memopt.analysis.lift import Code, lift_region
         from runtime.memory import check_private, mappings
         from runtime.shadow import fork_shadow
         from runtime.tracee import attach
@@ -207,13 +233,8 @@ class Improver:
             shadow = fork_shadow(tracee)
         with shadow:
             reach(shadow, loop.header)
-
-            @functools.cache
-            def operations(address: int) -> object:
-                return lift_block(site.graph.blocks[address].code, address)
-
             with self._timed("lift"):
-                lifted = lift_region(Code(site.graph, site.forest, operations), loop,  # type: ignore[arg-type]
+                lifted = lift_region(Code(site.graph, site.forest, operations), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), displaced)
             self._print_after("lift", lifted.region)
             values = live_values(lifted.region, shadow)
@@ -221,10 +242,7 @@ class Improver:
             for footprint in lifted.region.footprints:
                 check_private(maps, footprint.interval.low.evaluate(values), footprint.interval.high.evaluate(values),
                               written=footprint.written)
-        with self.attached(), attach(self.pid) as tracee:
-            tracee.stop()
-            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES)
-        return cache, lifted, values[TRIPS]
+        return lifted, values[TRIPS]
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
         from memopt.machine.description import usable_isas
@@ -243,16 +261,13 @@ class Improver:
     def _generate(self, lifted: Lifted, parts: tuple[Region, ...], plan: NestPlan, cache: CodeCache,
                   machine: Machine, displaced: Callable[[int], bytes]) -> CompiledRegion:
         from passes.generate import generate
-        from passes.kernel import nest_kernel, nest_scratch_bytes
+        from passes.kernel import nest_kernel
         from runtime.tracee import attach
 
         with self._timed("generate"):
-            with self.attached(), attach(self.pid) as tracee:
-                tracee.stop()
-                placement = cache.reserve_scratch(tracee, max(4096, nest_scratch_bytes(parts, plan)))
             compiled = generate(lifted.region, plan,
-                                lambda layout: nest_kernel(parts, plan, layout, placement),
-                                placement, displaced, machine.xcr0)
+                                lambda layout: nest_kernel(parts, plan, layout, cache.placement),
+                                cache.placement, displaced, machine.xcr0)
             self._print_after("generate", compiled.listing)
             with self.attached(), attach(self.pid) as tracee:
                 cache.write_code(compiled.code, tracee)

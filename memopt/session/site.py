@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from memopt.analysis.flowgraph import flow_around
 from memopt.analysis.loops import find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
+from memopt.ir.operations import Block, Compute
 from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.semantics import lift_block
 from runtime.memory import Memory, mapping_at, mappings
+
+_ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -59,8 +65,11 @@ def find_site(pid: int, address: int) -> Site:
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
 
 
-def screen(site: Site, loop: Loop) -> None:
-    """What can be told from the code alone: calls, indirect jumps, no nest, nothing to compute."""
+def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
+    """What can be told from the code alone: Rejected for calls, indirect jumps, no nest, nothing to compute.
+
+    Returns what gives the operations of a basic block by its address, each worked out once.
+    """
     for start in sorted(loop.blocks):
         for instruction in site.graph.blocks[start].instructions:
             if instruction.kind is Kind.CALL:
@@ -69,3 +78,20 @@ def screen(site: Site, loop: Loop) -> None:
                 raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
     if not loop.children:
         raise Rejected(Reason.NOT_A_NEST, f"the loop at {loop.header:#x} contains no other")
+
+    @cache
+    def operations(address: int) -> Block:
+        return lift_block(site.graph.blocks[address].code, address)
+
+    if not any(_computes(operations, start) for start in loop.blocks):
+        raise Rejected(Reason.NO_PLAN, "no floating-point arithmetic")
+    return operations
+
+
+def _computes(operations: Callable[[int], Block], address: int) -> bool:
+    """Whether a block does floating-point arithmetic; one that is not understood may never be run."""
+    try:
+        block = operations(address)
+    except Rejected:
+        return False
+    return any(isinstance(o, Compute) and o.operator in _ARITHMETIC for o in block.operations)

@@ -359,3 +359,22 @@ def test_without_perf_events_the_program_is_stopped_to_sample_it(program: Path, 
         assert told.finish() == (EXIT_CODE, expected)
     assert "perf_event_paranoid" in told.words[0]
     assert "replaced" in told.words[1]
+
+
+def test_programs_with_nothing_to_gain_are_the_same(build: Build, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"{i * 2654435761 % 1000003} line {i}\n" for i in range(400_000)))
+    for command in ([str(build("busy_integer.c")), "1"], ["sort", str(lines)], ["gzip", "-c", str(lines)]):
+        native, ours = run(command, 90), run_under_memopt(command, 90)
+        assert ours.same_result(native), command
+        assert foreign(ours.stderr) == foreign(native.stderr)
+        assert not ours.replaced
+
+
+@pytest.mark.parametrize("closed", ["<&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors(product: tuple[str, str], native: Execution, tmp_path: Path, closed: str) -> None:
+    report = tmp_path / "report"
+    command = [*MEMOPT, "--json", str(report), "--", *product]
+    ours = run(["bash", "-c", f'"$@" {closed}; echo code=$?', "bash", *command], 90)
+    assert ours.stdout == (b"" if " >&-" in closed else native.stdout) + b"code=0\n"
+    assert json.loads(report.read_text())["loops"][0]["outcome"] == "replaced"

@@ -231,7 +231,7 @@ run:                                    # @run
 	.globl	size
 	.p2align	2
 size:
-	.long	23                              # 0x17
+	.long	21
 	.size	size, 4
 
 	.type	a,@object                       # @a

@@ -4,7 +4,7 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.ir.linear import Linear
 from memopt.ir.region import Interval
 
-I, J, R = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("R")
+H, J, R = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("R")
 P, Q = Linear.symbol("p"), Linear.symbol("q")
 
 
@@ -53,6 +53,6 @@ def test_different_symbols_are_left_to_the_guards() -> None:
 
 def test_a_distance_that_depends_on_the_outer_trip_count_is_assumed_and_noted() -> None:
     tool = aliasing(10)
-    assert not tool.overlap(P + I * 8, 64, P + 200, 64)
+    assert not tool.overlap(P + H * 8, 64, P + 200, 64)
     assert list(tool.assumed) == [(Interval(P, P + R * 8), Interval(P + 200, P + 208))]
-    assert aliasing(30).overlap(P + I * 8, 64, P + 200, 64), "the captured trip count reaches it"
+    assert aliasing(30).overlap(P + H * 8, 64, P + 200, 64), "the captured trip count reaches it"

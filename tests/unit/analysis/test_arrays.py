@@ -37,7 +37,7 @@ def test_a_matrix_gets_its_rows_back() -> None:
 def test_a_row_as_long_as_the_outer_trip_count_is_guarded() -> None:
     one = access(0, {"j": 80, "i": 8}, {"i": R, "j": 10})
     (cluster,) = clusters([one], SAMPLE)
-    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    array, _, guards = delinearise(cluster, "A", SAMPLE)
     assert array.strides == (80, 8)
     assert [str(g) for g in guards] == ["-R + 10 >= 0"]
 
@@ -78,7 +78,7 @@ def test_elements_that_share_bytes_are_refused(accesses: list[ByteAccess]) -> No
 def test_subscripts_name_the_same_cells_as_addresses(seed: int) -> None:
     """Every instance of every access: the address comes back, and equal cells are equal subscripts."""
     source = random.Random(seed)
-    trips = {"i": R, "j": source.randrange(1, 7), "k": source.randrange(1, 7)}
+    trips: dict[str, int | Linear] = {"i": R, "j": source.randrange(1, 7), "k": source.randrange(1, 7)}
     rows = source.choice((6, 7, 8, 12))
     accesses = [access(8 * source.randrange(0, 20), {n: source.choice((0, 8, 16, 8 * rows, -8, -8 * rows, 24))
                 for n in trips}, trips, written=source.random() < 0.5) for _ in range(source.randrange(1, 4))]

@@ -145,8 +145,8 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.ATOMIC, {"k": "xor edx, edx; lock inc qword ptr [r10]"}),
 ])
 def test_refusals(reason: Reason, changes: dict[str, str]) -> None:
-    assert refusal(memory={REGISTERS_R10: 0x5000, 0x5000: N}, **{n.replace(" ", "_"): t for n, t in changes.items()}
-                   ) is reason
+    memory = {REGISTERS_R10: 0x5000, 0x5000: N}
+    assert refusal(None, memory, **{n.replace(" ", "_"): t for n, t in changes.items()}) is reason
 
 
 def test_too_short() -> None:

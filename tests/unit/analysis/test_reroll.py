@@ -14,7 +14,7 @@ from memopt.analysis.statements import CellStatement, StatementItem, StatementLo
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, Read
 
-I, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
+H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C = (Linear.symbol(name) for name in "abc")
 SAMPLE = {"a": 100000, "b": 200000, "c": 300000, "d": 200040, "R": 4}
 PRODUCT = Apply("add", (Read(0), Apply("mul", (Read(1), Read(2)))))
@@ -67,14 +67,14 @@ def lines(item: StatementItem) -> list[str]:
 
 
 def test_an_unrolled_loop() -> None:
-    items = (loop("j", 5, product(I * 8, J * 16, J * 16), product(I * 8, J * 16 + 8, J * 16 + 8)),)
+    items = (loop("j", 5, product(H * 8, J * 16, J * 16), product(H * 8, J * 16 + 8, J * 16 + 8)),)
     result = rolled(*items)
     assert lines(result)[0] == "for c:j < 10"
     assert trace(*result.items) == trace(*items)
 
 
 def test_a_loop_and_its_epilogue() -> None:
-    items = (loop("j", 4, product(I * 8, J * 8, J * 8)), product(I * 8, Linear.of(32), Linear.of(32)))
+    items = (loop("j", 4, product(H * 8, J * 8, J * 8)), product(H * 8, Linear.of(32), Linear.of(32)))
     result = rolled(*items)
     assert lines(result)[0] == "for c:j < 5"
     assert len(lines(result)) == 2
@@ -82,17 +82,15 @@ def test_a_loop_and_its_epilogue() -> None:
 
 
 def test_a_prologue_with_loops_of_its_own() -> None:
-    row = loop("k", 6, product(J * 8, J * 48 + K * 8, K * 8))
     first = loop("j", 6, product(Linear.of(-8), J * 8 - 48, J * 8))
     result = rolled(first, loop("j2", 3, loop("k", 6, product(
         Linear.symbol("c:j2", 8), Linear.symbol("c:j2", 48) + K * 8, K * 8))))
-    assert row
     assert [line for line in lines(result) if line.startswith("for")] == ["for c:j2 < 4", "for c:k < 6"]
     assert len(trace(*result.items)) == SAMPLE["R"] * 24
 
 
 def test_unrolled_copies_in_another_order_stay() -> None:
-    items = (loop("j", 5, product(I * 8, J * 16 + 8, J * 16 + 8), product(I * 8, J * 16, J * 16)),)
+    items = (loop("j", 5, product(H * 8, J * 16 + 8, J * 16 + 8), product(H * 8, J * 16, J * 16)),)
     assert trace(*rolled(*items).items) == trace(*items)
 
 
@@ -147,13 +145,13 @@ def conflicts_in_order(before: list[tuple[int, ...]], after: list[tuple[int, ...
 
 def test_copies_through_another_register_are_specialised_on() -> None:
     """The second copy reads b through a register that lies 8 bytes further."""
-    other = statement(C + I * 8, C + I * 8, A + J * 16 + 8, Linear.symbol("d") + J * 16 - 32)
+    other = statement(C + H * 8, C + H * 8, A + J * 16 + 8, Linear.symbol("d") + J * 16 - 32)
     with pytest.raises(Specialise) as need:
-        rolled(loop("j", 5, product(I * 8, J * 16, J * 16), other))
+        rolled(loop("j", 5, product(H * 8, J * 16, J * 16), other))
     assert need.value.linear == Linear.build({"d": 1, "b": -1}, -32)
 
 
 def test_statements_with_different_numbers_of_accesses_are_neighbours_only() -> None:
-    copy = CellStatement(C + I * 8, (A,), Read(0), 64, 0)
-    items = (copy, loop("j", 5, product(I * 8, J * 8, J * 8)), copy)
+    copy = CellStatement(C + H * 8, (A,), Read(0), 64, 0)
+    items = (copy, loop("j", 5, product(H * 8, J * 8, J * 8)), copy)
     assert trace(*rolled(*items).items) == trace(*items)

@@ -307,3 +307,17 @@ def test_random_guards_against_exact_arithmetic(header: Header) -> None:
             assert big or found == true
             seen[found] += 1
     assert min(seen.values()) > 100
+
+
+def test_a_cell_behind_a_pointer_is_read_only_when_the_other_guards_hold(header: Header) -> None:
+    """The program itself reads through the pointer only where it is not null."""
+    pointer, inside = LiveIn("p", Register("rdx")), LiveIn("m", Cell("rdx", 8, 8))
+    guards = (Relation(linear(m=1), True, "the cell is zero"), Relation(linear(p=1) - 1, False, "a branch"))
+    header.install(header.region((inside, N, pointer), TRIPS, guards))
+    assert not passes(header, {"rsi": 10, "rdx": 0})
+    for number in (0, 7):
+        struct.pack_into("<Q", header._memory, header.arena - header.base + 8, number)
+        assert passes(header, {"rsi": 10, "rdx": header.arena}) is (number == 0)
+    header.install(header.region((inside, N, pointer), Trips(linear(m=1, n=1), 1), guards[1:]))
+    assert not passes(header, {"rsi": 10, "rdx": 0})
+    assert passes(header, {"rsi": 10, "rdx": header.arena})

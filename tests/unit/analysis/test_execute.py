@@ -1,0 +1,207 @@
+"""Induction and trip counts of random loops, against the loops run on numbers; what the outer loop leaves behind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from memopt.analysis.lift import Lifted
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Register, Relation
+from tests.support.lifting import lift_assembly
+
+ARRAY, LONG = 0x7000_0000, 400
+CONDITIONS: dict[str, Callable[[int, int, int, int], bool]] = {  # cmp a, b: unsigned a, b and signed x, y
+    "ne": lambda a, b, x, y: a != b, "b": lambda a, b, x, y: a < b, "be": lambda a, b, x, y: a <= b,
+    "a": lambda a, b, x, y: a > b, "ae": lambda a, b, x, y: a >= b, "l": lambda a, b, x, y: x < y,
+    "le": lambda a, b, x, y: x <= y, "g": lambda a, b, x, y: x > y, "ge": lambda a, b, x, y: x >= y,
+}
+OPPOSITE = {"ne": "e", "b": "ae", "be": "a", "a": "be", "ae": "b", "l": "ge", "le": "g", "g": "le", "ge": "l"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """``rbx += step`` and a comparison with r8 (after adding ``offset``), in ``width`` bits, at the bottom or the top."""
+
+    step: int
+    condition: str
+    width: int
+    top: bool
+    offset: int
+
+    @property
+    def _registers(self) -> tuple[str, str, str]:
+        return ("rbx", "r8", "rax") if self.width == 64 else ("ebx", "r8d", "eax")
+
+    def loop(self, label: str, body: str) -> str:
+        counter, bound, spare = self._registers
+        test = f"lea {spare}, [rbx{self.offset:+}]; cmp {spare}, {bound}"
+        if self.top:
+            return (f"{label}: {test}; j{OPPOSITE[self.condition]} {label}_out\n{body}\nadd {counter}, {self.step}\n"
+                    f"jmp {label}\n{label}_out:")
+        return f"{label}: {body}\nadd {counter}, {self.step}\n{test}\nj{self.condition} {label}"
+
+    def visits(self, counter: int, bound: int) -> int | None:
+        """How often the body runs, None when it is too long to tell."""
+        mask, half = (1 << self.width) - 1, 1 << (self.width - 1)
+
+        def goes_on() -> bool:
+            a, b = (counter + self.offset) & mask, bound & mask
+            return CONDITIONS[self.condition](a, b, (a ^ half) - half, (b ^ half) - half)
+
+        for number in range(LONG):
+            if self.top and not goes_on():
+                return number
+            counter = (counter + self.step) & mask
+            if not self.top and not goes_on():
+                return number + 1
+        return None
+
+
+def forms(seed: int) -> tuple[random.Random, Form]:
+    source = random.Random(seed)
+    return source, Form(source.choice((1, 1, -1, 2, 3, -4, 8)), source.choice(tuple(CONDITIONS)),
+                        source.choice((32, 64)), source.random() < 0.3, source.choice((0, 0, 1, -1, 5)))
+
+
+def states(source: random.Random, form: Form) -> Iterator[dict[str, int]]:
+    """Counter and bound, often a few iterations apart, near zero or where something wraps, with garbage above."""
+    middles = (0, 5, 1000, 2**31, 2**32, -2**31) + ((2**63 - 40, 2**40) if form.width == 64 else ())
+    while True:
+        bound = source.choice(middles) + source.randrange(-12, 12)
+        counter = bound - form.step * source.randrange(-3, 30) + source.choice((0, 0, 0, 1))
+        garbage = source.choice((0, 0, 0, 0x1234_0000_0000, -1 << 32)) if form.width == 32 else 0
+        values = {"rbx": counter + garbage, "r8": bound + source.choice((0, garbage))}
+        yield {r: (v + 2**63) % 2**64 - 2**63 for r, v in values.items()}
+
+
+def guards_hold(lifted: Lifted, values: dict[str, int]) -> bool:
+    """As guard code sees them: 64 bits, overflow is failure."""
+    for guard in lifted.region.guards:
+        if isinstance(guard, Relation):
+            number = evaluated(guard.expression, values)
+            if number is None or (number != 0 if guard.equal else number < 0):
+                return False
+    return True
+
+
+def evaluated(linear: Linear, values: dict[str, int]) -> int | None:
+    numbers = (linear.constant, linear.evaluate(values), *(c for _, c in linear.terms))
+    return numbers[1] if all(-2**63 <= n < 2**63 for n in numbers) else None
+
+
+def trips(lifted: Lifted, values: dict[str, int]) -> int | None:
+    """R where the guard lets the version run."""
+    numerator = evaluated(lifted.region.trips.numerator, values)
+    if numerator is None or numerator % lifted.region.trips.divisor or numerator // lifted.region.trips.divisor < 2:
+        return None
+    return numerator // lifted.region.trips.divisor
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_trip_count_of_the_patched_loop(seed: int) -> None:
+    """Lifted at one state, the guards must refuse every other state where R is not what the loop really does."""
+    source, form = forms(seed)
+    body = "movsd [rdi+rcx*8], xmm0; inc rcx"
+    code = form.loop("i", body) + "\nret"
+    fixed = {"rdi": ARRAY, "rcx": 0}
+    ours = states(source, form)
+    for _ in range(3):
+        captured = next(ours)
+        try:
+            lifted = lift_assembly(code, fixed | captured)
+        except Rejected:
+            continue
+        for state in (captured, *(next(ours) for _ in range(60))):
+            values = fixed | state
+            count = trips(lifted, values)
+            if count is not None and guards_hold(lifted, values | {"R": count}):
+                assert form.visits(state["rbx"], state["r8"]) == (count if count < LONG else None), (form, state)
+
+
+@pytest.mark.parametrize("seed", range(60, 120))
+def test_the_trip_count_of_an_inner_loop(seed: int) -> None:
+    source, form = forms(seed)
+    inner = form.loop("k", "addsd xmm0, [rdi+rcx*8]; movsd [rdi+rcx*8], xmm0; inc rcx")
+    code = f"i: mov rbx, r9; xor ecx, ecx; movsd xmm0, [rsi]\n{inner}\nadd rdi, 8000; inc rdx; cmp rdx, 10; jne i; ret"
+    fixed = {"rdi": ARRAY, "rsi": 0x1000, "rdx": 0}
+    ours = states(source, form)
+    for _ in range(3):
+        first = next(ours)
+        captured = {"r9": first["rbx"], "r8": first["r8"]}
+        try:
+            lifted = lift_assembly(code, fixed | captured)
+        except Rejected:
+            continue
+        inner_trips = sum(s.dimensions[1].trips.constant if len(s.dimensions) > 1 else 1
+                          for s in lifted.region.scop.statements)
+        for state in (first, *(next(ours) for _ in range(60))):
+            values = fixed | {"r9": state["rbx"], "r8": state["r8"]}
+            count = trips(lifted, values)
+            if count is not None and guards_hold(lifted, values | {"R": count}):
+                assert form.visits(state["rbx"], state["r8"]) == inner_trips, (form, state)
+
+
+def test_most_ordinary_loops_are_accepted() -> None:
+    """The tests above would pass if everything were refused."""
+    accepted = 0
+    for step, condition in ((1, "ne"), (1, "l"), (1, "b"), (8, "ne"), (-1, "ne"), (-1, "g"), (2, "l"), (1, "le")):
+        for width in (32, 64):
+            for top in (False, True):
+                form = Form(step, condition, width, top, 0)
+                body = "movsd [rdi+rcx*8], xmm0; inc rcx"
+                lifted = lift_assembly(form.loop("i", body) + "\nret", {"rdi": ARRAY, "rcx": 0, "rbx": 1600 - 32 * step,
+                                                                       "r8": 1600})
+                count = trips(lifted, {"rdi": ARRAY, "rcx": 0, "rbx": 1600 - 32 * step, "r8": 1600})
+                assert count == form.visits(1600 - 32 * step, 1600)
+                accepted += 1
+    assert accepted == 32
+
+
+STORE = "movsd [rdi+rcx*8], xmm0"
+LIVE_OUT = {
+    "the register behind": "mov rdx, rsi; mov rsi, [r9+rcx*8]",
+    "its comparison": "cmp rsi, 5; sete al; movzx edx, al; mov rsi, [r9+rcx*8]",
+    "a byte of it": "mov dl, sil; mov rsi, [r9+rcx*8]",
+    "a vector lane": "movaps xmm2, xmm1; movups xmm1, [r9+rcx*8]",
+    "a stack slot": "mov rdx, [rsp-8]; mov [rsp-16], rdx; mov rdx, [r9+rcx*8]; mov [rsp-8], rdx",
+}
+
+
+@pytest.mark.parametrize("what", LIVE_OUT)
+def test_what_comes_from_the_iteration_before_must_be_dead(what: str) -> None:
+    """The version does not make it, and the last iteration of the original would see something stale."""
+    code = f"i: {LIVE_OUT[what]}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
+    registers = {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}
+    with pytest.raises(Rejected) as refused:
+        lift_assembly(code, registers)
+    assert refused.value.reason is Reason.CARRIED_VALUE
+
+
+def test_a_narrow_load_of_a_slot_sees_the_wide_store_before_it() -> None:
+    """Although a path that is never taken would store to the narrow slot too."""
+    code = """
+    i: mov [rsp-16], rcx
+       xor edx, edx
+    k: mov eax, [rsp-16]
+       movsd [rdi+rax*8], xmm0
+       test r11, r11
+       je 1f
+       mov dword ptr [rsp-16], 7
+    1: inc rdx; cmp rdx, 3; jne k
+       inc rcx; cmp rcx, r8; jne i; ret"""
+    try:
+        region = lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r11": 0}).region
+    except Rejected:
+        return
+    assert str(region.scop.statements[0].write) == "A0[i]"
+
+
+def test_a_register_that_is_rewritten_before_use_may_hold_anything() -> None:
+    code = f"i: mov rsi, [r9+rcx*8]; mov rdx, rsi; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
+    region = lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region
+    assert [r.location for r in region.rejoin] == [Register("rcx")]
