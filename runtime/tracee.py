@@ -158,7 +158,11 @@ class Tracee:
         """
         try:
             for tid in tuple(self._stops):
-                self._detach(tid)
+                try:
+                    self._detach(tid)
+                except (OSError, VerifyError):
+                    self._detach(tid)  # a thread that stayed seized would lose its next signal
+                    raise
         finally:
             self.memory.close()
             self._stops.clear()

@@ -19,7 +19,7 @@ from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
 
 REACH_SECONDS = 60.0  # for one outer iteration of the original
-AFFORDABLE_SECONDS = 0.12  # of original iterations in one trial
+AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
 TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
 LEAST_TIMED = 64  # iterations from which on the measured time decides
 GAIN = 1.03  # a version must be faster by this factor
@@ -103,7 +103,8 @@ def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledR
         results = [] if exact else _written(compiled.region, values)
         _agree(original, version, [*own, *results], exact)
         _check_close(original, version, compiled.region, results)
-        more = min(values[TRIPS] - count - 2, TIMED_ITERATIONS)
+        affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / max(elapsed, 1e-7)))
+        more = min(values[TRIPS] - count - 2, TIMED_ITERATIONS, affordable)
         if more > count:
             elapsed, count = _run_version(version, compiled, more), more
     except ShadowStopped as stopped:

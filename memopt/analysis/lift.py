@@ -194,10 +194,14 @@ class _Builder:
         for first, second in combinations(found, 2):
             if first.written or second.written:
                 self._disjoint(first.interval, second.interval, "arrays do not overlap")
-        for interval, written in self._private():
+        private = self._private()
+        for interval, written in private:
             for cluster in found:
                 if cluster.written or written:
                     self._disjoint(cluster.interval, interval, "arrays do not overlap the loop's own variables")
+        for (one, first_written), (two, second_written) in combinations(private, 2):
+            if first_written or second_written:
+                self._disjoint(one, two, "a variable read through a pointer is not one on the stack")
 
     def _private(self) -> list[tuple[Interval, bool]]:
         """Cells outside the arrays that the loop reads or writes: (interval, written)."""

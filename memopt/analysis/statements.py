@@ -10,7 +10,7 @@ Invariant: ``held`` maps a value to an address whose cell contains exactly that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
@@ -71,9 +71,11 @@ def recover(node: LoopNode, aliasing: Aliasing, cells: Mapping[str, tuple[Linear
     Raises Rejected(CARRIED_VALUE) when a register has no home.
     """
     node = _Halver(_loops(node)).halved(node)
-    items, _ = _Recovery(aliasing, cells, _stored_values(node)).items((node,), {}, frozenset())
-    loop = items[0]
+    recovery = _Recovery(aliasing, cells, _stored_values(node))
+    (loop,), _ = recovery.items((node,), {}, frozenset())
     assert isinstance(loop, StatementLoop)
+    if not recovery.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
+        raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
     return loop
 
 
@@ -103,6 +105,7 @@ class _Recovery:
     aliasing: Aliasing
     cells: Mapping[str, tuple[Linear, int]]
     needed: frozenset[Value]  # everything a stored value is made of, through registers and loops
+    unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
 
     # -- straight-line code and loops ---------------------------------------------------------------------------
 
@@ -127,6 +130,7 @@ class _Recovery:
         if link is not None:
             result += self._store(replace(store, value=link), held)
         elif held.get(store.value) == store.pointer:
+            self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
         reads: list[Linear] = []
         expression = self._build(store.value, store.width, held, reads)
@@ -385,6 +389,12 @@ def high_half(value: Value) -> Value:
         case Integer(Linear((), number), 64):
             return Integer(Linear.of(number >> 32), 32)
     return Node("high", (value,), 32)
+
+
+def _accesses(item: StatementItem) -> set[tuple[Linear, int]]:
+    if isinstance(item, CellStatement):
+        return {(a, item.width) for a in item.accesses}
+    return set().union(*map(_accesses, item.items))
 
 
 def _contains(value: Value, part: Value) -> bool:

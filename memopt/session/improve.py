@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memopt.machine.description import Machine
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
+    from runtime.shadow import Shadow
     from runtime.trial import Measurement
 
 Attached = Callable[[], AbstractContextManager[None]]
@@ -211,27 +212,51 @@ class Improver:
             return CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
 
     def _give_back(self, cache: CodeCache) -> None:
-        """Nothing stays in a program that was not improved, as far as it can still be reached."""
+        """Nothing stays in a program that was not improved, as far as it can still be reached.
+
+        What failed may have failed after the commit: then the original code has to go back first.
+        """
+        from runtime.install import find_installed, remove
         from runtime.ptrace import TargetEnded
         from runtime.tracee import attach
 
         with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
-            cache.release(tracee)
+            committed = [x for x in find_installed(self.pid) if x.placement.code == cache.placement.code]
+            for installed in committed:
+                remove(tracee, installed)
+            if not committed:
+                cache.release(tracee)
         cache.close()
+
+    @contextmanager
+    def _shadows(self, count: int) -> Iterator[tuple[Shadow, ...]]:
+        """``count`` copies of one instant of the target; no trace of them stays, in the target either."""
+        from runtime.ptrace import TargetEnded
+        from runtime.shadow import fork_shadow, reap
+        from runtime.tracee import attach
+
+        shadows: list[Shadow] = []
+        try:
+            with ExitStack() as stack:
+                with self.attached(), attach(self.pid) as tracee:
+                    tracee.stop()
+                    for _ in range(count):
+                        shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
+                yield tuple(shadows)
+        finally:
+            if any(shadow.zombie for shadow in shadows):
+                with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
+                    tracee.stop()
+                    reap(tracee, shadows)
 
     def _capture_and_lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
                           displaced: bytes) -> tuple[Lifted, int]:
         from memopt.analysis.lift import Code, lift_region
         from runtime.memory import check_private, mappings
-        from runtime.shadow import fork_shadow
-        from runtime.tracee import attach
         from runtime.trial import general_registers, live_values, peek, reach
 
-        with self.attached(), attach(self.pid) as tracee:
-            tracee.stop()
-            shadow = fork_shadow(tracee)
-        with shadow:
+        with self._shadows(1) as (shadow,):
             reach(shadow, loop.header)
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
@@ -274,23 +299,11 @@ class Improver:
             return compiled
 
     def _validate(self, compiled: CompiledRegion) -> Measurement:
-        from runtime.shadow import fork_shadow, reap
-        from runtime.tracee import attach
         from runtime.trial import hold_against_original
 
-        with self._timed("validate"):
-            with ExitStack() as shadows:
-                with self.attached(), attach(self.pid) as tracee:
-                    tracee.stop()
-                    original = shadows.enter_context(fork_shadow(tracee, copies=2))
-                    version = shadows.enter_context(fork_shadow(tracee, copies=2))
-                measured = hold_against_original(original, version, compiled, slice_of(compiled.plan),
-                                                 exact=self.options.fp == "exact")
-            if original.zombie:
-                with self.attached(), attach(self.pid) as tracee:
-                    tracee.stop()
-                    reap(tracee, (original, version))
-            return measured
+        with self._timed("validate"), self._shadows(2) as (original, version):
+            return hold_against_original(original, version, compiled, slice_of(compiled.plan),
+                                         exact=self.options.fp == "exact")
 
     def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site) -> None:
         from runtime import perfmap

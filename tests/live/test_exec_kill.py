@@ -41,15 +41,21 @@ def expected(program: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def points(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
-    """How often each point is passed in a run that ends with the nest replaced."""
+def passed(program: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The points passed, in order, in a run that ends with the nest replaced."""
     folder = tmp_path_factory.mktemp("log")
     shutil.copy(program, folder / "program")
     log = folder / "log"
     verdict = fault(f"log:{log}", folder)
     assert verdict["memopt"] == EXIT_CODE
     assert "replaced" in verdict["stderr"]
-    return Counter(log.read_text().split())
+    return log.read_text().split()
+
+
+@pytest.fixture(scope="module")
+def points(passed: list[str]) -> Counter[str]:
+    """How often each point is passed."""
+    return Counter(passed)
 
 
 def fault(text: str, folder: Path) -> dict[str, object]:
@@ -61,7 +67,7 @@ def fault(text: str, folder: Path) -> dict[str, object]:
 
 def spread(action: str, name: str, count: int) -> list[str]:
     """Passes of one point to strike at: counts differ a little from run to run, so the last ones are left out."""
-    if ALL_POINTS:
+    if ALL_POINTS and name != "watch":
         chosen = set(range(1, count + 1))
     elif action == "raise":
         chosen = {(count + 1) // 2}
@@ -82,22 +88,48 @@ def test_program_survives_a_fault_of_memopt_at_any_point(program: Path, expected
     struck = []
 
     def strike(text: str) -> str:
-        folder = tmp_path / text.replace(":", "-")
-        folder.mkdir()
-        os.link(program, folder / "program")
-        verdict = fault(text, folder)
-        right: dict[str, object] = {"untouched": True, "strays": [], "stdout": expected}
-        if verdict["memopt"] == -9 and not text.startswith("kill:report"):
-            right["program"] = EXIT_CODE
-        elif verdict["memopt"] != (-9 if text.startswith("kill:report") else EXIT_CODE):
-            return f"{text}: memopt ended with {verdict['memopt']}"
-        if verdict["memopt"] == -9 or "internal error" in str(verdict["stderr"]):
-            struck.append(text)
-        wrong = {key: verdict[key] for key, value in right.items() if verdict[key] != value}
-        return f"{text}: {wrong}" if wrong else ""
+        for attempt in range(3):
+            folder = tmp_path / f"{text.replace(':', '-')}-{attempt}"
+            folder.mkdir()
+            os.link(program, folder / "program")
+            verdict = fault(text, folder)
+            if (wrong := what_is_wrong(text, verdict, expected)):
+                return f"{text}: {wrong}"
+            if verdict["memopt"] == -9 or "internal error" in str(verdict["stderr"]):
+                struck.append(text)
+                break
+            if text.split(":")[1] not in STAGES:
+                break
+        return ""
 
     with ThreadPoolExecutor(2) as pool:
         failures = [text for text in pool.map(strike, faults) if text]
     assert not failures
     assert {text for text in faults if text.split(":")[1] in STAGES} <= set(struck)
     assert len(struck) >= len(faults) * 9 // 10
+
+
+def what_is_wrong(text: str, verdict: dict[str, object], expected: str) -> dict[str, object]:
+    """A fault that was not reached must have left everything as it is without one."""
+    right: dict[str, object] = {"untouched": True, "strays": [], "stdout": expected}
+    if text.startswith("kill:report"):
+        right["memopt"] = -9
+    elif verdict["memopt"] == -9:
+        right["program"] = EXIT_CODE
+    else:
+        right["memopt"] = EXIT_CODE
+    return {key: verdict[key] for key, value in right.items() if verdict[key] != value}
+
+
+@pytest.mark.parametrize("action", ["kill", "raise"])
+def test_fault_right_after_the_commit(program: Path, expected: str, passed: list[str], tmp_path: Path,
+                                      action: str) -> None:
+    """The program is in the new code by then: a memopt that fails takes it out before it gives its pages back."""
+    committed = passed.index("install.commit")
+    following = passed.index("ptrace.detach", committed)
+    text = f"{action}:ptrace.detach:{passed[:following + 1].count('ptrace.detach')}"
+    os.link(program, tmp_path / "program")
+    verdict = fault(text, tmp_path)
+    assert (verdict["memopt"], verdict["stdout"]) == (-9 if action == "kill" else EXIT_CODE, expected)
+    assert (verdict["untouched"], verdict["strays"]) == (True, [])
+    assert action == "kill" or "internal error in install: " in str(verdict["stderr"])

@@ -25,7 +25,7 @@ OPPOSITE = {"ne": "e", "b": "ae", "be": "a", "a": "be", "ae": "b", "l": "ge", "l
 
 @dataclass(frozen=True)
 class Form:
-    """``rbx += step`` and a comparison with r8 (after adding ``offset``), in ``width`` bits, at the bottom or the top."""
+    """``rbx += step``, and rbx + ``offset`` compared with r8, in ``width`` bits, at the bottom or the top."""
 
     step: int
     condition: str

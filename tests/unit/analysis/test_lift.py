@@ -166,5 +166,19 @@ def test_an_array_over_a_live_in_cell_is_refused() -> None:
                    next_i="inc rbx; cmp rbx, [r10]; jne i") is Reason.OVERLAP
 
 
+def test_a_live_in_cell_over_the_stack_slots_of_the_loop_is_refused() -> None:
+    """The bound is read through a pointer and written through the stack pointer."""
+    stored = "inc rbx; mov [rsp-16], r8; cmp rbx, [r10]; jne i"
+    assert refusal(registers={"r10": STACK - 16}, memory={STACK - 16: N}, next_i=stored) is Reason.OVERLAP
+    guards = lift(registers={"r10": STACK - 24}, memory={STACK - 24: N}, next_i=stored).region.guards
+    assert "[r10, r10 + 8) disjoint [rsp - 16, rsp - 8)" in map(str, guards)
+
+
+def test_a_value_put_back_is_refused() -> None:
+    """Put back into a cell that is in no array of the region, so that c could be written in between."""
+    assert refusal(i="mov rbp, [r12+rbx*8]", next_i="mov [r12+rbx*8], rbp; inc rbx; cmp rbx, r8; jne i"
+                   ) is Reason.OVERLAP
+
+
 def test_a_live_in_of_the_region_names_its_location() -> None:
     assert LiveIn("rbx", Register("rbx")) in lift().region.live_ins

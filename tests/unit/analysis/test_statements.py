@@ -133,6 +133,12 @@ def test_a_live_in_cell_is_read_in_its_own_width() -> None:
     assert refused(store(C, Integer(Linear.symbol("m"), 64)), cells=cells) is Reason.CARRIED_VALUE
 
 
+def test_a_cell_stored_back_must_be_one_that_other_arrays_are_kept_away_from() -> None:
+    """t = *a; *b = x; *a = t: nothing happens to a, unless b is the same cell."""
+    assert refused(load(0, A), load(1, C), store(B, v(1)), store(A, v(0))) is Reason.OVERLAP
+    assert recovered(load(0, A), load(1, C), store(A, v(0)), store(B, add(v(0), v(1)))) == ["  [b]:64 = add([a], [c])"]
+
+
 def test_packed_halves_are_cells_of_their_own() -> None:
     low = Node("trunc", (v(0),), 32)
     high = Node("high", (v(0),), 32)

@@ -316,7 +316,7 @@ def test_a_cell_behind_a_pointer_is_read_only_when_the_other_guards_hold(header:
     header.install(header.region((inside, N, pointer), TRIPS, guards))
     assert not passes(header, {"rsi": 10, "rdx": 0})
     for number in (0, 7):
-        struct.pack_into("<Q", header._memory, header.arena - header.base + 8, number)
+        header.write_arena(8, struct.pack("<Q", number))
         assert passes(header, {"rsi": 10, "rdx": header.arena}) is (number == 0)
     header.install(header.region((inside, N, pointer), Trips(linear(m=1, n=1), 1), guards[1:]))
     assert not passes(header, {"rsi": 10, "rdx": 0})
