@@ -26,6 +26,7 @@ from memopt.analysis.values import (
     either,
     negate,
 )
+from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
 
 LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
@@ -109,20 +110,23 @@ class Algebra:
                 return None
             case Truth(bool() as known, width):
                 return constant(int(known), width)
-            case Node(_, operands, _):
-                numbers = [self.integer(o) for o in operands]
-                if any(n is None for n in numbers):
-                    return None
-                for number in numbers:
-                    assert number is not None
-                    if not number.linear.is_constant and not fixable(number.linear):
-                        return None
-                for number in numbers:
-                    assert number is not None
-                    if not number.linear.is_constant and not self.exploring:
-                        raise Specialise(number.linear)
-                return None
+            case Node(operator, operands, width):
+                return self._node_number(operator, [self.integer(o) for o in operands], width)
         return None
+
+    def _node_number(self, operator: str, operands: list[Integer | None], width: int) -> Integer | None:
+        """The number an operation gives once its operands are known numbers."""
+        numbers = [n for n in operands if n is not None]
+        if len(numbers) < len(operands):
+            return None
+        unknown = [n.linear for n in numbers if not n.linear.is_constant]
+        if unknown and not self.exploring:
+            if all(map(fixable, unknown)):
+                raise Specialise(unknown[0])
+            return None
+        values = tuple(self.at_sample(n.linear) % (1 << n.width) for n in numbers)
+        result = evaluate(operator, values, tuple(n.width for n in numbers), width)
+        return None if result is None else constant(result, width)
 
     def linear(self, value: Value) -> Linear | None:
         number = self.integer(value)

@@ -270,8 +270,11 @@ class Executor:
             except Rejected:
                 if steady:
                     raise
+                for location in sorted(written):  # a register that the loop may start from, as a number
+                    if isinstance(entry.get(location), Node) and location in GENERAL:
+                        entry[location] = self.algebra.integer(entry[location]) or entry[location]
                 steady = self._unchanged(loop, entry, written)
-                if not steady:
+                if not steady and unknown == {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written)}:
                     raise
                 continue
             if after is None:

@@ -16,17 +16,15 @@ from memopt.analysis.algebra import Promote, Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
-from memopt.analysis.nest import LoopNode
+from memopt.analysis.liveness import check_dead
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, recover
-from memopt.analysis.values import Carried, Final, Node, Truth, Value, constant_of, data
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, ElementType, Scop, Statement
-from memopt.x86.conditions import flag_family
 
 ATTEMPTS = 64
 _NAMES = "ijklmn"
@@ -100,7 +98,7 @@ class _Builder:
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        self._check_dead()
+        check_dead(self.outer)
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = _flatten(statements)
@@ -145,20 +143,6 @@ class _Builder:
             if sum(c * self._step(s) for s, c in linear.terms):
                 raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
             self.guards.append(Relation(linear - value, True, "specialised"))
-
-    def _check_dead(self) -> None:
-        """What the version does not restore must not be seen: opaque header values are dead or rewritten."""
-        name = f"{self.outer.node.address:x}"
-        loops = _loops(self.outer.node)
-        following = {c.location: c.following for c in self.outer.node.carried} if self.outer.leaves_first else {}
-        flags = constant_of(self.outer.exit_state.get("cc_op", Carried(name, "cc_op")))
-        for location, value in self.outer.exit_state.items():
-            if location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS:
-                continue
-            if isinstance(value, Carried) and value.loop == name and value.location in following:
-                value = following[value.location]
-            if _reaches(value, name, loops, set()):
-                raise Rejected(Reason.CARRIED_VALUE, f"{location} is still used after the loop")
 
     # -- arrays -------------------------------------------------------------------------------------------------
 
@@ -281,6 +265,8 @@ class _Builder:
         if symbol in GENERAL:
             return LiveIn(symbol, Register(symbol))
         address, bits = self.facts.cells[symbol]
+        if bits not in (32, 64):
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a {bits}-bit variable at {address}")
         match address:
             case Linear((), displacement):
                 return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)
@@ -297,9 +283,6 @@ def _least(linear: Linear, ranges: Mapping[str, Linear]) -> Linear:
         if largest is not None:
             result = result.without(symbol) + (largest * coefficient if coefficient < 0 else 0)
     return result
-
-
-_TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,34 +318,3 @@ def _flatten(loop: StatementLoop) -> tuple[_Flat, ...]:
     if not result:
         raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
     return tuple(result)
-
-
-def _loops(node: LoopNode) -> dict[str, LoopNode]:
-    found = {f"{node.address:x}": node}
-    for item in node.items:
-        if isinstance(item, LoopNode):
-            found |= _loops(item)
-    return found
-
-
-def _reaches(value: Value, outer: str, loops: dict[str, LoopNode], seen: set[Value]) -> bool:
-    """Whether ``value`` depends on what an opaque location held at the header of the patched loop."""
-    if value in seen:
-        return False
-    seen.add(value)
-    match value:
-        case Carried(loop, _, _) if loop in (outer, "entry"):
-            return loop == outer
-        case Carried(loop, location, _) if loop in loops:
-            parts = [v for c in loops[loop].carried if c.location == location for v in (c.entry, c.following)]
-            return not parts or any(_reaches(v, outer, loops, seen) for v in parts)
-        case Final(loop, location, _) if loop in loops:
-            finals = [v for place, v in loops[loop].finals if place == location]
-            return not finals or any(_reaches(v, outer, loops, seen) for v in finals)
-        case Node(_, operands, _):
-            return any(_reaches(o, outer, loops, seen) for o in operands)
-        case Truth(formula):
-            return any(_reaches(v, outer, loops, seen) for v in data(formula))
-        case Carried() | Final():
-            return True
-    return False

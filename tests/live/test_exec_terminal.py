@@ -17,8 +17,7 @@ from tests.conftest import Build
 from tests.support.terminal import Terminal
 from tests.support.told import EXIT_CODE, await_that, has_new_code, native_output
 
-STAGES = ("watch", "find", "capture", "shadow.fork", "ptrace.sysemu", "lift", "generate", "ptrace.syscall", "validate",
-          "install.commit")
+STAGES = ("watch", "find", "ptrace.syscall", "ptrace.sysemu", "lift", "validate", "install.commit")
 REPLACED = "replaced"
 
 
