@@ -13,12 +13,6 @@ NEIGHBOURHOOD = 11  # samples within 2 KiB belong together until the loop around
 ENOUGH = 32  # samples in one neighbourhood, of those since the last decision, before a look pays
 
 
-def neighbourhood(address: int) -> tuple[int, int]:
-    """The half-open range of addresses that are counted together with ``address``."""
-    low = address >> NEIGHBOURHOOD << NEIGHBOURHOOD
-    return low, low + (1 << NEIGHBOURHOOD)
-
-
 @dataclass
 class Hotness:
     """``samples`` counts every instruction address over the whole run."""

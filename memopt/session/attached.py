@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memopt.analysis.hotness import Hotness, neighbourhood
+from memopt.analysis.hotness import Hotness
 from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import Outcome
-from memopt.session.glance import computes
+from memopt.session.glance import around, computes
 from memopt.session.improve import Improver
 from memopt.session.looking import look
 from memopt.session.watch import EAGER_SECONDS, publish
@@ -67,7 +67,7 @@ def improve(options: Options, pid: int) -> int:
         if address is not None and computes(pid, address):
             improver.start(address)
         elif address is not None:
-            improver.pass_over(address, neighbourhood(address))
+            improver.pass_over(address, around(address))
     sampler.close()
     notes = (*improver.notes, *((sampler.note,) if sampler.note else ()))
     report = improver.report(hotness, notes, (f"process {pid}",))

@@ -142,6 +142,9 @@ class Improver:
     def _improve(self, decision: Decision) -> None:
         site = self._find(decision.address)
         decision.site = site
+        if not site.loops:
+            decision.ranges += site.straight_line()
+            raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
         decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:

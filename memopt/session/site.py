@@ -13,7 +13,6 @@ from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.semantics import lift_block
 from runtime.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
@@ -34,12 +33,17 @@ class Site:
     forest: LoopForest
     loops: tuple[Loop, ...]
 
+    def straight_line(self) -> Ranges:
+        """The code that is in no loop."""
+        inside = {b for loop in self.forest.loops for b in loop.blocks}
+        return tuple((b, block.end) for b, block in self.graph.blocks.items() if b not in inside)
+
     def ranges(self, loop: Loop) -> Ranges:
         return tuple((b, self.graph.blocks[b].end) for b in loop.blocks)
 
 
 def find_site(pid: int, address: int) -> Site:
-    """Loops around ``address`` in the live process; Rejected(NOT_A_NEST) when there is no nest."""
+    """Loops around ``address`` in the live process, if there are any."""
     mapping = mapping_at(mappings(pid), address)
     if mapping is None or not mapping.executable:
         raise Rejected(Reason.ENDED, f"{address:#x} is not mapped any more")
@@ -59,9 +63,7 @@ def find_site(pid: int, address: int) -> Site:
         memory.close()
     forest = find_loops(graph)
     inner = innermost_loop_at(forest, address)
-    if inner is None:
-        raise Rejected(Reason.NOT_A_NEST, f"{address:#x} is in no loop")
-    loops = tuple(reversed(tuple(forest.chain(inner))))
+    loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
 
 
@@ -78,6 +80,8 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
                 raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
     if not loop.children:
         raise Rejected(Reason.NOT_A_NEST, f"the loop at {loop.header:#x} contains no other")
+
+    from memopt.x86.semantics import lift_block
 
     @cache
     def operations(address: int) -> Block:

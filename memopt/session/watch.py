@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from memopt.analysis.hotness import Hotness, neighbourhood
+from memopt.analysis.hotness import Hotness
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
-from memopt.session.glance import computes
+from memopt.session.glance import around, computes
 from memopt.session.improve import Improver
 from runtime import faults
 from runtime.identify import Note
@@ -29,8 +29,8 @@ from runtime.ptrace import TargetEnded
 from runtime.sampling import INTERVAL_NS, Sample, Sampler
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
-EAGER_SECONDS = 0.01  # while something may still be gained
-CALM_SECONDS = 0.1
+EAGER_SECONDS = 0.02  # while something may still be gained
+CALM_SECONDS = 0.2
 CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
 SETTLED_AFTER = 3.0  # seconds without a new hot loop
 
@@ -90,7 +90,7 @@ class Session:
                 if computes(self.target.pid, address):
                     self.improver.start(address)
                 else:
-                    self.improver.pass_over(address, neighbourhood(address))
+                    self.improver.pass_over(address, around(address))
             elif not calm and time.monotonic() - last_find > SETTLED_AFTER:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
