@@ -41,7 +41,7 @@ def _check_shape(state: ScheduledRegion) -> None:
     if statement.reads.count(statement.write) != 1:
         raise Rejected(Reason.NO_PLAN, f"{statement.write} is not accumulated")
     if any(access.array == statement.write.array for _, access in state.operands):
-        raise Rejected(Reason.NO_PLAN, f"{statement.write.array} is both accumulated and read elsewhere")
+        raise Rejected(Reason.OVERLAP, f"{statement.write.array} is both accumulated and read elsewhere")
     if len({scop.array(a.array).element for a in (statement.write, *statement.reads)}) != 1:
         raise Rejected(Reason.NO_PLAN, "float and double are mixed")
 

@@ -211,6 +211,13 @@ def get_signal_code(tid: int) -> int:
     return int.from_bytes(information.raw[8:12], "little", signed=True)
 
 
+def get_fault_address(tid: int) -> int:
+    """si_addr of the SIGSEGV or SIGBUS about to be delivered."""
+    information = ctypes.create_string_buffer(128)
+    request(GETSIGINFO, tid, 0, information)
+    return int.from_bytes(information.raw[16:24], "little")
+
+
 def get_signal_mask(tid: int) -> int:
     mask = ctypes.create_string_buffer(8)
     request(GETSIGMASK, tid, 8, mask)

@@ -47,12 +47,16 @@ class End(Enum):
 
 
 class ShadowStopped(Exception):
-    """The shadow did not get where it was sent; drop it. ``reason`` and ``detail`` (address, signal) say why."""
+    """The shadow did not get where it was sent; drop it. ``reason`` and ``detail`` (address, signal) say why.
 
-    def __init__(self, reason: End, detail: str = "") -> None:
+    ``fault``: the address it could not access, if that is why.
+    """
+
+    def __init__(self, reason: End, detail: str = "", fault: int | None = None) -> None:
         super().__init__(reason.value + (f" ({detail})" if detail else ""))
         self.reason = reason
         self.detail = detail
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +278,8 @@ class Shadow:
         registers = self.registers()
         if stop.kind is StopKind.SYSCALL:
             return ShadowStopped(End.SYSTEM_CALL, f"number {registers.orig_rax} at {registers.rip - 2:#x}")
-        return ShadowStopped(End.SIGNAL, f"{signal.Signals(stop.signal).name} at {registers.rip:#x}")
+        fault = ptrace.get_fault_address(self.pid) if stop.signal in (signal.SIGSEGV, signal.SIGBUS) else None
+        return ShadowStopped(End.SIGNAL, f"{signal.Signals(stop.signal).name} at {registers.rip:#x}", fault)
 
 
 def compare(first: Shadow, second: Shadow, ignore: Sequence[tuple[int, int]] = (), limit: int = 16

@@ -14,7 +14,7 @@ from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, LiveIn, Region
 from memopt.ir.scop import TRIPS, ElementType
-from runtime.memory import PAGE
+from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
 
@@ -36,10 +36,13 @@ class Measurement:
 
 
 def reach(shadow: Shadow, header: int) -> float:
-    """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first."""
+    """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first, or the
+    reason why memory that the loop writes to is none of a copy's (runtime.memory.check_private)."""
     try:
         return shadow.run_to(header, REACH_SECONDS)
     except ShadowStopped as stopped:
+        if stopped.fault is not None:
+            check_private(mappings(shadow.pid), stopped.fault, stopped.fault + 1, written=False)
         raise Rejected(Reason.NOT_REACHED, str(stopped)) from stopped
 
 

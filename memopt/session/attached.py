@@ -23,7 +23,7 @@ from runtime.ptrace import TargetEnded
 from runtime.refusals import check_process, identity
 from runtime.sampling import open_sampler
 
-PATIENCE = 3.0  # seconds without a new hot loop until memopt leaves
+PATIENCE = 1.5  # seconds without a new hot loop until memopt leaves
 FAILED = 1
 
 

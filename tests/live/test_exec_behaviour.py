@@ -180,7 +180,7 @@ def test_script_runs_as_its_interpreter_does(tmp_path: Path) -> None:
 
 def test_children_run_natively(build: Build, tmp_path: Path) -> None:
     child = build("gemm_ijk.c")
-    watch = f'{child} 1000 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'
+    watch = f'{child} 1500 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'
     native = run(["bash", "-c", watch], 90)
     ours = run_under_memopt(["bash", "-c", watch], 90)
     assert ours.same_result(native)

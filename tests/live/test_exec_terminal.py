@@ -148,6 +148,7 @@ def test_bg_while_memopt_is_at_work_and_fg_again(job: Job, expected: str) -> Non
     job.await_stage(REPLACED)
     job.terminal.command("fg")
     job.terminal.expect("program")
+    job.terminal.await_foreground(job.pid)
     job.stop()
     job.terminal.command("fg")
     job.await_states("RS")

@@ -36,7 +36,7 @@ def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
     ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
     ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
     ("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING),
-    ("mapped_arrays.c", ("twice", SIZE), Reason.SHARED_MAPPING),
+    ("mapped_arrays.c", ("twice", SIZE), Reason.DOUBLE_MAPPING),
     ("mapped_arrays.c", ("beside", SIZE), Reason.DOUBLE_MAPPING),
     ("overlap.c", ("a", SIZE), Reason.OVERLAP),
     ("overlap.c", ("a", SIZE, "7"), Reason.OVERLAP),

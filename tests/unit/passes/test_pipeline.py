@@ -160,7 +160,7 @@ def _refused() -> Iterator[tuple[str, Region, Reason]]:
     yield "no iterations", replace(region, scop=replace(region.scop, statements=(empty,))), Reason.NO_PLAN
     copy = replace(statement, reads=statement.reads[1:], expression=Apply("mul", (Read(0), Read(1))))
     yield "not accumulated", replace(region, scop=replace(region.scop, statements=(copy,))), Reason.NO_PLAN
-    yield "read elsewhere", _with_reads(region, Access("c", (k, j)), statement.reads[2]), Reason.NO_PLAN
+    yield "read elsewhere", _with_reads(region, Access("c", (k, j)), statement.reads[2]), Reason.OVERLAP
     yield "no two loops", _with_reads(region, Access("a", (i, j)), statement.reads[2]), Reason.NO_PLAN
     yield "nothing is accumulated", _with_write(region, Access("c", (i, j + k))), Reason.NO_PLAN
     yield "no loop walks", _with_write(region, Access("c", (Linear.of(0), Linear.of(0)))), Reason.NO_PLAN
