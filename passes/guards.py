@@ -192,8 +192,10 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
         load = instruction("mov", "rax", source)
     elif live_in.width == 4:
         load = instruction("movsxd", "rax", source) if live_in.signed else instruction("mov", "eax", source)
+    elif live_in.width in (1, 2) and live_in.signed:
+        load = instruction("movsx", "rax", source)
     else:
-        raise VerifyError(f"{live_in} is neither 4 nor 8 bytes wide")
+        raise VerifyError(f"{live_in} has no load of its width")
     return [*items, load, instruction("mov", slot, "rax")]
 
 

@@ -363,7 +363,7 @@ class Executor:
             return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return self._after(loop, exit_state, entry, counter, turns), [node], target
+        return self._after(loop, walk.exits, exit_state, entry, turns), [node], target
 
     @staticmethod
     def _ends_with_exit(walk: _Walk, count: int, exit_state: State, opaque: frozenset[str]) -> bool:
@@ -399,7 +399,10 @@ class Executor:
         finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
         return LoopNode(self._counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
-    def _after(self, loop: Loop, exit_state: State, entry: State, counter: str, turns: Linear | None) -> State:
+    def _after(self, loop: Loop, exits: list[tuple[Formula, State, int, int]], exit_state: State, entry: State,
+               turns: Linear | None) -> State:
+        counter = self._counter(loop)
+        way = None if turns is not None else self._way(exits, counter)
         after: State = {}
         for location, value in exit_state.items():
             varies = not isinstance(value, Integer) or counter in value.linear.symbols
@@ -407,9 +410,26 @@ class Executor:
                 after[location] = value
             elif isinstance(value, Integer) and turns is not None:
                 after[location] = substitute(value, {counter: turns})
+            elif isinstance(value, Integer) and way and value.linear.coefficient(counter) % way[1] == 0:
+                times = value.linear.coefficient(counter) // way[1]
+                after[location] = Integer(value.linear.without(counter) + way[0] * times, value.width)
             else:
                 after[location] = Final(_name(loop), location, value.width)
         return after
+
+    def _way(self, exits: list[tuple[Formula, State, int, int]], counter: str) -> tuple[Linear, int] | None:
+        """``(total, step)``: the loop ends when step * counter is total, even where the turns themselves are unknown.
+
+        So a register that runs up to a bound is known to be the bound.
+        """
+        leaving = next(e[0] for e in exits if e[0] is not False)
+        if not _is_equality(leaving):
+            return None
+        try:
+            first, slope = self._crossing(leaving, counter)
+        except Rejected:
+            return None
+        return -first, slope
 
     # -- exits --------------------------------------------------------------------------------------------------
 

@@ -242,6 +242,8 @@ class _Builder:
                 result.append(Rejoin(Register(location), value))
             elif location.startswith(SLOT):
                 _, offset, bits = location.split(":")
+                if int(bits) < 32:
+                    raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a {bits}-bit counter on the stack")
                 symbol = self._slot_symbol(int(offset))
                 value = Linear.symbol(symbol) + Linear.symbol(LIMIT, step)
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
@@ -265,8 +267,6 @@ class _Builder:
         if symbol in GENERAL:
             return LiveIn(symbol, Register(symbol))
         address, bits = self.facts.cells[symbol]
-        if bits not in (32, 64):
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a {bits}-bit variable at {address}")
         match address:
             case Linear((), displacement):
                 return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)

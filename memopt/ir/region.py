@@ -42,8 +42,8 @@ Location = Register | Cell
 
 @dataclass(frozen=True, slots=True)
 class LiveIn:
-    """``symbol`` stands for what ``location`` holds at entry: its low ``width`` bytes (4 or 8), sign-extended
-    when ``signed``, else zero-extended, as a mathematical integer. 8-byte values are always signed."""
+    """``symbol`` stands for what ``location`` holds at entry: its low ``width`` bytes (1, 2, 4 or 8),
+    sign-extended when ``signed``, else zero-extended, as a mathematical integer. Only 4-byte values may be unsigned."""
 
     symbol: str
     location: Location

@@ -40,7 +40,7 @@ Attached = Callable[[], AbstractContextManager[None]]
 
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
-RETRIES = 3
+RETRIES = 6
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
 
@@ -131,7 +131,7 @@ class Improver:
         tries = self._tries.get(decision.address, 0) + 1
         self._tries[decision.address] = tries
         if decision.reason in TRANSIENT and tries < RETRIES:
-            time.sleep(0.1 * tries)
+            time.sleep(0.05 * tries)
             return
         self.decisions.append(decision)
         self._settled += decision.ranges
@@ -152,9 +152,9 @@ class Improver:
                 self._replace(decision, site, loop)
                 return
             except Rejected as rejected:
-                first = first or rejected
                 if rejected.reason in (Reason.ENDED, *TRANSIENT):
-                    break
+                    raise  # the next look may find it otherwise, an outer loop's reason stays the same
+                first = first or rejected
         assert first is not None
         raise first
 
