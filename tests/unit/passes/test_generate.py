@@ -94,7 +94,7 @@ def test_a_kernel_that_breaks_its_contract(items: Code) -> None:
     replace(REGION, rejoin=(Rejoin(Register("rsp"), linear(n=1)),)),
     replace(REGION, rejoin=(Rejoin(Register("rax"), linear(n=1)), Rejoin(Cell("rax", 0, 8), linear(n=1)))),
     replace(REGION, rejoin=(Rejoin(Register("rax"), linear(n=1), 2),)),
-    replace(REGION, live_ins=(*REGION.live_ins, LiveIn("w", Register("rax"), 2))),
+    replace(REGION, live_ins=(*REGION.live_ins, LiveIn("w", Register("rax"), 3))),
     replace(REGION, live_ins=(*REGION.live_ins, LiveIn("w", Cell("rax", 0, 4), 8))),
 ])
 def test_a_region_that_cannot_be_rejoined(region: Region) -> None:
