@@ -8,10 +8,11 @@ target is only ever stopped while ``gate`` is held, and the main thread only wai
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from memopt.analysis.hotness import Hotness
@@ -29,10 +30,11 @@ from runtime.ptrace import TargetEnded
 from runtime.sampling import INTERVAL_NS, Sample, Sampler
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
-EAGER_SECONDS = 0.02  # while something may still be gained
-CALM_SECONDS = 0.2
+EAGER_SECONDS = 0.03  # while something may still be gained
+CALM_SECONDS = 0.4
 CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
-SETTLED_AFTER = 3.0  # seconds without a new hot loop
+NICE = 10
+SETTLED_AFTER = 1.5  # seconds without a new hot loop
 
 
 class Session:
@@ -56,7 +58,12 @@ class Session:
         return self._finish((str(note),), note.reason)
 
     def watch(self) -> int:
-        """Look after the program until it ends; hand hot addresses to the improver."""
+        """Look after the program until it ends; hand hot addresses to the improver.
+
+        At a low priority: where all processors are busy, memopt must not take the program's share of them.
+        """
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), NICE))
         try:
             self._watch()
         except BaseException:
