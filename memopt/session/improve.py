@@ -7,6 +7,7 @@ proved, guarded and (unless the user forbids it) tried in forked copies.
 from __future__ import annotations
 
 import functools
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -82,7 +83,10 @@ class Improver:
     stages: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._thread: threading.Thread | None = None
+        # Made once, before the main thread lowers its priority: new threads would inherit that.
+        self._addresses: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._busy = False
+        threading.Thread(target=self._serve, daemon=True, name="improver").start()
         self._settled: list[tuple[int, int]] = []
         self._stage = "find"
         self._tries: dict[int, int] = {}
@@ -90,11 +94,19 @@ class Improver:
 
     @property
     def busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._busy
 
     def start(self, address: int) -> None:
-        self._thread = threading.Thread(target=self._work, args=(address,), daemon=True, name="improver")
-        self._thread.start()
+        self._busy = True
+        self._addresses.put(address)
+
+    def _serve(self) -> None:
+        while True:
+            address = self._addresses.get()
+            try:
+                self._work(address)
+            finally:
+                self._busy = False
 
     def pass_over(self, address: int, around: tuple[int, int]) -> None:
         """A hot place with nothing to compute: reported, and never looked at again."""
