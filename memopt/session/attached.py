@@ -15,7 +15,6 @@ from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import Outcome
-from memopt.session.glance import around, computes
 from memopt.session.improve import Improver
 from memopt.session.looking import look
 from memopt.session.watch import EAGER_SECONDS, publish
@@ -60,16 +59,9 @@ def improve(options: Options, pid: int) -> int:
         if improver.busy:
             last_find = time.monotonic()
             continue
-        settled = improver.take_settled()
-        if settled:
-            hotness.settle(settled)
-        address = hotness.hottest()
-        if address is not None and computes(pid, address):
-            improver.start(address)
-        elif address is not None:
-            improver.pass_over(address, around(address))
+        improver.consider(hotness)
     sampler.close()
-    notes = (*improver.notes, *((sampler.note,) if sampler.note else ()))
+    notes = (sampler.note,) if sampler.note else ()
     report = improver.report(hotness, notes, (f"process {pid}",))
     publish(options, report)
     if any(loop.outcome is Outcome.REPLACED for loop in report.loops) and not options.quiet:

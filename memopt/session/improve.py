@@ -22,6 +22,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.report.model import LoopReport, Outcome, RunReport, Stage
+from memopt.session.glance import around, computes
 from runtime import faults
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ class Improver:
     attached: Attached
     started: float
     decisions: list[Decision] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
     stages: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,9 +96,24 @@ class Improver:
     def busy(self) -> bool:
         return self._busy
 
-    def start(self, address: int) -> None:
-        self._busy = True
-        self._addresses.put(address)
+    def consider(self, hotness: Hotness) -> bool:
+        """Take up the hottest address that is not settled yet, or pass over it; False when there is none.
+
+        Precondition: not ``busy``.
+        """
+        settled, self._settled = self._settled, []
+        if settled:
+            hotness.settle(settled)
+        address = hotness.hottest()
+        if address is None:
+            return False
+        if computes(self.pid, address):
+            self._busy = True
+            self._addresses.put(address)
+        else:  # a hot place with nothing to compute: reported, and never looked at again
+            self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
+                                  detail="no floating-point arithmetic"))
+        return True
 
     def _serve(self) -> None:
         while True:
@@ -107,15 +122,6 @@ class Improver:
                 self._work(address)
             finally:
                 self._busy = False
-
-    def pass_over(self, address: int, around: tuple[int, int]) -> None:
-        """A hot place with nothing to compute: reported, and never looked at again."""
-        self._settle(Decision(address, (around,), reason=Reason.NO_PLAN, detail="no floating-point arithmetic"))
-
-    def take_settled(self) -> list[tuple[int, int]]:
-        """Ranges decided since the last call."""
-        settled, self._settled = self._settled, []
-        return settled
 
     # -- the stages ---------------------------------------------------------------------------------------------
 

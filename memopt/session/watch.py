@@ -20,7 +20,6 @@ from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
-from memopt.session.glance import around, computes
 from memopt.session.improve import Improver
 from runtime import faults
 from runtime.identify import Note
@@ -70,7 +69,7 @@ class Session:
             with self.gate:
                 self.over = True
             raise
-        return self._finish(self.improver.notes)
+        return self._finish()
 
     def _watch(self) -> None:
         last_find = time.monotonic()
@@ -86,18 +85,10 @@ class Session:
             if self.improver.busy:
                 last_find = time.monotonic()
                 continue
-            settled = self.improver.take_settled()
-            if settled:
-                self.hotness.settle(settled)
-            address = self.hotness.hottest()
-            if address is not None:
+            if self.improver.consider(self.hotness):
                 if calm:
                     self.sampler.set_interval(INTERVAL_NS)
                 calm = False
-                if computes(self.target.pid, address):
-                    self.improver.start(address)
-                else:
-                    self.improver.pass_over(address, around(address))
             elif not calm and time.monotonic() - last_find > SETTLED_AFTER:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
@@ -125,7 +116,7 @@ class Session:
             finally:
                 self.supervisor.traced = False
 
-    def _finish(self, notes: tuple[str, ...], reason: Reason | None = None) -> int:
+    def _finish(self, notes: tuple[str, ...] = (), reason: Reason | None = None) -> int:
         outcome = self.supervisor.outcome
         assert outcome is not None
         if self.sampler.note:
