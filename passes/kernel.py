@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from memopt.ir.code import Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, NestPlan, Plan
+from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
 from memopt.x86.frame import FrameLayout
@@ -51,7 +52,8 @@ def nest_kernel(regions: tuple[Region, ...], plan: NestPlan, layout: FrameLayout
     """Code for the statements of a distributed nest, one after the other; errors as ``kernel``."""
     emitter = Emitter(layout.locals)
     emitter.place("kernel")
-    parts = [_Kernel(contraction(r, p), layout, placement, emitter) for r, p in zip(regions, plan.parts, strict=True)]
+    parts = [_Kernel(contraction(r, _contraction_plan(p)), layout, placement, emitter)
+             for r, p in zip(regions, plan.parts, strict=True)]
     for part in parts:  # all of them while live-in vector registers still hold their values
         part.prepare()
     for part in parts:
@@ -67,7 +69,13 @@ def scratch_bytes(region: Region, plan: Plan) -> int:
 
 def nest_scratch_bytes(regions: tuple[Region, ...], plan: NestPlan) -> int:
     """``scratch_needed`` of ``nest_kernel``: the parts use the same bytes in turn."""
-    return max(scratch_bytes(r, p) for r, p in zip(regions, plan.parts, strict=True))
+    return max(scratch_bytes(r, _contraction_plan(p)) for r, p in zip(regions, plan.parts, strict=True))
+
+
+def _contraction_plan(part: Part) -> Plan:
+    if isinstance(part, LoopPlan):
+        raise Rejected(Reason.NO_SCHEDULE, "no code generator for a loop plan")
+    return part
 
 
 def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:

@@ -46,7 +46,10 @@ class CarriedValue:
 @dataclass(frozen=True, slots=True)
 class LoopNode:
     """``items`` run ``trips`` times with ``counter`` = 0, 1, ...; ``finals`` gives what a location that is used
-    after the loop holds in its last iteration (``None`` trips: not known yet, during a trial)."""
+    after the loop holds in its last iteration (``None`` trips: not known yet, during a trial).
+
+    ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
+    loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with)."""
 
     counter: str
     trips: Linear | None
@@ -64,7 +67,24 @@ class LoopNode:
         return "\n".join(lines)
 
 
-Item = LoadEvent | StoreEvent | LoopNode
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """``items`` run where every one of ``conditions``, Linear over live-in symbols and counters, is >= 0.
+
+    Registers that the items change are not known afterwards, unless both ways leave the same in them.
+    """
+
+    conditions: tuple[Linear, ...]
+    items: tuple[Item, ...]
+
+    def __str__(self) -> str:
+        lines = [f"if {' and '.join(f'{c} >= 0' for c in self.conditions)}"]
+        for item in self.items:
+            lines += ["  " + line for line in str(item).splitlines()]
+        return "\n".join(lines)
+
+
+Item = LoadEvent | StoreEvent | LoopNode | Guarded
 
 
 def show(value: Value) -> str:

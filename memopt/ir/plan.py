@@ -6,12 +6,17 @@ plan is, outermost first::
     for each tile of ``loops`` (dimension, tile size), in order
         pack the operands whose Pack.level is this loop
     register tile: ``rows`` x ``vectors`` accumulators, reduction innermost and ascending
+
+Everything else is a ``LoopPlan``: dates for each statement, and the register tile at the leaf.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+
+from memopt.ir.linear import Linear
+from memopt.ir.scop import Statement
 
 
 class Isa(Enum):
@@ -85,6 +90,10 @@ class Plan:
         return "\n".join((f"plan {self.isa.value} {self.statement}: {order}", *map(str, self.packs), str(self.tile)))
 
     @property
+    def trial_iterations(self) -> int:
+        return max(self.tile.row_count, self.tile.vector_count * self.tile.lanes) + 3
+
+    @property
     def summary(self) -> str:
         order = ", ".join(map(str, self.loops))
         packs = f", {len(self.packs)} operands packed" if self.packs else ""
@@ -93,10 +102,105 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class NestPlan:
-    """The plans of a nest's statements, distributed: each runs over all iterations before the next one starts."""
+class Date:
+    """``floor(expression / divisor)``, Linear over a statement's dimensions (and live-in symbols)."""
 
-    parts: tuple[Plan, ...]
+    expression: Linear
+    divisor: int = 1
+
+    def __str__(self) -> str:
+        return f"floor(({self.expression})/{self.divisor})" if self.divisor > 1 else str(self.expression)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One statement's place in a loop schedule, and what runs inside one of its macro instances.
+
+    A macro instance is the set of the statement's points with equal ``dates``; macro instances run in lexicographic
+    order of their dates, over all leaves of the plan (all have equally many dates). A constant date orders leaves.
+
+    Inside a macro instance the dimensions ``rows``, ``vector`` and ``sequential`` vary (those that are named); every
+    other dimension is an affine function of the dates (with divisor 1) and of these. Points that differ in ``rows``
+    or ``vector`` are independent of each other and may run in any order; points that differ in ``sequential`` alone
+    run in its ascending order. The code generator runs register tiles of ``row_count`` rows by ``vector_count``
+    vectors with ``sequential`` innermost.
+
+    ``promote``: the written cell does not depend on ``sequential`` and no other read of the statement meets it in the
+    same macro instance, so it may stay in a register while ``sequential`` runs.
+    """
+
+    statement: str
+    dates: tuple[Date, ...]
+    sequential: str | None = None
+    rows: str | None = None
+    row_count: int = 1
+    vector: str | None = None
+    vector_count: int = 1
+    promote: bool = False
+    streaming: bool = False  # the written cells are not read again soon: non-temporal stores may pay
+
+    def __str__(self) -> str:
+        parts = [f"{self.statement} at ({', '.join(map(str, self.dates))})"]
+        if self.rows:
+            parts.append(f"rows {self.rows}:{self.row_count}")
+        if self.vector:
+            parts.append(f"vectors {self.vector}:{self.vector_count}")
+        if self.sequential:
+            parts.append(f"over {self.sequential}{', promoted' if self.promote else ''}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a private array lies: cell [s0, s1, ...] at index ``s_d - origins[d]`` of ``sizes[d]``, row by row.
+
+    ``origins`` are Linear over the names ``d0``, ``d1``, ... of the dates of a plan's leaves: the same dates for every
+    leaf that accesses the array, so one origin serves all of them.
+    """
+
+    array: str
+    origins: tuple[Linear, ...]
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        pairs = ", ".join(f"{o}:+{s}" for o, s in zip(self.origins, self.sizes, strict=True))
+        return f"store {self.array} [{pairs}]"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopPlan:
+    """A schedule of any statements: loops over macro instances made by isl, leaves made by memopt.
+
+    ``statements``: the statements of the region it covers, after splitting (they may be pieces of those lifted:
+    same text, further conditions). ``trial_iterations``: iterations of the patched loop in which a trial meets full and
+    ragged tiles. ``summary`` is the user's one-line description.
+    """
+
+    isa: Isa
+    statements: tuple[Statement, ...]
+    leaves: tuple[Leaf, ...]
+    storage: tuple[Storage, ...] = ()
+    trial_iterations: int = 3
+    summary: str = ""
+    fuse_multiply_add: bool = False
+
+    def __str__(self) -> str:
+        return "\n".join((f"loops {self.isa.value}", *map(str, self.leaves), *map(str, self.storage)))
+
+
+Part = Plan | LoopPlan
+
+
+@dataclass(frozen=True, slots=True)
+class NestPlan:
+    """The plans of a nest's statements, distributed: each runs over all iterations before the next one starts.
+
+    ``most_iterations``: the version never runs more than this many iterations of the patched loop at once (private
+    arrays are that large); what is left enters it again.
+    """
+
+    parts: tuple[Part, ...]
+    most_iterations: int | None = None
 
     @property
     def isa(self) -> Isa:

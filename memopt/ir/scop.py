@@ -2,7 +2,8 @@
 
 Dimensions count from 0. The outermost dimension of every statement is the patched loop; its trip count is the
 run-time symbol ``R`` (iterations that remain, the current one included). Inner trip counts are Linear over
-outer dimensions and live-in symbols; where sizes were specialised they are plain numbers.
+outer dimensions and live-in symbols; where sizes were specialised they are plain numbers. A trip count that is zero
+or negative for some outer iteration means that the loop does not run there (triangles start and end so).
 
 Text form (golden tests)::
 
@@ -22,12 +23,23 @@ LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1
 
 
 class ElementType(Enum):
+    """What one element is. Integers are bit patterns; signedness is the operators' business."""
+
     F64 = "f64"
     F32 = "f32"
+    I64 = "i64"
+    I32 = "i32"
+    I16 = "i16"
+    I8 = "i8"
 
     @property
     def size(self) -> int:
-        return 8 if self is ElementType.F64 else 4
+        """Bytes."""
+        return int(self.value[1:]) // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self in (ElementType.F64, ElementType.F32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +92,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Operand: a live-in value that the region never changes: a vector register's low element, as raw bits."""
+    """Operand: a live-in value that the region never changes, as raw bits: the element at byte 0 of a vector
+    register ("xmm3")."""
 
-    register: str  # "xmm3"
+    register: str
+    element: ElementType = ElementType.F64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +104,56 @@ class Constant:
     """Operand: raw bits of one element."""
 
     bits: int
+    element: ElementType = ElementType.F64
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Operand: an integer (I64 or I32) that is the low bits of ``value``, Linear over dimension names and live-in
+    symbols: a loop counter used as data, or an integer the region never changes."""
+
+    value: Linear
+    element: ElementType
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Operation on one element. ``operator``: add sub mul div min max (two operands), sqrt neg abs (one).
+    """Operation on elements; ``element`` is the type of the result.
 
-    Operand order is the machine's: the first is the destructive first source. It decides NaN payloads and must
-    be kept by code generation.
+    =====================================  ==================================================================
+    add sub mul div min max                floating, as the machine: ``min(a, b)`` is ``a < b ? a : b``
+    sqrt neg abs                           floating, one operand (``neg`` flips, ``abs`` clears the sign bit)
+    fma fms fnma fnms                      floating, (a, b, c): a*b+c, a*b-c, c-a*b, -(a*b)-c, rounded once
+    and or xor andnot not                  on bit patterns, floating ones included; ``andnot`` is ~a & b
+    add sub mul shl shr sar                integer, modulo 2**bits; counts are Constants below the width
+    smin smax umin umax                    integer
+    eq slt sle ult ule                     integer comparison, two operands of one type
+    feq flt fle funord                     floating comparison; false when unordered (``funord``: either is NaN)
+    select                                 (comparison, value if it holds, value if not)
+    sext zext trunc                        integer to a wider or narrower integer
+    i32tof64 i64tof64 i32tof32 i64tof32    signed integer to floating, rounded as MXCSR says
+    f32to64 f64to32                        between floating formats
+    f64toi32z f64toi64z f32toi32z f32toi64z  to a signed integer, towards zero; 0x80..0 when out of range
+    bits                                   the same bits as another type of equal size
+    =====================================  ==================================================================
+
+    A comparison's result is a truth value, used by ``select`` and by ``and or xor not`` of comparisons only; its
+    ``element`` is the integer type as wide as the compared operands. Operand order is the machine's: the first is the
+    destructive first source. It decides NaN payloads and must be kept by code generation.
     """
 
     operator: str
     operands: tuple[Expression, ...]
+    element: ElementType = ElementType.F64
 
 
-Expression = Read | Scalar | Constant | Apply
+Expression = Read | Scalar | Constant | Index | Apply
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``write = expression(reads)`` for every point of the box of ``dimensions`` (outermost first).
+    """``write = expression(reads)`` for every point of ``dimensions`` (outermost first) where every one of
+    ``conditions``, Linear over dimension names and live-in symbols, is >= 0.
 
     ``position``: order among statements that share loops, the textual part of a 2d+1 schedule: statement order
     is lexicographic on (position[0], dim 0, position[1], dim 1, ..., position[d]).
@@ -121,10 +165,12 @@ class Statement:
     reads: tuple[Access, ...]
     expression: Expression
     position: tuple[int, ...]
+    conditions: tuple[Linear, ...] = ()
 
     def __str__(self) -> str:
         dimensions = ", ".join(map(str, self.dimensions))
-        return f"{self.name}[{dimensions}]: {self.write} = {render(self.expression, self.reads)}"
+        where = "".join(f", {c} >= 0" for c in self.conditions)
+        return f"{self.name}[{dimensions}{where}]: {self.write} = {render(self.expression, self.reads)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,5 +200,8 @@ def render_operands(expression: Expression, names: tuple[str, ...]) -> str:
             return register
         case Constant(bits):
             return f"{bits:#x}"
-        case Apply(operator, operands):
-            return f"{operator}({', '.join(render_operands(o, names) for o in operands)})"
+        case Index(value, element):
+            return f"{element.value}({value})"
+        case Apply(operator, operands, element):
+            kind = "" if element is ElementType.F64 else f".{element.value}"
+            return f"{operator}{kind}({', '.join(render_operands(o, names) for o in operands)})"

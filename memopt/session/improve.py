@@ -396,7 +396,7 @@ class Improver:
 
 def slice_of(plan: NestPlan) -> int:
     """Outer iterations of a trial: one full register tile and a ragged one, whichever dimension is patched."""
-    return max(max(p.tile.row_count, p.tile.vector_count * p.tile.lanes) for p in plan.parts) + 3
+    return max(p.trial_iterations for p in plan.parts)
 
 
 @functools.cache
