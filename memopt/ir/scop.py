@@ -42,6 +42,9 @@ class ElementType(Enum):
         return self in (ElementType.F64, ElementType.F32)
 
 
+FLOATS = (ElementType.F64, ElementType.F32)
+
+
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One loop counter, 0 <= name < trips."""
