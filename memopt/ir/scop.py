@@ -63,14 +63,21 @@ class Array:
     ``base`` is Linear over live-in symbols. ``strides`` are positive, in decreasing order, the last one usually
     the element size. For every access the inner subscripts are proved in range (0 <= subscript * stride < the
     next outer stride), so two cells are equal exactly when all their subscripts are.
+
+    ``private``: values that the original keeps in registers, expanded so that each subscript has a cell of its own.
+    Nothing outside the nest sees them; ``base`` is 0, ``strides`` only give their rank, a plan's Storage says where
+    they lie. Every cell is written before it is read.
     """
 
     name: str
     element: ElementType
     base: Linear
     strides: tuple[int, ...]
+    private: bool = False
 
     def __str__(self) -> str:
+        if self.private:
+            return f"private {self.name}: {self.element.value}, {len(self.strides)} subscripts"
         strides = ", ".join(map(str, self.strides))
         return f"array {self.name}: {self.element.value} at {self.base}, strides ({strides})"
 

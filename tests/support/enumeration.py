@@ -28,7 +28,8 @@ def points(statement: Statement) -> Iterator[Point]:
 
     def inside(position: int, outer: Point) -> Iterator[Point]:
         if position == len(statement.dimensions):
-            yield dict(outer)
+            if all(c.evaluate(outer) >= 0 for c in statement.conditions):
+                yield dict(outer)
             return
         dimension = statement.dimensions[position]
         for value in range(dimension.trips.evaluate(outer)):
