@@ -49,18 +49,19 @@ class Lifted:
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
-                displaced: bytes) -> Lifted:
+                displaced: bytes, vectors: Mapping[str, bytes] | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
-    ``registers``: the 64-bit general registers as unsigned numbers. ``peek(address, bits)`` reads memory of the
+    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
+    each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
     captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     try:
-        return _with_facts(code, loop, Facts(signed, peek), displaced)
+        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, eager=True), displaced)
+            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced)
         except Rejected:
             raise plain from None
 

@@ -275,13 +275,14 @@ class Improver:
                           displaced: bytes) -> tuple[Lifted, int]:
         from memopt.analysis.lift import Code, lift_region
         from runtime.memory import check_private, mappings
-        from runtime.trial import general_registers, live_values, peek, reach
+        from runtime.trial import general_registers, live_values, peek, reach, vector_registers
 
         with self._shadows(1) as (shadow,):
             reach(shadow, loop.header)
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced)
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
+                                     vector_registers(shadow))
             self._print_after("lift", lifted.region)
             values = live_values(lifted.region, shadow)
             maps = mappings(shadow.pid)
