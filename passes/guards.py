@@ -44,7 +44,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there)."""
     frame = placement.frame
     return (
-        *_take(layout, frame),
+        *(_take_locked if region.flags_dead else _take)(layout, frame),
         *_save(layout, frame),
         instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
         instruction("lea", "rbp", absolute(frame)),
@@ -144,6 +144,15 @@ def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
     yield instruction("mov", saved, "rcx")
     yield instruction("mov", busy, 1)
     yield Label("entry_save")
+
+
+def _take_locked(layout: FrameLayout, frame: int) -> Iterator[Item]:
+    """Take ``busy``, free to change the flags: of several threads, and signal handlers, one gets it."""
+    yield Label("entry")
+    yield Bytes(b"\xf0")  # lock, for the next instruction
+    yield instruction("bts", absolute(frame + layout.busy, 4), 0)
+    yield jump("displaced", "b")
+    yield instruction("mov", absolute(frame + layout.register("rcx")), "rcx")
 
 
 def _save(layout: FrameLayout, frame: int) -> Iterator[Item]:

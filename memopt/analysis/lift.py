@@ -15,7 +15,8 @@ from itertools import combinations
 from memopt.analysis.algebra import Promote, Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
-from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
+from memopt.analysis.execute import Executor, OuterLoop
+from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.liveness import check_dead
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, recover
@@ -78,7 +79,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.graph, code.forest, code.lift, facts)
+    executor = Executor(code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     builder = _Builder(facts, outer)
     aliasing = Aliasing(outer.ranges, builder.sample)

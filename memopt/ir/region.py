@@ -143,7 +143,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions)."""
+    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions).
+
+    ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
+    locked instruction, and threads may meet there."""
 
     header: int
     displaced: bytes
@@ -153,6 +156,7 @@ class Region:
     rejoin: tuple[Rejoin, ...]
     footprints: tuple[Footprint, ...]
     scop: Scop
+    flags_dead: bool = False
 
     def __str__(self) -> str:
         lines = [f"region {self.header:#x}"]

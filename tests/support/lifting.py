@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from memopt.analysis.execute import GENERAL
+from memopt.analysis.facts import GENERAL
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.analysis.loops import find_loops
