@@ -18,7 +18,7 @@ from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Apply, Constant, Expression, Read, Scalar, render_operands
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read, Scalar, render_operands
 
 _OPERATORS = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div", "fsqrt": "sqrt", "fmin": "min",
               "fmax": "max", "fneg": "neg", "fabs": "abs"}
@@ -271,10 +271,10 @@ class _Recovery:
         match value:
             case Integer(linear, bits) if linear.is_constant:
                 return Constant(linear.constant % (1 << bits))
-            case LiveVector(location, _) if location.endswith(".0"):
-                return Scalar(location.removesuffix(".0"))
-            case Node("trunc", (LiveVector(location, _),), _) if location.endswith(".0"):
-                return Scalar(location.removesuffix(".0"))
+            case LiveVector(location, 64) if width == 64:
+                return _scalar(location, 0, width)
+            case Node("trunc" | "high" as name, (LiveVector(location, 64),), 32):
+                return _scalar(location, 4 if name == "high" else 0, width)
             case Node(operator, operands, bits) if operator in _OPERATORS and bits == width:
                 return Apply(_OPERATORS[operator], tuple(self._build(o, width, held, reads) for o in operands))
             case Node(operator, _, _):
@@ -361,6 +361,12 @@ class _Halver:
             case Carried(loop, location, 64) if loop in self.loops:
                 return any(self._packed(c.following, seen) for c in self.loops[loop].carried if c.location == location)
         return False
+
+
+def _scalar(location: str, offset: int, width: int) -> Scalar:
+    """The element at byte ``offset`` of a 64-bit lane ("xmm3.1")."""
+    register, lane = location.split(".")
+    return Scalar(register, ElementType.F64 if width == 64 else ElementType.F32, 8 * int(lane) + offset)
 
 
 def _same(value: Value) -> Value:

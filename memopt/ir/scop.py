@@ -102,11 +102,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Operand: a live-in value that the region never changes, as raw bits: the element at byte 0 of a vector
-    register ("xmm3")."""
+    """Operand: a live-in value that the region never changes, as raw bits: the element at byte ``offset`` of a
+    vector register ("xmm3"; offsets from 16 on lie in the upper half of ymm3)."""
 
     register: str
     element: ElementType = ElementType.F64
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.register}[{self.offset}]" if self.offset else self.register
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +210,8 @@ def render_operands(expression: Expression, names: tuple[str, ...]) -> str:
     match expression:
         case Read(index):
             return names[index]
-        case Scalar(register):
-            return register
+        case Scalar():
+            return str(expression)
         case Constant(bits):
             return f"{bits:#x}"
         case Index(value, element):

@@ -12,7 +12,7 @@ from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
 from memopt.analysis.lift import Code
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
-from memopt.ir.region import Cell, Disjoint, Guard, LiveIn, Location, Region
+from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Location, Region
 from memopt.ir.scop import TRIPS, Access, Apply, Constant, Dimension, Expression, Read, Scalar, Scop, Statement
 from memopt.x86.decoder import capstone_detail
 from tests.support.enumeration import Point, date, points
@@ -110,6 +110,8 @@ def _contents(location: Location, width: int, registers: dict[str, int], process
     if isinstance(location, Cell):
         base = registers[location.base] if location.base else 0
         return int.from_bytes(process.read(base + location.displacement, width), "little")
+    if isinstance(location, Lane):
+        return int.from_bytes(process.vectors()[location.register][location.offset:][:width], "little")
     return registers[location.name]
 
 
@@ -131,6 +133,7 @@ class Replay:
     process: Traced
 
     def __post_init__(self) -> None:
+        self.vectors = self.process.vectors()
         self.memory: dict[int, int] = {}  # what was stored, byte by byte
         self.read: dict[int, set[int]] = {}  # by outer iteration
         self.written: dict[int, set[int]] = {}
@@ -177,5 +180,5 @@ class Replay:
             case Apply(operator, parts):
                 values = tuple(self._evaluate(p, operands, width) for p in parts)
                 return compute(_NAMES[operator], values, (width,) * len(values), width)
-            case Scalar(register):
-                raise AssertionError(f"{register} is not known here")
+            case Scalar(register, _, offset):
+                return int.from_bytes(self.vectors[register][offset:][:width // 8], "little")
