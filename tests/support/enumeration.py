@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Pack, Plan
-from memopt.ir.scop import Access, Apply, Constant, Expression, Read, Scalar, Scop, Statement
+from memopt.ir.scop import Access, Apply, Constant, Expression, Index, Read, Scalar, Scop, Statement
 
 Point = dict[str, int]
 Cell = tuple[str, tuple[int, ...]]
@@ -23,8 +23,9 @@ def cell(access: Access, point: Mapping[str, int]) -> Cell:
     return access.array, tuple(s.evaluate(point) for s in access.subscripts)
 
 
-def points(statement: Statement) -> Iterator[Point]:
-    """Instances in the original order; trip counts may depend on outer dimensions."""
+def points(statement: Statement, symbols: Mapping[str, int] | None = None) -> Iterator[Point]:
+    """Instances in the original order; trip counts may depend on outer dimensions, and on ``symbols``, whose values
+    are part of every point."""
 
     def inside(position: int, outer: Point) -> Iterator[Point]:
         if position == len(statement.dimensions):
@@ -35,7 +36,7 @@ def points(statement: Statement) -> Iterator[Point]:
         for value in range(dimension.trips.evaluate(outer)):
             yield from inside(position + 1, {**outer, dimension.name: value})
 
-    yield from inside(0, {})
+    yield from inside(0, dict(symbols or {}))
 
 
 def conflicts(scop: Scop) -> Iterator[tuple[Statement, Point, Statement, Point, str]]:
@@ -70,6 +71,8 @@ def evaluate(expression: Expression, values: list[Term]) -> Term:
             return (register,)
         case Constant(bits):
             return (bits,)
+        case Index(value):
+            return ("index", str(value))
 
 
 class Memory:
