@@ -63,14 +63,21 @@ class Array:
     ``base`` is Linear over live-in symbols. ``strides`` are positive, in decreasing order, the last one usually
     the element size. For every access the inner subscripts are proved in range (0 <= subscript * stride < the
     next outer stride), so two cells are equal exactly when all their subscripts are.
+
+    ``private``: a register's values, one cell for each iteration that has its own. Such an array lies nowhere (``base``
+    is 0, ``strides`` only says how many subscripts there are), nothing outside the region sees it, and every cell is
+    written before it is read. Its subscripts may be any integers.
     """
 
     name: str
     element: ElementType
     base: Linear
     strides: tuple[int, ...]
+    private: bool = False
 
     def __str__(self) -> str:
+        if self.private:
+            return f"array {self.name}: private {self.element.value}, {len(self.strides)} subscripts"
         strides = ", ".join(map(str, self.strides))
         return f"array {self.name}: {self.element.value} at {self.base}, strides ({strides})"
 

@@ -15,7 +15,7 @@ from memopt.elf.unwind import function_ranges
 from runtime.memory import Mapping, mappings
 from runtime.ptrace import Registers
 
-_TRACEME, _CONT, _GETREGS, _SETREGS, _STEP = 0, 7, 12, 13, 9
+_TRACEME, _CONT, _GETREGS, _SETREGS, _GETFPREGS, _STEP = 0, 7, 12, 13, 14, 9
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 
@@ -98,3 +98,9 @@ class Traced:
 
     def registers(self) -> dict[str, int]:
         return dict(zip(Registers.__dataclass_fields__, struct.unpack("<27Q", self._raw().raw[:216]), strict=True))
+
+    def vectors(self) -> dict[str, int]:
+        """The low 128 bits of each vector register, from the FXSAVE image that PTRACE_GETFPREGS gives."""
+        buffer = ctypes.create_string_buffer(512)
+        _libc.ptrace(_GETFPREGS, self.pid, None, ctypes.cast(buffer, ctypes.c_void_p))
+        return {f"xmm{n}": int.from_bytes(buffer.raw[160 + 16 * n:176 + 16 * n], "little") for n in range(16)}
