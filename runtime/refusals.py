@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.memory import mappings
 from runtime.ptrace import TargetEnded
-from runtime.tracee import field_of, threads
+from runtime.tracee import field_of, thread_state, threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,23 @@ def check_process(pid: int) -> None:
 
 
 def check_threads(pid: int) -> None:
-    """Raises ``Rejected(THREADS)`` when there is a second thread, running or not."""
+    """Raises ``Rejected(THREADS)`` when there is a second thread that does not sleep in a system call.
+
+    Threads that sleep all the time (those of MPI libraries do) are no danger to a program without data races, as long
+    as versions are entered by one thread at a time (memopt.ir.region.Region.flags_dead).
+    """
+    others = other_threads(pid)
+    awake = [tid for tid in others if thread_state(pid, tid) not in "SDX"]
+    if awake:
+        raise Rejected(Reason.THREADS, f"{len(others) + 1} threads, {len(awake) + 1} of them running")
+
+
+def other_threads(pid: int) -> tuple[int, ...]:
+    """All threads but the first."""
     try:
-        count = len(threads(pid))
+        return tuple(tid for tid in threads(pid) if tid != pid)
     except TargetEnded as error:
         raise Rejected(Reason.ENDED, f"process {pid}") from error
-    if count > 1:
-        raise Rejected(Reason.THREADS, f"{count} threads")
 
 
 def _check_owner(pid: int, status: list[str]) -> None:

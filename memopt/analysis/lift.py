@@ -15,7 +15,8 @@ from itertools import combinations
 from memopt.analysis.algebra import Promote, Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
-from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
+from memopt.analysis.execute import Executor, OuterLoop
+from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.liveness import check_dead
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, recover, resolved
@@ -49,18 +50,19 @@ class Lifted:
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
-                displaced: bytes) -> Lifted:
+                displaced: bytes, vectors: Mapping[str, bytes] | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
-    ``registers``: the 64-bit general registers as unsigned numbers. ``peek(address, bits)`` reads memory of the
+    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
+    each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
     captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     try:
-        return _with_facts(code, loop, Facts(signed, peek), displaced)
+        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, eager=True), displaced)
+            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced)
         except Rejected:
             raise plain from None
 
@@ -77,7 +79,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.graph, code.forest, code.lift, facts)
+    executor = Executor(code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     builder = _Builder(facts, outer)
     aliasing = Aliasing(outer.ranges, builder.sample)

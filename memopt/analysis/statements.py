@@ -314,10 +314,10 @@ class _Recovery:
         match value:
             case Integer(linear, bits) if linear.is_constant:
                 return Constant(linear.constant % (1 << bits), _FLOATS[width])
-            case LiveVector(location, _) if location.endswith(".0"):
-                return Scalar(location.removesuffix(".0"), _FLOATS[width])
-            case Node("trunc", (LiveVector(location, _),), _) if location.endswith(".0"):
-                return Scalar(location.removesuffix(".0"), _FLOATS[width])
+            case LiveVector(location, 64) if width == 64:
+                return _scalar(location, 0, width)
+            case Node("trunc" | "high" as name, (LiveVector(location, 64),), 32):
+                return _scalar(location, 4 if name == "high" else 0, width)
             case Node(operator, operands, bits) if operator in _OPERATORS and bits == width:
                 parts = tuple(self._build(o, width, held, reads) for o in operands)
                 return Apply(_OPERATORS[operator], parts, _FLOATS[width])
@@ -405,6 +405,12 @@ class _Halver:
             case Carried(loop, location, 64) if loop in self.loops:
                 return any(self._packed(c.following, seen) for c in self.loops[loop].carried if c.location == location)
         return False
+
+
+def _scalar(location: str, offset: int, width: int) -> Scalar:
+    """The element at byte ``offset`` of a 64-bit lane ("xmm3.1")."""
+    register, lane = location.split(".")
+    return Scalar(register, _FLOATS[width], 8 * int(lane) + offset)
 
 
 def _same(value: Value) -> Value:

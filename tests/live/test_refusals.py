@@ -56,3 +56,8 @@ def test_refused_by_name_and_left_running(build: Build, source: str, arguments: 
 ])
 def test_the_same_product_without_the_hazard_is_replaced(build: Build, source: str, arguments: tuple[str, ...]) -> None:
     assert _report((str(build(source)), *arguments)) == ("replaced", None)
+
+
+def test_a_thread_that_sleeps_is_no_hazard(build: Build) -> None:
+    """Later both threads run the same nest at the same time; only one of them may be in the version."""
+    assert _report((str(build("sleeping_thread.c")), "500")) == ("replaced", None)

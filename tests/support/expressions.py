@@ -25,11 +25,11 @@ _TOWARDS_ZERO = 3
 @dataclass(frozen=True)
 class Evaluator:
     """One statement instance: ``reads`` gives bits and type of each read, ``values`` a number for each symbol and
-    dimension, ``scalar(register, element)`` the bits of a live-in vector register."""
+    dimension, ``scalar`` the bits of a live-in vector register's part."""
 
     reads: tuple[tuple[int, ElementType], ...]
     values: Mapping[str, int]
-    scalar: Callable[[str, ElementType], int]
+    scalar: Callable[[Scalar], int]
 
     def bits(self, expression: Expression) -> int:
         match expression:
@@ -38,8 +38,8 @@ class Evaluator:
             case Constant(bits, element):
                 assert 0 <= bits < 1 << _width(element)
                 return bits
-            case Scalar(register, element):
-                return self.scalar(register, element)
+            case Scalar():
+                return self.scalar(expression)
             case Index(value, element):
                 return value.evaluate(self.values) % (1 << _width(element))
             case Apply(operator, operands, element):

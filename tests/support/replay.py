@@ -9,8 +9,8 @@ from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
 
 from memopt.analysis.lift import Code
 from memopt.ir.graph import Loop
-from memopt.ir.region import Cell, Disjoint, Guard, LiveIn, Location, Region
-from memopt.ir.scop import TRIPS, Access, Array, ElementType, Statement
+from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Location, Region
+from memopt.ir.scop import TRIPS, Access, Array, ElementType, Scalar, Statement
 from memopt.x86.decoder import capstone_detail
 from tests.support.enumeration import Point, date, points
 from tests.support.expressions import Evaluator
@@ -104,6 +104,8 @@ def _contents(location: Location, width: int, registers: dict[str, int], process
     if isinstance(location, Cell):
         base = registers[location.base] if location.base else 0
         return int.from_bytes(process.read(base + location.displacement, width), "little")
+    if isinstance(location, Lane):
+        return int.from_bytes(process.vectors()[location.register][location.offset:][:width], "little")
     return registers[location.name]
 
 
@@ -173,8 +175,8 @@ class Replay:
         strides = zip(_subscripts(access, values), array.strides, strict=True)
         return array.base.evaluate(values) + sum(s * stride for s, stride in strides)
 
-    def _scalar(self, register: str, element: ElementType) -> int:
-        return self.vectors[register] % (1 << 8 * element.size)
+    def _scalar(self, operand: Scalar) -> int:
+        return int.from_bytes(self.vectors[operand.register][operand.offset:][:operand.element.size], "little")
 
 
 def _subscripts(access: Access, values: dict[str, int]) -> tuple[int, ...]:

@@ -12,10 +12,11 @@ import struct
 from types import TracebackType
 
 from memopt.elf.unwind import function_ranges
+from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
 from runtime.memory import Mapping, mappings
-from runtime.ptrace import Registers
+from runtime.ptrace import Registers, get_vector_state
 
-_TRACEME, _CONT, _GETREGS, _SETREGS, _GETFPREGS, _STEP = 0, 7, 12, 13, 14, 9
+_TRACEME, _CONT, _GETREGS, _SETREGS, _STEP = 0, 7, 12, 13, 9
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 
@@ -96,11 +97,11 @@ class Traced:
         _libc.ptrace(_GETREGS, self.pid, None, ctypes.cast(buffer, ctypes.c_void_p))
         return buffer
 
+    def vectors(self) -> dict[str, bytes]:
+        """The 32 bytes of each vector register, under the names of their lower halves."""
+        state = get_vector_state(self.pid)
+        return {f"xmm{n}": state[at:at + 16] + state[up:up + 16].ljust(16, b"\0")
+                for n in range(16) for at, up in [(XMM_OFFSET + 16 * n, YMM_OFFSET + 16 * n)]}
+
     def registers(self) -> dict[str, int]:
         return dict(zip(Registers.__dataclass_fields__, struct.unpack("<27Q", self._raw().raw[:216]), strict=True))
-
-    def vectors(self) -> dict[str, int]:
-        """The low 128 bits of each vector register, from the FXSAVE image that PTRACE_GETFPREGS gives."""
-        buffer = ctypes.create_string_buffer(512)
-        _libc.ptrace(_GETFPREGS, self.pid, None, ctypes.cast(buffer, ctypes.c_void_p))
-        return {f"xmm{n}": int.from_bytes(buffer.raw[160 + 16 * n:176 + 16 * n], "little") for n in range(16)}
