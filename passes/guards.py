@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Disjoint, Guard, LiveIn, Region, Register, Relation, Trips
+from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Region, Register, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
@@ -190,12 +190,19 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     """The symbol's slot filled from its location."""
     slot = Mem("rbp", displacement=layout.symbols[live_in.symbol])
     items: list[Item] = []
-    if isinstance(live_in.location, Register):
-        source = Mem("rbp", displacement=layout.register(live_in.location.name), size=live_in.width)
+    location = live_in.location
+    if isinstance(location, Register):
+        source = Mem("rbp", displacement=layout.register(location.name), size=live_in.width)
+    elif location.width < live_in.width:
+        raise VerifyError(f"{live_in} reads past its cell")
+    elif isinstance(location, Lane):  # the vector state is saved over this only when every guard holds
+        whole = Mem("rbp", displacement=layout.xsave, size=16 if location.offset + location.width <= 16 else 32)
+        number = location.register.removeprefix("xmm")
+        items = [instruction("movups", whole, f"xmm{number}") if whole.size == 16 else
+                 instruction("vmovups", whole, f"ymm{number}")]
+        source = Mem("rbp", displacement=layout.xsave + location.offset, size=live_in.width)
     else:
-        if live_in.location.width < live_in.width:
-            raise VerifyError(f"{live_in} reads past its cell")
-        source, items = cell_operand(live_in.location, layout, "rcx")
+        source, items = cell_operand(location, layout, "rcx")
         source = Mem(source.base, displacement=source.displacement, size=live_in.width)
     if live_in.width == 8:
         load = instruction("mov", "rax", source)

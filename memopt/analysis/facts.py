@@ -24,13 +24,15 @@ State = dict[str, Value]
 class Facts:
     """What the lift knows about the captured program: it grows from attempt to attempt.
 
-    ``registers``: captured values, signed. ``equations``: (linear over live-in symbols, its value) to be guarded,
-    each solved for one symbol in ``solved``. ``cells``: live-in memory cells, symbol -> (address, bits). ``eager``:
-    also specialise on how registers relate that only follow one another; such a guard seldom holds at first entry.
+    ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
+    (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``:
+    live-in memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only
+    follow one another; such a guard seldom holds at first entry.
     """
 
     registers: Mapping[str, int]
     peek: Callable[[int, int], int]
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
     equations: list[tuple[Linear, int]] = field(default_factory=list)
     solved: dict[str, Linear] = field(default_factory=dict)
     cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)

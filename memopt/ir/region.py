@@ -37,7 +37,19 @@ class Cell:
         return f"[{self.base}{self.displacement:+#x}]:{self.width}"
 
 
-Location = Register | Cell
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """``width`` bytes of a vector register ("xmm3") from byte ``offset`` on (16 to 31: the upper half of ymm3)."""
+
+    register: str
+    offset: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.register}[{self.offset}:{self.offset + self.width}]"
+
+
+Location = Register | Cell | Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +124,7 @@ class Rejoin:
     """At the header for iteration H, ``location`` holds ``value`` (Linear over live-in symbols and ``H``),
     stored as the low ``width`` bytes; a 4-byte value in a register is zero-extended."""
 
-    location: Location
+    location: Register | Cell
     value: Linear
     width: int = 8
 

@@ -285,13 +285,14 @@ class Improver:
         from memopt.analysis.lift import Code, lift_region
         from runtime.memory import check_private, mappings
         from runtime.refusals import other_threads
-        from runtime.trial import general_registers, live_values, peek, reach
+        from runtime.trial import general_registers, live_values, peek, reach, vector_registers
 
         with self._shadows(1) as (shadow,):
             reach(shadow, loop.header)
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced)
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
+                                     vector_registers(shadow))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
             if not dead and other_threads(self.pid):
