@@ -1,6 +1,6 @@
 """Random affine nests: with their loops replaced they leave the same memory, exception flags and results.
 
-More of them: ``python -m tests.support.nests --count 5000 --jobs 2``.
+More of them: ``python -m tests.support.random_nests --count 5000 --jobs 2``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 
 from memopt.analysis.lift import Lifted, lift_region
 from memopt.ir.scop import Apply, Expression
-from tests.support.nests.check import check
-from tests.support.nests.draw import draw
-from tests.support.nests.pool import Summary, run
+from tests.support.random_nests.check import check
+from tests.support.random_nests.draw import draw
+from tests.support.random_nests.pool import Summary, run
 
 COUNT = 200
 LEAST_REPLACED = 0.08  # of the programs above -O0

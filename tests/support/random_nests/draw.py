@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
-from tests.support.nests.program import (
+from tests.support.random_nests.program import (
     DOUBLE,
     FLOAT,
     INT32,

@@ -29,7 +29,7 @@ from runtime import ptrace
 from runtime.memory import mappings
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
 from runtime.tracee import Tracee
-from tests.support.nests.build import Batch
+from tests.support.random_nests.build import Batch
 
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop

@@ -15,9 +15,9 @@ from pathlib import Path
 from memopt.machine.description import CacheLevel, Machine
 from memopt.machine.detect import detect
 from runtime.ptrace import WaitTimeout
-from tests.support.nests.build import Batch, build
-from tests.support.nests.program import Program
-from tests.support.nests.replacing import REPLACED, Follower, LoopResult
+from tests.support.random_nests.build import Batch, build
+from tests.support.random_nests.program import Program
+from tests.support.random_nests.replacing import REPLACED, Follower, LoopResult
 
 _PATIENCE = 60.0
 _LINE = re.compile(r"^(\d+) (\d+) ([0-9a-f]{16} [0-9a-f]{4} [0-9a-f]{16})$", re.MULTILINE)

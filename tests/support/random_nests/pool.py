@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from tests.support.nests.check import Checked, check
-from tests.support.nests.draw import draw
-from tests.support.nests.replacing import REPLACED
+from tests.support.random_nests.check import Checked, check
+from tests.support.random_nests.draw import draw
+from tests.support.random_nests.replacing import REPLACED
 
 CHUNK = 50
 _SECONDS = 4.0  # for one program, on average over a chunk

@@ -1,4 +1,4 @@
-/* Runs the programs of a batch: nests PROGRAM FIRST LAST traced|native [dump]. Prints one line for each call: a hash
+/* Runs the programs of a batch: nests FIRST LAST traced|native [dump]. Prints one line for each call: a hash
    of all memory the nest may touch, the exception flags it raised, its result. Stops at int3 before each call when
    traced (rdi: program, rsi: call, or -1 behind the last one). */
 #define _GNU_SOURCE

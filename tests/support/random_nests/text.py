@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memopt.ir.linear import Linear
-from tests.support.nests.program import Access, Array, Assign, Expr, If, Layout, Loop, Node, Program, SetLocal
+from tests.support.random_nests.program import Access, Array, Assign, Expr, If, Layout, Loop, Node, Program, SetLocal
 
 HEADER = """#include <math.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from memopt.ir.linear import Linear
-from tests.support.nests.program import (
+from tests.support.random_nests.program import (
     Access,
     Assign,
     Call,

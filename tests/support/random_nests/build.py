@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.nests.program import Build, Program, layout
-from tests.support.nests.text import HEADER, Writer
+from tests.support.random_nests.program import Build, Program, layout
+from tests.support.random_nests.text import HEADER, Writer
 
-_DRIVER = Path(__file__).resolve().parents[2] / "programs" / "nests.c"
+_DRIVER = Path(__file__).resolve().parents[2] / "programs" / "random_nests.c"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""``python -m tests.support.nests --count 5000 --seed 1 --jobs 2``: random nests, replaced and compared.
+"""``python -m tests.support.random_nests --count 5000 --seed 1 --jobs 2``: random nests, replaced and compared.
 
 Prints what was replaced and why the rest was kept, by compiler and level, and each program with a wrong result, made
 small. The exit code is 1 when there was one.
@@ -13,16 +13,16 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.support.nests.check import Checked, check
-from tests.support.nests.draw import draw
-from tests.support.nests.minimise import minimise
-from tests.support.nests.pool import Summary, run
-from tests.support.nests.program import Program, layout
-from tests.support.nests.text import Writer
+from tests.support.random_nests.check import Checked, check
+from tests.support.random_nests.draw import draw
+from tests.support.random_nests.minimise import minimise
+from tests.support.random_nests.pool import Summary, run
+from tests.support.random_nests.program import Program, layout
+from tests.support.random_nests.text import Writer
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.support.nests", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.support.random_nests", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="number of the first program")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=1)
@@ -66,8 +66,8 @@ def table(summaries: list[Summary]) -> None:
         out.write(f"{build:28} {share}; {rest}\n")
     above = [s for s in summaries if "-O0" not in s.build]
     if above:
-        share = 100 * sum(s.replaced for s in above) / len(above)
-        out.write(f"above -O0: {share:.1f} % of {len(above)} with replaced code run\n")
+        percent = 100 * sum(s.replaced for s in above) / len(above)
+        out.write(f"above -O0: {percent:.1f} % of {len(above)} with replaced code run\n")
         details = Counter((s.reason, s.detail) for s in above if not s.replaced)
         for (reason, detail), number in details.most_common(25):
             out.write(f"  {number:5} {reason}: {detail}\n")

@@ -1,1 +1,0 @@
-"""Random affine nests in C, run natively and with their loops replaced: ``python -m tests.support.nests --help``."""
