@@ -1,1 +1,1 @@
-"""Random affine nests in C, run natively and with their loops replaced: ``python -m tests.support.random_nests --help``."""
+"""Random affine nests in C, run natively and replaced: ``python -m tests.support.random_nests --help``."""
