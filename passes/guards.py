@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Disjoint, Guard, LiveIn, Region, Register, Relation, Trips
+from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Region, Register, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
@@ -44,7 +44,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there)."""
     frame = placement.frame
     return (
-        *_take(layout, frame),
+        *(_take_locked if region.flags_dead else _take)(layout, frame),
         *_save(layout, frame),
         instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
         instruction("lea", "rbp", absolute(frame)),
@@ -146,6 +146,15 @@ def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
     yield Label("entry_save")
 
 
+def _take_locked(layout: FrameLayout, frame: int) -> Iterator[Item]:
+    """Take ``busy``, free to change the flags: of several threads, and signal handlers, one gets it."""
+    yield Label("entry")
+    yield Bytes(b"\xf0")  # lock, for the next instruction
+    yield instruction("bts", absolute(frame + layout.busy, 4), 0)
+    yield jump("displaced", "b")
+    yield instruction("mov", absolute(frame + layout.register("rcx")), "rcx")
+
+
 def _save(layout: FrameLayout, frame: int) -> Iterator[Item]:
     for name in GENERAL:
         if name != "rcx":
@@ -181,12 +190,19 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     """The symbol's slot filled from its location."""
     slot = Mem("rbp", displacement=layout.symbols[live_in.symbol])
     items: list[Item] = []
-    if isinstance(live_in.location, Register):
-        source = Mem("rbp", displacement=layout.register(live_in.location.name), size=live_in.width)
+    location = live_in.location
+    if isinstance(location, Register):
+        source = Mem("rbp", displacement=layout.register(location.name), size=live_in.width)
+    elif location.width < live_in.width:
+        raise VerifyError(f"{live_in} reads past its cell")
+    elif isinstance(location, Lane):  # the vector state is saved over this only when every guard holds
+        whole = Mem("rbp", displacement=layout.xsave, size=16 if location.offset + location.width <= 16 else 32)
+        number = location.register.removeprefix("xmm")
+        items = [instruction("movups", whole, f"xmm{number}") if whole.size == 16 else
+                 instruction("vmovups", whole, f"ymm{number}")]
+        source = Mem("rbp", displacement=layout.xsave + location.offset, size=live_in.width)
     else:
-        if live_in.location.width < live_in.width:
-            raise VerifyError(f"{live_in} reads past its cell")
-        source, items = cell_operand(live_in.location, layout, "rcx")
+        source, items = cell_operand(location, layout, "rcx")
         source = Mem(source.base, displacement=source.displacement, size=live_in.width)
     if live_in.width == 8:
         load = instruction("mov", "rax", source)

@@ -144,6 +144,9 @@ class _Kernel:
         register = register_of(size, "rax").name
         if isinstance(node, Constant):
             self._emitter.op("movabs" if size == 8 else "mov", register, node.bits)
+        elif isinstance(node, Scalar) and node.offset:
+            saved = Mem("rbp", displacement=self._layout.lane(node.register, node.offset), size=size)
+            self._emitter.op("mov", register, saved)
         elif isinstance(node, Scalar):
             move = ("" if self._facts.isa is Isa.SSE2 else "v") + ("movq" if size == 8 else "movd")
             self._emitter.op(move, register, "xmm" + node.register[3:])

@@ -6,14 +6,13 @@ Invariant: only /proc is read; nothing here stops or attaches. Everything is che
 from __future__ import annotations
 
 import os
-import signal
 import stat
 from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.memory import mappings
+from runtime.handlers import check_loaded
 from runtime.ptrace import TargetEnded
-from runtime.tracee import field_of, threads
+from runtime.tracee import field_of, thread_state, threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +60,27 @@ def check_process(pid: int) -> None:
     if field_of(status, "Seccomp") not in ("", "0"):
         raise Rejected(Reason.SECCOMP, f"Seccomp: {field_of(status, 'Seccomp')} in /proc/{pid}/status")
     check_threads(pid)
-    _check_handlers(pid, status)
+    check_loaded(pid, status)
 
 
 def check_threads(pid: int) -> None:
-    """Raises ``Rejected(THREADS)`` when there is a second thread, running or not."""
+    """Raises ``Rejected(THREADS)`` when there is a second thread that does not sleep in a system call.
+
+    Threads that sleep all the time (those of MPI libraries do) are no danger to a program without data races, as long
+    as versions are entered by one thread at a time (memopt.ir.region.Region.flags_dead).
+    """
+    others = other_threads(pid)
+    awake = [tid for tid in others if thread_state(pid, tid) not in "SDX"]
+    if awake:
+        raise Rejected(Reason.THREADS, f"{len(others) + 1} threads, {len(awake) + 1} of them running")
+
+
+def other_threads(pid: int) -> tuple[int, ...]:
+    """All threads but the first."""
     try:
-        count = len(threads(pid))
+        return tuple(tid for tid in threads(pid) if tid != pid)
     except TargetEnded as error:
         raise Rejected(Reason.ENDED, f"process {pid}") from error
-    if count > 1:
-        raise Rejected(Reason.THREADS, f"{count} threads")
 
 
 def _check_owner(pid: int, status: list[str]) -> None:
@@ -116,14 +125,6 @@ def _check_tracer(pid: int, status: list[str]) -> None:
     tracer = field_of(status, "TracerPid")
     if tracer not in ("", "0", str(os.getpid())):
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} is already traced by process {tracer}: end that first")
-
-
-def _check_handlers(pid: int, status: list[str]) -> None:
-    """A SIGSEGV handler is known to be terminal only where libgfortran installs it, in every Fortran program."""
-    caught = int(field_of(status, "SigCgt") or "0", 16)
-    if caught >> (signal.SIGSEGV - 1) & 1 and not any(
-            os.path.basename(m.path).startswith("libgfortran.so") for m in mappings(pid)):
-        raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
 
 
 def _facts(pid: int) -> tuple[int, int, int]:

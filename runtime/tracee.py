@@ -29,7 +29,7 @@ _Answer = TypeVar("_Answer")
 
 
 def attach(pid: int) -> Tracee:
-    """Seize every thread of ``pid`` without stopping it.
+    """Seize every thread of ``pid`` that runs, and the main one, without stopping them.
 
     Raises ``Rejected(PTRACE_FORBIDDEN)`` with what to do about it, or ``TargetEnded``.
     """
@@ -93,10 +93,14 @@ class Tracee:
         return all(stop is not None for stop in self._stops.values())
 
     def seize_new_threads(self) -> bool:
-        """Seize the threads that are not ours yet; was there any?"""
+        """Seize the threads that are not ours yet; was there any?
+
+        A thread that sleeps in a system call is left alone, the main one excepted: it runs no code meanwhile, and an
+        interruption might make its call fail.
+        """
         found = False
         for tid in threads(self.pid):
-            if tid not in self._stops and self._seize(tid):
+            if tid not in self._stops and not self._sleeps(tid) and self._seize(tid):
                 self._stops[tid] = None
                 found = True
         return found
@@ -207,6 +211,9 @@ class Tracee:
             return request(tid)
         except ProcessLookupError as error:
             raise self._ended(tid) from error
+
+    def _sleeps(self, tid: int) -> bool:
+        return tid != self.pid and thread_state(self.pid, tid) in "SD"
 
     def _seize(self, tid: int) -> bool:
         try:

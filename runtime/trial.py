@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, LiveIn, Region
+from memopt.ir.region import Cell, Lane, LiveIn, Region, Register
 from memopt.ir.scop import TRIPS, ElementType
+from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
 from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
@@ -52,6 +53,13 @@ def general_registers(registers: Registers) -> dict[str, int]:
     return {name: getattr(registers, name) for name in names}
 
 
+def vector_registers(shadow: Shadow) -> dict[str, bytes]:
+    """The 32 bytes of each of the first sixteen vector registers, under the names of their lower halves ("xmm3")."""
+    state = shadow.vector_state()
+    return {f"xmm{n}": state[at:at + 16] + state[up:up + 16].ljust(16, b"\0")
+            for n in range(16) for at, up in [(XMM_OFFSET + 16 * n, YMM_OFFSET + 16 * n)]}
+
+
 def peek(shadow: Shadow, address: int, bits: int) -> int:
     """``bits`` of memory as a signed number."""
     return int.from_bytes(shadow.read(address, bits // 8), "little", signed=True)
@@ -59,18 +67,20 @@ def peek(shadow: Shadow, address: int, bits: int) -> int:
 
 def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
     """The live-in symbols and R of ``region`` in a shadow that stands at its header."""
-    registers = general_registers(shadow.registers())
-    values = {live.symbol: _live_value(live, registers, shadow) for live in region.live_ins}
+    registers, vectors = general_registers(shadow.registers()), vector_registers(shadow)
+    values = {live.symbol: _live_value(live, registers, vectors, shadow) for live in region.live_ins}
     values[TRIPS] = region.trips.numerator.evaluate(values) // region.trips.divisor
     return values
 
 
-def _live_value(live: LiveIn, registers: dict[str, int], shadow: Shadow) -> int:
-    if isinstance(live.location, Cell):
-        base = registers[live.location.base] if live.location.base else 0
-        raw = shadow.read(base + live.location.displacement, live.width)
-    else:
-        raw = registers[live.location.name].to_bytes(8, "little")[:live.width]
+def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, bytes], shadow: Shadow) -> int:
+    match live.location:
+        case Cell(base, displacement, _):
+            raw = shadow.read((registers[base] if base else 0) + displacement, live.width)
+        case Lane(register, offset, _):
+            raw = vectors[register][offset:offset + live.width]
+        case Register(name):
+            raw = registers[name].to_bytes(8, "little")[:live.width]
     return int.from_bytes(raw, "little", signed=live.signed)
 
 

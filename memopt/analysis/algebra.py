@@ -76,6 +76,8 @@ class Algebra:
     obligations: list[Obligation] = field(default_factory=list)
     address: int = 0
     exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
+    trial: int = 0  # loops being tried, whose header values have no names yet
+    ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
 
     # -- numbers ------------------------------------------------------------------------------------------------
 

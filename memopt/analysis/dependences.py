@@ -58,6 +58,7 @@ def iteration_domain(scop: Scop) -> IntegerSet:
     result = no_points()
     for statement in scop.statements:
         bounds = [f"0 <= {d.name} < {_render(d.trips, scop)}" for d in statement.dimensions]
+        bounds += [f"{_render(c, scop)} >= 0" for c in statement.conditions]
         result = result | IntegerSet.parse(f"{_parameters(scop)}{{ {_instance(statement)} : {' and '.join(bounds)} }}")
     return result
 
@@ -93,7 +94,7 @@ def _symbols(scop: Scop) -> tuple[str, ...]:
     """Symbols that are no dimension: parameters of every set."""
     found = {TRIPS}
     for statement in scop.statements:
-        expressions = [d.trips for d in statement.dimensions]
+        expressions = [*(d.trips for d in statement.dimensions), *statement.conditions]
         expressions += [s for a in (statement.write, *statement.reads) for s in a.subscripts]
         names = {d.name for d in statement.dimensions}
         found |= {name for e in expressions for name in e.symbols} - names

@@ -15,16 +15,17 @@ from itertools import combinations
 from memopt.analysis.algebra import Promote, Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
-from memopt.analysis.execute import GENERAL, SLOT, Executor, Facts, OuterLoop
+from memopt.analysis.execute import Executor, OuterLoop
+from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.liveness import check_dead
 from memopt.analysis.reroll import reroll
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, recover
+from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, recover, resolved
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, ElementType, Scop, Statement
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, Scop, Statement
 
 ATTEMPTS = 64
 _NAMES = "ijklmn"
@@ -49,18 +50,19 @@ class Lifted:
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
-                displaced: bytes) -> Lifted:
+                displaced: bytes, vectors: Mapping[str, bytes] | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
-    ``registers``: the 64-bit general registers as unsigned numbers. ``peek(address, bits)`` reads memory of the
+    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
+    each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
     captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     try:
-        return _with_facts(code, loop, Facts(signed, peek), displaced)
+        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, eager=True), displaced)
+            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced)
         except Rejected:
             raise plain from None
 
@@ -77,7 +79,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.graph, code.forest, code.lift, facts)
+    executor = Executor(code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     builder = _Builder(facts, outer)
     aliasing = Aliasing(outer.ranges, builder.sample)
@@ -171,7 +173,10 @@ class _Builder:
     def _statement(self, number: int, flat: _Flat, subscripts: dict[ByteAccess, Access]) -> Statement:
         write, *reads = (subscripts[a] for a in flat.accesses)
         dimensions = tuple(Dimension(d, t) for d, t in flat.trips)
-        return Statement(f"S{number}", dimensions, write, tuple(reads), flat.statement.expression, flat.position)
+        statement = flat.statement
+        expression = resolved(statement.expression, {f"{INDEX}{n}": i for n, i in enumerate(statement.indices)})
+        return Statement(f"S{number}", dimensions, write, tuple(reads), expression, flat.position,
+                         statement.conditions)
 
     def _separate(self, found: tuple[Cluster, ...]) -> None:
         """Arrays, the stack cells the loop uses and its live-in cells share no byte."""
@@ -302,16 +307,16 @@ def _flatten(loop: StatementLoop) -> tuple[_Flat, ...]:
     def visit(item: StatementItem, around: tuple[tuple[str, Linear], ...], position: tuple[int, ...]) -> None:
         if isinstance(item, StatementLoop):
             number = len(names)
+            values = {c: Linear.symbol(n) for c, n in names.items()}
+            trips = item.trips.substitute(values)
             name = names.setdefault(item.counter, _NAMES[number] if number < len(_NAMES) else f"d{number}")
             for place, inner in enumerate(item.items):
-                visit(inner, (*around, (name, item.trips)), (*position, place))
+                visit(inner, (*around, (name, trips)), (*position, place))
             return
         values = {c: Linear.symbol(n) for c, n in names.items()}
-        element = ElementType.F64 if item.width == 64 else ElementType.F32
-        if item.width not in (32, 64):
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a store of {item.width} bits at {item.address:#x}")
-        accesses = tuple(ByteAccess(a.substitute(values), around, element, n == 0)
-                         for n, a in enumerate(item.accesses))
+        item = item.moved(tuple(a.substitute(values) for a in item.linears))
+        accesses = tuple(ByteAccess(a, around, e, n == 0)
+                         for n, (a, e) in enumerate(zip(item.accesses, item.elements, strict=True)))
         result.append(_Flat(item, around, position, accesses))
 
     visit(loop, (), (0,))

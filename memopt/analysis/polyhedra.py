@@ -6,7 +6,7 @@ texts; ``parse(str(x)) == x``. The only module that imports islpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +14,8 @@ from typing import Any
 
 import islpy as isl
 
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected, VerifyError
 
 # Two objects of different contexts crash isl without a word: there is one.
 _CONTEXT = isl.DEFAULT_CONTEXT
@@ -152,3 +153,67 @@ def no_points() -> IntegerSet:
 
 def no_pairs() -> IntegerMap:
     return IntegerMap(isl.UnionMap("{ }"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Polyhedron:
+    """The integer points of a convex set over named ``variables``; ``symbols`` are parameters.
+
+    Made from constraints instead of text, for questions that are asked by the hundred. Every question is about all
+    values of the symbols at once.
+    """
+
+    variables: tuple[str, ...]
+    symbols: tuple[str, ...]
+    handle: Any
+
+    @staticmethod
+    def build(
+        variables: tuple[str, ...],
+        symbols: tuple[str, ...],
+        *,
+        equal: Iterable[Linear] = (),
+        nonnegative: Iterable[Linear] = (),
+    ) -> Polyhedron:
+        space = isl.Space.set_alloc(_CONTEXT, len(symbols), len(variables))
+        whole = Polyhedron(variables, symbols, isl.BasicSet.universe(space))
+        return whole.where(equal=equal, nonnegative=nonnegative)
+
+    def where(self, *, equal: Iterable[Linear] = (), nonnegative: Iterable[Linear] = ()) -> Polyhedron:
+        """The points where every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0."""
+        space = isl.LocalSpace.from_space(self.handle.get_space())
+        handle = self.handle
+        for expression in equal:
+            handle = handle.add_constraint(self._filled(isl.Constraint.alloc_equality(space), expression))
+        for expression in nonnegative:
+            handle = handle.add_constraint(self._filled(isl.Constraint.alloc_inequality(space), expression))
+        return Polyhedron(self.variables, self.symbols, handle)
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.handle.is_empty())
+
+    def least(self, expression: Linear) -> int | None:
+        """The smallest value of ``expression``, None when there is no lower bound. Precondition: not empty."""
+        space = isl.LocalSpace.from_space(self.handle.get_space())
+        objective = self._filled(isl.Aff.zero_on_domain(space), expression, isl.dim_type.in_)
+        value = isl.Set.from_basic_set(self.handle).min_val(objective)
+        if value.is_nan():
+            raise VerifyError("the least value of an empty set")
+        return None if value.is_neginfty() else int(value.to_python())
+
+    def most(self, expression: Linear) -> int | None:
+        """The largest value of ``expression``, None when there is no upper bound. Precondition: not empty."""
+        least = self.least(-expression)
+        return None if least is None else -least
+
+    def _filled(self, target: Any, expression: Linear, variables: Any = isl.dim_type.set) -> Any:
+        for symbol, coefficient in expression.terms:
+            if symbol in self.variables:
+                target = target.set_coefficient_val(variables, self.variables.index(symbol), coefficient)
+            else:
+                target = target.set_coefficient_val(isl.dim_type.param, self.symbols.index(symbol), coefficient)
+        return target.set_constant_val(expression.constant)
+
+    def __str__(self) -> str:
+        return str(self.handle)

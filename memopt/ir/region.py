@@ -37,7 +37,19 @@ class Cell:
         return f"[{self.base}{self.displacement:+#x}]:{self.width}"
 
 
-Location = Register | Cell
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """``width`` bytes of a vector register ("xmm3") from byte ``offset`` on (16 to 31: the upper half of ymm3)."""
+
+    register: str
+    offset: int
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.register}[{self.offset}:{self.offset + self.width}]"
+
+
+Location = Register | Cell | Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +124,7 @@ class Rejoin:
     """At the header for iteration H, ``location`` holds ``value`` (Linear over live-in symbols and ``H``),
     stored as the low ``width`` bytes; a 4-byte value in a register is zero-extended."""
 
-    location: Location
+    location: Register | Cell
     value: Linear
     width: int = 8
 
@@ -131,7 +143,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions)."""
+    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions).
+
+    ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
+    locked instruction, and threads may meet there."""
 
     header: int
     displaced: bytes
@@ -141,6 +156,7 @@ class Region:
     rejoin: tuple[Rejoin, ...]
     footprints: tuple[Footprint, ...]
     scop: Scop
+    flags_dead: bool = False
 
     def __str__(self) -> str:
         lines = [f"region {self.header:#x}"]

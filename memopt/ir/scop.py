@@ -63,14 +63,21 @@ class Array:
     ``base`` is Linear over live-in symbols. ``strides`` are positive, in decreasing order, the last one usually
     the element size. For every access the inner subscripts are proved in range (0 <= subscript * stride < the
     next outer stride), so two cells are equal exactly when all their subscripts are.
+
+    ``private``: values that the original keeps in registers, expanded so that each subscript has a cell of its own.
+    Nothing outside the nest sees them; ``base`` is 0, ``strides`` only give their rank, a plan's Storage says where
+    they lie. Every cell is written before it is read.
     """
 
     name: str
     element: ElementType
     base: Linear
     strides: tuple[int, ...]
+    private: bool = False
 
     def __str__(self) -> str:
+        if self.private:
+            return f"private {self.name}: {self.element.value}, {len(self.strides)} subscripts"
         strides = ", ".join(map(str, self.strides))
         return f"array {self.name}: {self.element.value} at {self.base}, strides ({strides})"
 
@@ -95,11 +102,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Operand: a live-in value that the region never changes, as raw bits: the element at byte 0 of a vector
-    register ("xmm3")."""
+    """Operand: a live-in value that the region never changes, as raw bits: the element at byte ``offset`` of a
+    vector register ("xmm3"; offsets from 16 on lie in the upper half of ymm3)."""
 
     register: str
     element: ElementType = ElementType.F64
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.register}[{self.offset}]" if self.offset else self.register
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +210,8 @@ def render_operands(expression: Expression, names: tuple[str, ...]) -> str:
     match expression:
         case Read(index):
             return names[index]
-        case Scalar(register):
-            return register
+        case Scalar():
+            return str(expression)
         case Constant(bits):
             return f"{bits:#x}"
         case Index(value, element):

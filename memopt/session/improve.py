@@ -225,12 +225,20 @@ class Improver:
         """Memory for the version in the target."""
         from passes.kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
+        from runtime.handlers import check_handler
         from runtime.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
             scratch = max(4096, nest_scratch_bytes(parts, plan))
-            return CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            try:
+                check_handler(tracee, cache.placement.scratch)
+            except Rejected:
+                cache.release(tracee)
+                cache.close()
+                raise
+            return cache
 
     def _give_back(self, cache: CodeCache) -> None:
         """Nothing stays in a program that was not improved, as far as it can still be reached.
@@ -273,15 +281,22 @@ class Improver:
 
     def _capture_and_lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
                           displaced: bytes) -> tuple[Lifted, int]:
+        from memopt.analysis.flags import flags_dead
         from memopt.analysis.lift import Code, lift_region
         from runtime.memory import check_private, mappings
-        from runtime.trial import general_registers, live_values, peek, reach
+        from runtime.refusals import other_threads
+        from runtime.trial import general_registers, live_values, peek, reach, vector_registers
 
         with self._shadows(1) as (shadow,):
             reach(shadow, loop.header)
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced)
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
+                                     vector_registers(shadow))
+                dead = flags_dead(site.graph, operations, loop.header)
+                lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
+            if not dead and other_threads(self.pid):
+                raise Rejected(Reason.THREADS, "flags are in use at the loop header: threads cannot be kept apart")
             self._print_after("lift", lifted.region)
             values = live_values(lifted.region, shadow)
             maps = mappings(shadow.pid)

@@ -20,6 +20,8 @@ _MXCSR = _FLAGS + 8
 _CYCLES = _MXCSR + 8
 _TEMPORARY = _CYCLES + 8
 _SYMBOLS = _TEMPORARY + 8
+# Where the standard format keeps the two halves of vector register 0 (Intel SDM 1, 13.4 and 13.5.3); 16 bytes each.
+XMM_OFFSET, YMM_OFFSET = 160, 576
 XSAVE_BYTES = 2696  # standard format with AVX-512 and protection keys; CPUID leaf 0xd reports the machine's
 
 
@@ -65,3 +67,8 @@ class FrameLayout:
     def register(self, name: str) -> int:
         """The slot of a 64-bit general-purpose register; ``ValueError`` for any other name."""
         return self.registers + 8 * GENERAL.index(name)
+
+    def lane(self, register: str, offset: int) -> int:
+        """Byte ``offset`` of a vector register, once the vector state is saved."""
+        half = XMM_OFFSET if offset < 16 else YMM_OFFSET
+        return self.xsave + half + 16 * int(register.removeprefix("xmm")) + offset % 16

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from memopt.analysis.execute import GENERAL
+from memopt.analysis.facts import GENERAL
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.analysis.loops import find_loops
@@ -82,7 +82,7 @@ def _nests(process: Traced) -> list[tuple[Code, Loop]]:
 
 def lift_stopped(process: Traced, code: Code, loop: Loop) -> Lifted:
     """Lift ``loop``, at whose header the process is stopped."""
-    return lift_region(code, loop, process.registers(), process.peek, DISPLACED)
+    return lift_region(code, loop, process.registers(), process.peek, DISPLACED, process.vectors())
 
 
 def normalised(text: str) -> str:

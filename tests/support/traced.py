@@ -12,8 +12,9 @@ import struct
 from types import TracebackType
 
 from memopt.elf.unwind import function_ranges
+from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
 from runtime.memory import Mapping, mappings
-from runtime.ptrace import Registers
+from runtime.ptrace import Registers, get_vector_state
 
 _TRACEME, _CONT, _GETREGS, _SETREGS, _STEP = 0, 7, 12, 13, 9
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -95,6 +96,12 @@ class Traced:
         buffer = ctypes.create_string_buffer(27 * 8)
         _libc.ptrace(_GETREGS, self.pid, None, ctypes.cast(buffer, ctypes.c_void_p))
         return buffer
+
+    def vectors(self) -> dict[str, bytes]:
+        """The 32 bytes of each vector register, under the names of their lower halves."""
+        state = get_vector_state(self.pid)
+        return {f"xmm{n}": state[at:at + 16] + state[up:up + 16].ljust(16, b"\0")
+                for n in range(16) for at, up in [(XMM_OFFSET + 16 * n, YMM_OFFSET + 16 * n)]}
 
     def registers(self) -> dict[str, int]:
         return dict(zip(Registers.__dataclass_fields__, struct.unpack("<27Q", self._raw().raw[:216]), strict=True))

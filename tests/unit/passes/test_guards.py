@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.x86.instructions import GENERAL
 from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header, Outcome, linear
 
@@ -149,6 +149,21 @@ def test_a_guard_may_use_the_trips(header: Header) -> None:
     header.install(with_guard(header, Relation(linear(0, x=1, R=-8), True, "")))
     assert passes(header, {"rsi": 10, "rax": 80})
     assert not passes(header, {"rsi": 10, "rax": 72})
+
+
+@pytest.mark.parametrize("xcr0", [-1, 0])
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("offset", [0, 4, 8, 12, 16, 20, 24])
+def test_a_guard_may_use_part_of_a_vector_register(offset: int, width: int, xcr0: int) -> None:
+    header = Header(xcr0=xcr0)
+    if offset + width > 16 and not header.xcr0 & 4:
+        pytest.skip("no upper halves")
+    there = range(64 * 13 + offset, 64 * 13 + offset + width)
+    contents = int.from_bytes(bytes((7 * n + n // 251) & 255 for n in there), "little", signed=True)
+    for wrong in (0, 1, -1 << 8 * (width - 1)):
+        lane = LiveIn("lane", Lane("xmm13", offset, width), width)
+        header.install(header.region((N, lane), TRIPS, (Relation(linear(-contents - wrong, lane=1), True, ""),)))
+        assert passes(header, {"rsi": 10}, FLAGS) is (wrong == 0)
 
 
 def test_all_guards_must_pass(header: Header) -> None:

@@ -1,0 +1,118 @@
+"""Dependences as a list of convex pieces, for schedulers that ask about one hyperplane at a time.
+
+A conflict is a set of pairs of instances that touch one cell, one of them writing, the earlier one first, which agree
+in a given number of shared loops. Conflicts of a SCoP together are its memory-based dependences, exactly
+(memopt.analysis.dependences gives the same relation as one isl map).
+
+In ``pairs`` the counters of the earlier instance have their own names, those of the later one a prime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from memopt.analysis.polyhedra import Polyhedron
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Access, Scop, Statement
+
+MOST_CONFLICTS = 4000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conflict:
+    """``earlier`` and ``later`` name statements; ``array`` holds the cell."""
+
+    earlier: str
+    later: str
+    array: str
+    pairs: Polyhedron
+
+    def distance(self, expressions: Mapping[str, Linear]) -> Linear:
+        """What ``expressions`` (of statements, by name) grows by from the earlier instance to the later one."""
+        return self.later_instance(expressions[self.later]) - expressions[self.earlier]
+
+    def later_instance(self, expression: Linear) -> Linear:
+        """``expression`` of the later statement in the variables of ``pairs``."""
+        terms = {s + "'" if s + "'" in self.pairs.variables else s: c for s, c in expression.terms}
+        return Linear.build(terms, expression.constant)
+
+    def where(self, *, equal: tuple[Linear, ...] = (), nonnegative: tuple[Linear, ...] = ()) -> Conflict:
+        return replace(self, pairs=self.pairs.where(equal=equal, nonnegative=nonnegative))
+
+    def __str__(self) -> str:
+        return f"{self.earlier} -> {self.later} on {self.array}: {self.pairs}"
+
+
+def conflicts(scop: Scop) -> tuple[Conflict, ...]:
+    """All conflicts that have a pair. Raises ``Rejected(NO_SCHEDULE)`` when they are too many to look at."""
+    found: list[Conflict] = []
+    for earlier in scop.statements:
+        for later in scop.statements:
+            found += _between(earlier, later)
+            if len(found) > MOST_CONFLICTS:
+                raise Rejected(Reason.NO_SCHEDULE, f"more than {MOST_CONFLICTS} dependences")
+    return tuple(found)
+
+
+def shared_loops(first: Statement, second: Statement) -> int:
+    """How many loops the statements have in common: those that stand at the same textual positions."""
+    most = min(len(first.dimensions), len(second.dimensions))
+    return next((n for n in range(most) if first.position[n] != second.position[n]), most)
+
+
+def _between(earlier: Statement, later: Statement) -> Iterator[Conflict]:
+    touching = tuple(_touching(earlier, later))
+    if not touching:
+        return
+    ordered = tuple(_ordered(earlier, later))
+    for first, second in touching:
+        cells = [_primed(b, later) - a for a, b in zip(first.subscripts, second.subscripts, strict=True)]
+        if any(c.is_constant and c.constant for c in cells):
+            continue
+        for each in ordered:
+            met = each.where(equal=cells)
+            if not met.is_empty:
+                yield Conflict(earlier.name, later.name, first.array, met)
+
+
+def _touching(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access]]:
+    """Accesses to one array, one of them writing."""
+    for first in dict.fromkeys((earlier.write, *earlier.reads)):
+        for second in dict.fromkeys((later.write, *later.reads)):
+            if first.array == second.array and (first == earlier.write or second == later.write):
+                yield first, second
+
+
+def _ordered(earlier: Statement, later: Statement) -> Iterator[Polyhedron]:
+    """All pairs of instances in their original order, by the number of outer loops in which they agree."""
+    common = shared_loops(earlier, later)
+    agree = [_primed(Linear.symbol(b.name), later) - Linear.symbol(a.name)
+             for a, b in zip(earlier.dimensions[:common], later.dimensions[:common], strict=True)]
+    pairs = _all_pairs(earlier, later)
+    for level, ahead in enumerate(agree):
+        yield pairs.where(equal=agree[:level], nonnegative=[ahead - 1])
+    if earlier.position[common] < later.position[common]:
+        yield pairs.where(equal=agree)
+
+
+def _all_pairs(earlier: Statement, later: Statement) -> Polyhedron:
+    names = tuple(d.name for d in earlier.dimensions) + tuple(d.name + "'" for d in later.dimensions)
+    bounds = [*_bounds(earlier), *(_primed(b, later) for b in _bounds(later))]
+    cells = [s for x in (earlier, later) for a in (x.write, *x.reads) for s in a.subscripts]
+    symbols = {s for e in (*bounds, *cells) for s in e.symbols}
+    symbols -= {d.name for d in (*earlier.dimensions, *later.dimensions)} | set(names)
+    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)
+
+
+def _bounds(statement: Statement) -> Iterator[Linear]:
+    """What is >= 0 at every instance."""
+    for dimension in statement.dimensions:
+        yield Linear.symbol(dimension.name)
+        yield dimension.trips - Linear.symbol(dimension.name) - 1
+    yield from statement.conditions
+
+
+def _primed(expression: Linear, statement: Statement) -> Linear:
+    return expression.substitute({d.name: Linear.symbol(d.name + "'") for d in statement.dimensions})

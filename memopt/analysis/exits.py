@@ -1,0 +1,129 @@
+"""Conditions of branches: which way one goes in every iteration, and when a loop is left on one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.analysis.algebra import Algebra, fixable
+from memopt.analysis.values import Atom, Either, Formula, Not, Opaque
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """``algebra`` has the samples, and takes the obligations that a decision relies on."""
+
+    algebra: Algebra
+
+    def turns(self, leaving: Formula, counter: str) -> Linear | None:
+        """How often the back edge is taken: the first counter value for which ``leaving`` holds."""
+        if leaving is True:
+            return Linear.of(0)
+        try:
+            first, slope = self.crossing(leaving, counter)
+        except Rejected:
+            if self.algebra.trial:
+                return None
+            raise
+        if not first.is_constant:
+            if fixable(first) or self.algebra.exploring:
+                first = self.algebra.specialised(first)
+            elif self.algebra.trial:
+                return None
+        if not first.is_constant:
+            raise Rejected(Reason.TRIP_COUNT, f"the bound {first} changes with an outer loop")
+        if slope > 0:
+            first, slope = -first, -slope
+        distance = first.constant
+        if is_equality(leaving):
+            if distance < 0 or distance % -slope:
+                raise Rejected(Reason.TRIP_COUNT, "the loop steps over its bound")
+            return Linear.of(distance // -slope)
+        return Linear.of(max(0, -(-distance // -slope)))
+
+    def crossing(self, leaving: Formula, counter: str) -> tuple[Linear, int]:
+        """``first`` and ``slope`` such that the loop is left as soon as first + slope * counter reaches 0
+        (== 0, >= 0 with slope > 0, <= 0 with slope < 0)."""
+        inverted = isinstance(leaving, Not)
+        atom = leaving.operand if isinstance(leaving, Not) else leaving
+        if isinstance(atom, Opaque):
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "the loop is left on loaded data")
+        if not isinstance(atom, Atom):
+            raise Rejected(Reason.TRIP_COUNT, "the exit condition is not a comparison")
+        for need in atom.needs:
+            self.algebra.require(need, "an exit comparison does not wrap around")
+        slope = atom.linear.coefficient(counter)
+        first = atom.linear.without(counter)
+        if inverted and not atom.equal:  # left when linear < 0, that is -linear - 1 >= 0
+            first, slope, inverted = -first - 1, -slope, False
+        if inverted or slope == 0 or (not atom.equal and slope < 0):
+            raise Rejected(Reason.TRIP_COUNT, f"the exit test {atom.linear} does not approach its bound")
+        return first, slope
+
+    def decide(self, formula: Formula) -> bool:
+        """Which way a branch goes in every iteration: by the sample; what that takes becomes obligations."""
+        match formula:
+            case bool():
+                return formula
+            case Opaque():
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
+            case Not(operand):
+                return not self.decide(operand)
+            case Either(left, right):
+                for part in (left, right):
+                    if self._sample(part):
+                        return self.decide(part)
+                return self.decide(left) or self.decide(right)
+            case Atom():
+                return self._decide_atom(formula)
+
+    def _decide_atom(self, atom: Atom) -> bool:
+        for need in atom.needs:
+            self.algebra.require(need, "a comparison does not wrap around")
+        number = self.algebra.at_sample(atom.linear)
+        why = f"the branch at {self.algebra.address:#x} goes one way"
+        if atom.equal and number == 0:
+            self.algebra.require(atom.linear, why)
+            self.algebra.require(-atom.linear, why)
+            return True
+        if number >= 0:
+            self.algebra.require(atom.linear - (1 if atom.equal else 0), why)
+            return not atom.equal
+        self.algebra.require(-atom.linear - 1, why)
+        return False
+
+    def _sample(self, formula: Formula) -> bool:
+        match formula:
+            case bool():
+                return formula
+            case Not(operand):
+                return not self._sample(operand)
+            case Either(left, right):
+                return self._sample(left) or self._sample(right)
+            case Atom(linear, equal, _):
+                number = self.algebra.at_sample(linear)
+                return number == 0 if equal else number >= 0
+            case Opaque():
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
+
+
+def width_of(formula: Formula) -> int:
+    atom = formula.operand if isinstance(formula, Not) else formula
+    return atom.width if isinstance(atom, Atom) else 64
+
+
+def is_equality(formula: Formula) -> bool:
+    atom = formula.operand if isinstance(formula, Not) else formula
+    return isinstance(atom, Atom) and atom.equal
+
+
+def depends(formula: Formula, counter: str) -> bool:
+    match formula:
+        case Atom(linear, _, _):
+            return linear.coefficient(counter) != 0
+        case Not(operand):
+            return depends(operand, counter)
+        case Either(left, right):
+            return depends(left, counter) or depends(right, counter)
+    return isinstance(formula, Opaque)

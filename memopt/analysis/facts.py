@@ -1,0 +1,82 @@
+"""What one lift knows about the captured program, and the locations that hold its values.
+
+Locations are named like the guest state ("rax", "xmm0.1", "cc_op") or, on the stack, "slot:<displacement from
+rsp>:<bits>".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from memopt.analysis.values import Value
+from memopt.ir.linear import Linear
+
+GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
+LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
+SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rsp>:<bits>"
+
+State = dict[str, Value]
+
+
+@dataclass
+class Facts:
+    """What the lift knows about the captured program: it grows from attempt to attempt.
+
+    ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
+    (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``:
+    live-in memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only
+    follow one another; such a guard seldom holds at first entry.
+    """
+
+    registers: Mapping[str, int]
+    peek: Callable[[int, int], int]
+    vectors: Mapping[str, bytes] = field(default_factory=dict)
+    equations: list[tuple[Linear, int]] = field(default_factory=list)
+    solved: dict[str, Linear] = field(default_factory=dict)
+    cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)
+    eager: bool = False
+
+    def samples(self) -> dict[str, int]:
+        values = dict(self.registers)
+        for symbol, (address, width) in self.cells.items():
+            values[symbol] = self.peek(address.evaluate(values), width)
+        return values
+
+    def add_equation(self, linear: Linear) -> None:
+        factor = math.gcd(*(c for _, c in linear.terms))
+        value = (linear.evaluate(self.samples()) - linear.constant) // factor
+        linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
+        unit = [s for s, c in linear.terms if abs(c) == 1]
+        if not unit:
+            for symbol in sorted(linear.symbols):
+                self.add_equation(Linear.symbol(symbol))
+            return
+        symbol = unit[-1]
+        coefficient = linear.coefficient(symbol)
+        solution = (linear.without(symbol) - value) * -coefficient
+        self.equations.append((linear, value))
+        self.solved = {s: e.substitute({symbol: solution}) for s, e in self.solved.items()} | {symbol: solution}
+
+    def add_cell(self, address: Linear, width: int) -> str:
+        symbol = f"m[{address}]:{width}"
+        self.cells.setdefault(symbol, (address, width))
+        return symbol
+
+    def symbol(self, name: str) -> Linear:
+        return self.solved.get(name, Linear.symbol(name))
+
+
+def slot_name(displacement: int, bits: int) -> str:
+    return f"{SLOT}{displacement}:{bits}"
+
+
+def slot_range(slot: str) -> tuple[int, int]:
+    """Displacement from rsp and size in bytes."""
+    _, low, bits = slot.split(":")
+    return int(low), int(bits) // 8
+
+
+def bits_of(location: str) -> int:
+    return slot_range(location)[1] * 8 if location.startswith(SLOT) else 64

@@ -1,0 +1,196 @@
+"""Which locations of a loop advance by a constant: guess, then verify.
+
+A loop is run once with every location it writes unknown (the trial); a location that moved by a constant is guessed
+to be ``entry + step * counter``. The loop is run again from that guess, which must reproduce itself at the back edge
+(the proof by induction); what does not is demoted to an opaque carried value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.analysis.algebra import TRIAL, Algebra, Specialise, fixable
+from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of
+from memopt.analysis.places import Places, stack_stores
+from memopt.analysis.values import Carried, Integer, Node, Value
+from memopt.analysis.walk import Walk, Walker, counter_of, name_of
+from memopt.ir.graph import Loop
+from memopt.ir.linear import Linear
+from memopt.ir.operations import Put
+from memopt.ir.reasons import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Induction:
+    facts: Facts
+    algebra: Algebra
+    places: Places
+    walker: Walker
+
+    def of(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str], Walk, State]:
+        """Guess steps by a trial, verify them, demote until they hold; the last walk is the verified one."""
+        steps, opaque = self._guess(loop, entry)
+        counter = counter_of(loop)
+        self.algebra.sample[counter] = 0
+        while True:
+            header = self.header(loop, entry, steps, opaque)
+            mark = len(self.algebra.obligations)
+            walk = self.walker.walk(loop, header)
+            if walk.state is None and not steps and not opaque:
+                return steps, opaque, walk, header
+            if walk.state is None:  # left in its first iteration: there the header values are the entry's
+                steps, opaque = {}, frozenset()
+                del self.algebra.obligations[mark:]
+                continue
+            wrong = {p for p in self._changed(header, walk.state)
+                     if p not in opaque and not self._advances(header.get(p), walk.state[p], steps.get(p, 0))}
+            if not wrong:
+                return steps, opaque, walk, header
+            del self.algebra.obligations[mark:]
+            opaque |= wrong
+            steps = {place: s for place, s in steps.items() if place not in wrong}
+
+    def header(self, loop: Loop, entry: State, steps: dict[str, int], opaque: frozenset[str]) -> State:
+        """The state at the header in iteration number ``counter``."""
+        header = dict(entry)
+        for location, step in steps.items():
+            value = entry[location]
+            assert isinstance(value, Integer)
+            header[location] = Integer(value.linear + Linear.symbol(counter_of(loop), step), value.width)
+        return header | {p: Carried(name_of(loop), p, bits_of(p)) for p in opaque}
+
+    @staticmethod
+    def _changed(header: State, after: State) -> list[str]:
+        return [place for place, v in after.items() if header.get(place) != v]
+
+    def _advances(self, before: Value | None, after: Value, step: int) -> bool:
+        if not isinstance(before, Integer) or not isinstance(after, Integer):
+            return before == after
+        difference = after.linear - before.linear - step
+        if not difference.is_constant and not self.algebra.at_sample(difference):
+            if fixable(difference) and self.facts.eager and not self.algebra.exploring:
+                raise Specialise(difference)
+            return self.algebra.trial > 0
+        return difference.is_constant and difference.constant % (1 << before.width) == 0
+
+    def _guess(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str]]:
+        """Steps of the locations that move by a constant, and those that hold something else each time."""
+        self.algebra.trial += 1
+        mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
+        try:
+            unknown, after = self._try(loop, entry)
+        finally:
+            self.algebra.trial -= 1
+            del self.algebra.obligations[mark:]
+            self.algebra.ranges = ranges
+        if after is None:
+            return {}, frozenset()
+        steps: dict[str, int] = {}
+        opaque: set[str] = set()
+        for location, before in unknown.items():
+            value, held = after.get(location, before), entry.get(location)
+            if value in (before, held) or self._same_again(held, value):
+                continue
+            step = self._step(before, value)
+            if step is None or not isinstance(held, Integer):
+                opaque.add(location)
+            else:
+                steps[location] = step
+        if self.facts.eager:
+            for location in sorted(opaque):
+                delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
+                if delayed is not None and isinstance(entry.get(location), Integer):
+                    steps[location] = delayed
+        return steps, frozenset(opaque - steps.keys())
+
+    def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
+        """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None
+        when the loop is always left first). Slots that turn out to be written are added to ``entry``."""
+        written = self._written(loop, entry)
+        steady: frozenset[str] = frozenset()
+        while True:
+            unknown = {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written - steady)}
+            try:
+                after = self.walker.walk(loop, {**entry, **unknown}, guessing=True).state
+            except Rejected:
+                if steady:
+                    raise
+                for location in sorted(written):  # a register that the loop may start from, as a number
+                    if isinstance(entry.get(location), Node) and location in GENERAL:
+                        entry[location] = self.algebra.integer(entry[location]) or entry[location]
+                steady = self._unchanged(loop, entry, written)
+                if not steady and unknown == {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written)}:
+                    raise
+                continue
+            if after is None:
+                return unknown, None
+            for location in after:
+                if location.startswith(SLOT) and location not in entry:
+                    entry[location] = self.places.live_slot(location)
+            more = {p for p, v in after.items() if p.startswith(SLOT) and p not in written and v != entry[p]}
+            if not more:
+                return unknown, after
+            written |= more
+
+    def _written(self, loop: Loop, entry: State) -> set[str]:
+        blocks = [self.walker.lift(b) for b in loop.blocks]
+        written = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip"}
+        for slot in {s for b in blocks for s in stack_stores(b)}:
+            entry.setdefault(slot, self.places.load_slot(entry, slot))
+            written.add(slot)
+        return written
+
+    def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
+        """The step of a register that takes over what another one held an iteration ago, which advances steadily."""
+        if not isinstance(before, Integer) or not isinstance(after, Integer):
+            return None
+        unknown = f"{TRIAL}{loop.header:x}:"
+        moved = 0
+        for symbol, coefficient in after.linear.terms:
+            if symbol.startswith(unknown):
+                step = steps.get(symbol.removeprefix(unknown))
+                if step is None:
+                    return None
+                moved += coefficient * step
+        return moved if moved and moved == self.algebra.at_sample(after.linear - before.linear) else None
+
+    def _unchanged(self, loop: Loop, entry: State, written: set[str]) -> frozenset[str]:
+        """Locations that an iteration writes but, at the captured values, leaves as they were."""
+        before, self.algebra.exploring = self.algebra.exploring, True
+        try:
+            after = self.walker.walk(loop, entry, guessing=True).state or {}
+        except Rejected:
+            return frozenset()
+        finally:
+            self.algebra.exploring = before
+        pairs = ((p, entry.get(p), after.get(p)) for p in written)
+        return frozenset(p for p, old, new in pairs if isinstance(old, Integer) and isinstance(new, Integer)
+                         and self.algebra.at_sample(old.linear) == self.algebra.at_sample(new.linear))
+
+    def _same_again(self, entry: Value | None, after: Value) -> bool:
+        """A register reloaded with what it held: by another name, so that only the captured values show it."""
+        if not isinstance(entry, Integer) or not isinstance(after, Integer):
+            return False
+        difference = after.linear - entry.linear
+        if difference.is_constant or self.algebra.at_sample(difference):
+            return False
+        if fixable(difference) and not self.algebra.exploring:
+            raise Specialise(difference)
+        return self.algebra.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
+
+    def _step(self, before: Value, after: Value) -> int | None:
+        if not isinstance(before, Integer) or not isinstance(after, Integer):
+            return None
+        difference = after.linear - before.linear
+        if difference.is_constant:
+            return difference.constant
+        if fixable(difference):
+            return self.algebra.specialised(difference).constant
+        return None
+
+    def _unknown(self, loop: Loop, location: str, entry: Value | None) -> Value:
+        if not isinstance(entry, Integer):
+            return Carried(name_of(loop), location, bits_of(location))
+        symbol = f"{TRIAL}{loop.header:x}:{location}"
+        self.algebra.sample[symbol] = self.algebra.at_sample(entry.linear)
+        return Integer(Linear.symbol(symbol), entry.width)

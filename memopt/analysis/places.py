@@ -1,0 +1,112 @@
+"""Memory as symbolic execution sees it: stack slots are locations like registers, all else is load and store events.
+
+Live-in cells that the lift made symbols (``Facts.cells``) are known by their addresses. A slot that is read before it
+is written becomes such a cell. Invariant: slots that overlap with different extents are never both written.
+"""
+
+from __future__ import annotations
+
+from memopt.analysis.algebra import Algebra, Promote
+from memopt.analysis.facts import SLOT, Facts, State, slot_name, slot_range
+from memopt.analysis.nest import Item, LoadEvent, StoreEvent
+from memopt.analysis.values import Integer, Loaded, Value, centred
+from memopt.ir.linear import Linear
+from memopt.ir.operations import Block, Compute, Get, Literal, Put, Store, Temp
+from memopt.ir.reasons import Reason, Rejected
+
+
+class Places:
+    """Reads and writes of locations and memory in one attempt under ``facts``; ``slots`` were written."""
+
+    def __init__(self, facts: Facts, algebra: Algebra, loads: list[LoadEvent]) -> None:
+        self.facts, self.algebra, self.loads = facts, algebra, loads
+        widest = sorted(facts.cells.items(), key=lambda c: c[1][1])
+        self.cells = {address: symbol for symbol, (address, _) in widest}
+        self.slots: set[str] = set()
+
+    def get(self, state: State, location: str) -> Value:
+        if location not in state:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{location} read at {self.algebra.address:#x}")
+        return state[location]
+
+    def pointer(self, value: Value) -> Linear:
+        linear = self.algebra.linear(value)
+        if linear is None:
+            raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
+        return linear
+
+    def _slot(self, pointer: Linear, width: int) -> str | None:
+        displacement = pointer - self.facts.symbol("rsp")
+        return slot_name(displacement.constant, width) if displacement.is_constant else None
+
+    def load(self, state: State, items: list[Item], pointer: Linear, width: int) -> Value:
+        slot = self._slot(pointer, width)
+        if slot is not None:
+            return self.load_slot(state, slot)
+        symbol = self.cells.get(pointer)
+        if symbol is not None and self.facts.cells[symbol][1] >= width:
+            return self._cell(symbol, width)
+        event = LoadEvent(len(self.loads), pointer, width, self.algebra.address)
+        self.loads.append(event)
+        items.append(event)
+        return Loaded(event.identity, width)
+
+    def load_slot(self, state: State, slot: str) -> Value:
+        value = state.get(slot)
+        if value is not None:
+            return value
+        low, size = slot_range(slot)
+        for other in [place for place in state if place.startswith(SLOT)]:
+            start, length = slot_range(other)
+            if start == low and length > size:
+                return self.algebra.compute("trunc", (state[other],), size * 8)
+            if start < low + size and low < start + length and other in self.slots:
+                raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
+        known = self.cells.get(self.facts.symbol("rsp") + low)
+        if known is not None and self.facts.cells[known][1] > size * 8:
+            whole = slot_name(low, self.facts.cells[known][1])
+            return self.algebra.compute("trunc", (self.load_slot(state, whole),), size * 8)
+        state[slot] = self.live_slot(slot)
+        return state[slot]
+
+    def live_slot(self, slot: str) -> Value:
+        low, size = slot_range(slot)
+        address = self.facts.symbol("rsp") + low
+        symbol = self.cells.get(address)
+        if symbol is None or self.facts.cells[symbol][1] < size * 8:
+            raise Promote(address, size * 8)
+        return self._cell(symbol, size * 8)
+
+    def _cell(self, symbol: str, width: int) -> Value:
+        whole = Integer(self.facts.symbol(symbol), self.facts.cells[symbol][1])
+        return whole if whole.width == width else self.algebra.compute("trunc", (whole,), width)
+
+    def store(self, state: State, items: list[Item], pointer: Linear, value: Value, width: int) -> None:
+        slot = self._slot(pointer, width)
+        if slot is None:
+            items.append(StoreEvent(pointer, value, width, self.algebra.address))
+            return
+        low, size = slot_range(slot)
+        for other in [place for place in state if place.startswith(SLOT) and place != slot]:
+            start, length = slot_range(other)
+            if start < low + size and low < start + length:
+                raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
+        self.slots.add(slot)
+        state[slot] = value
+
+
+def stack_stores(block: Block) -> set[str]:
+    """Slots that the block writes through rsp itself, as long as it leaves rsp alone."""
+    offsets: dict[int, int] = {}
+    found: set[str] = set()
+    for operation in block.operations:
+        match operation:
+            case Get(_, result, "rsp", _):
+                offsets[result] = 0
+            case Compute(_, result, "add", (Temp(index), Literal(value, 64)), 64) if index in offsets:
+                offsets[result] = offsets[index] + centred(value, 64)
+            case Store(_, Temp(index), _, width) if index in offsets:
+                found.add(slot_name(offsets[index], width))
+            case Put(_, "rsp", _):
+                return set()
+    return found
