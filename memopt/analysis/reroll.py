@@ -75,19 +75,21 @@ class _Reroller:
             return False
         one, two = first.statement, second.statement
         counters = {c for c, _ in (*first.loops, *second.loops)}
-        pairs = [(one.write, a) for a in two.accesses] + [(a, two.write) for a in one.reads]
-        return not any(self.aliasing.overlap_across(counters, a, one.width, b, two.width) for a, b in pairs)
+        mine = [(a, 8 * e.size) for a, e in zip(one.accesses, one.elements, strict=True)]
+        theirs = [(a, 8 * e.size) for a, e in zip(two.accesses, two.elements, strict=True)]
+        pairs = [(mine[0], a) for a in theirs] + [(a, theirs[0]) for a in mine[1:]]
+        return not any(self.aliasing.overlap_across(counters, *a, *b) for a, b in pairs)
 
     def _rolled(self, loop: StatementLoop, nests: list[_Nest]) -> StatementLoop | None:
         count = len(nests)
         first = nests[0].statement
         step = self._captured(nests[1].distance(nests[0]))
-        if step is None or tuple(a.coefficient(loop.counter) for a in first.accesses) != _times(count, step):
+        if step is None or tuple(a.coefficient(loop.counter) for a in first.linears) != _times(count, step):
             return None
         if not all(self._lies(n.distance(nests[0]), _times(number, step)) for number, n in enumerate(nests)):
             return None
         accesses = tuple(a.without(loop.counter) + Linear.symbol(loop.counter, s)
-                         for a, s in zip(first.accesses, step, strict=True))
+                         for a, s in zip(first.linears, step, strict=True))
         nest = replace(nests[0], statement=first.moved(accesses))
         self.ranges[loop.counter] = loop.trips * count - 1
         return StatementLoop(loop.counter, loop.trips * count, (nest.item(),))
@@ -123,7 +125,7 @@ class _Reroller:
             return False
         renamed = two.renamed({c: d for (c, _), (d, _) in zip(two.loops, one.loops, strict=True)})
         distance = replace(renamed, loops=renamed.loops[1:]).distance(replace(one, loops=one.loops[1:]))
-        strides = tuple(a.coefficient(counter) for a in one.statement.accesses)
+        strides = tuple(a.coefficient(counter) for a in one.statement.linears)
         return self._lies(distance, _times(trips.constant, strides))
 
     def _aligned(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
@@ -157,7 +159,7 @@ class _Reroller:
 
 def _level(one: _Nest, two: _Nest) -> tuple[_Nest, _Nest] | None:
     """Both with the same number of loops, one of them as a single iteration where it has one less."""
-    if len(one.statement.accesses) != len(two.statement.accesses):
+    if len(one.statement.linears) != len(two.statement.linears):
         return None
     if one.depth == two.depth and one.depth > 0:
         return one, two
@@ -181,7 +183,7 @@ def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[i
     match mine, other:
         case Read(here), Read(there):
             return {**known, there: here} if known.get(there, here) == here else None
-        case Apply(name, left), Apply(same, right) if name == same and len(left) == len(right):
+        case Apply(name, left, kind), Apply(same, right, like) if (name, kind, len(left)) == (same, like, len(right)):
             orders = (left, left[::-1]) if name in ("add", "mul") else (left,)
             for order in orders:
                 found: dict[int, int] | None = known
@@ -195,7 +197,8 @@ def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[i
 
 def _reordered(mine: CellStatement, other: CellStatement, order: tuple[int, ...]) -> CellStatement:
     """``mine`` with the expression and order of reads of ``other``, for comparing addresses only."""
-    return replace(mine, reads=tuple(mine.reads[n] for n in order), expression=other.expression)
+    return replace(mine, reads=tuple(mine.reads[n] for n in order), read_elements=other.read_elements,
+                   expression=other.expression)
 
 
 def _restored(moved: CellStatement, original: CellStatement, order: tuple[int, ...]) -> CellStatement:
@@ -203,7 +206,7 @@ def _restored(moved: CellStatement, original: CellStatement, order: tuple[int, .
     reads = list(original.reads)
     for place, number in enumerate(order):
         reads[number] = moved.reads[place]
-    return replace(moved, reads=tuple(reads), expression=original.expression)
+    return replace(moved, reads=tuple(reads), read_elements=original.read_elements, expression=original.expression)
 
 
 def _times(factor: int, step: tuple[int, ...]) -> tuple[int, ...]:
@@ -239,7 +242,7 @@ class _Nest:
 
     def renamed(self, names: dict[str, str]) -> _Nest:
         values = {old: Linear.symbol(new) for old, new in names.items()}
-        accesses = tuple(a.substitute(values) for a in self.statement.accesses)
+        accesses = tuple(a.substitute(values) for a in self.statement.linears)
         return _Nest(tuple((names[c], t) for c, t in self.loops), self.statement.moved(accesses))
 
     def wrapped(self, other: _Nest) -> _Nest:
@@ -248,17 +251,17 @@ class _Nest:
         inner = {c: d for (c, _), (d, _) in zip(self.loops, other.loops[1:], strict=True)}
         renamed = self.renamed(inner)
         accesses = tuple(a + Linear.symbol(counter, b.coefficient(counter))
-                         for a, b in zip(renamed.statement.accesses, other.statement.accesses, strict=True))
+                         for a, b in zip(renamed.statement.linears, other.statement.linears, strict=True))
         return _Nest(((counter, Linear.of(1)), *renamed.loops), renamed.statement.moved(accesses))
 
     def distance(self, first: _Nest) -> tuple[Linear, ...] | None:
         """How far each access of this nest lies from ``first``'s, when all else is equal."""
         mine, other = self.statement, first.statement
-        if mine.expression != other.expression or mine.width != other.width:
+        if mine.expression != other.expression or mine.elements != other.elements:
             return None
-        if len(mine.accesses) != len(other.accesses) or len(self.loops) != len(first.loops):
+        if len(mine.linears) != len(other.linears) or len(self.loops) != len(first.loops):
             return None
         here = self.renamed({c: d for (c, _), (d, _) in zip(self.loops, first.loops, strict=True)})
         if here.loops != first.loops:
             return None
-        return tuple(a - b for a, b in zip(here.statement.accesses, other.accesses, strict=True))
+        return tuple(a - b for a, b in zip(here.statement.linears, other.linears, strict=True))

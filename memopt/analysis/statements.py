@@ -18,32 +18,73 @@ from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read, Scalar, render_operands
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar, render_operands
 
+INDEX = "x:"  # prefix of the symbols that stand for CellStatement.indices
 _OPERATORS = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div", "fsqrt": "sqrt", "fmin": "min",
               "fmax": "max", "fneg": "neg", "fabs": "abs"}
+
+_FLOATS = {64: ElementType.F64, 32: ElementType.F32}
 
 
 @dataclass(frozen=True, slots=True)
 class CellStatement:
-    """``[write] = expression`` over ``reads``; all addresses in bytes, elements of ``width`` bits."""
+    """``[write] = expression`` over ``reads``, where every one of ``conditions`` is >= 0; addresses in bytes.
+
+    The expression's ``Index`` operands are places in ``indices`` ("x:0", "x:1", ...), so that equal expressions are
+    equal objects whatever iteration they stand for: everything that varies is in ``linears``.
+    """
 
     write: Linear
     reads: tuple[Linear, ...]
     expression: Expression
-    width: int
+    element: ElementType  # of the written cell
     address: int
+    read_elements: tuple[ElementType, ...] = ()  # none: all like the written cell
+    indices: tuple[Linear, ...] = ()
+    conditions: tuple[Linear, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """Bits of the written cell."""
+        return 8 * self.element.size
 
     @property
     def accesses(self) -> tuple[Linear, ...]:
         return (self.write, *self.reads)
 
-    def moved(self, accesses: tuple[Linear, ...]) -> CellStatement:
-        return replace(self, write=accesses[0], reads=accesses[1:])
+    @property
+    def elements(self) -> tuple[ElementType, ...]:
+        """The element type of each access."""
+        return (self.element, *(self.read_elements or (self.element,) * len(self.reads)))
+
+    @property
+    def linears(self) -> tuple[Linear, ...]:
+        """Everything that changes from iteration to iteration."""
+        return (*self.accesses, *self.indices, *self.conditions)
+
+    def moved(self, linears: tuple[Linear, ...]) -> CellStatement:
+        """The statement with other ``linears``."""
+        first, second = 1 + len(self.reads), 1 + len(self.reads) + len(self.indices)
+        return replace(self, write=linears[0], reads=linears[1:first], indices=linears[first:second],
+                       conditions=linears[second:])
 
     def __str__(self) -> str:
         names = tuple(f"[{r}]" for r in self.reads)
-        return f"[{self.write}]:{self.width} = {render_operands(self.expression, names)}"
+        values = {f"{INDEX}{n}": i for n, i in enumerate(self.indices)}
+        where = "".join(f" if {c} >= 0" for c in self.conditions)
+        expression = resolved(self.expression, values)
+        return f"[{self.write}]:{self.width} = {render_operands(expression, names)}{where}"
+
+
+def resolved(expression: Expression, indices: Mapping[str, Linear]) -> Expression:
+    """``expression`` with the places of its Index operands filled in."""
+    match expression:
+        case Index(value, element):
+            return Index(value.substitute(indices), element)
+        case Apply(_, operands, _):
+            return replace(expression, operands=tuple(resolved(o, indices) for o in operands))
+    return expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +174,10 @@ class _Recovery:
             self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
         reads: list[Linear] = []
+        if store.width not in _FLOATS:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a store of {store.width} bits at {store.address:#x}")
         expression = self._build(store.value, store.width, held, reads)
-        result.append(CellStatement(store.pointer, tuple(reads), expression, store.width, store.address))
+        result.append(CellStatement(store.pointer, tuple(reads), expression, _FLOATS[store.width], store.address))
         self._kill(held, store.pointer, store.width)
         held[store.value] = store.pointer
         return result
@@ -270,13 +313,14 @@ class _Recovery:
             return Read(reads.index(cell))
         match value:
             case Integer(linear, bits) if linear.is_constant:
-                return Constant(linear.constant % (1 << bits))
+                return Constant(linear.constant % (1 << bits), _FLOATS[width])
             case LiveVector(location, 64) if width == 64:
                 return _scalar(location, 0, width)
             case Node("trunc" | "high" as name, (LiveVector(location, 64),), 32):
                 return _scalar(location, 4 if name == "high" else 0, width)
             case Node(operator, operands, bits) if operator in _OPERATORS and bits == width:
-                return Apply(_OPERATORS[operator], tuple(self._build(o, width, held, reads) for o in operands))
+                parts = tuple(self._build(o, width, held, reads) for o in operands)
+                return Apply(_OPERATORS[operator], parts, _FLOATS[width])
             case Node(operator, _, _):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {operator}")
         raise Rejected(Reason.CARRIED_VALUE, "a stored value is in no memory cell")
@@ -366,7 +410,7 @@ class _Halver:
 def _scalar(location: str, offset: int, width: int) -> Scalar:
     """The element at byte ``offset`` of a 64-bit lane ("xmm3.1")."""
     register, lane = location.split(".")
-    return Scalar(register, ElementType.F64 if width == 64 else ElementType.F32, 8 * int(lane) + offset)
+    return Scalar(register, _FLOATS[width], 8 * int(lane) + offset)
 
 
 def _same(value: Value) -> Value:

@@ -65,11 +65,11 @@ def check(argv: list[str], skip: int = 0) -> None:
 
 def test_the_check_sees_a_wrong_subscript(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     program: Path = build("gemm_ijk.c", "-DREAL=double", compiler="gcc", level="-O2")
-    original = Replay._cells
+    original = Replay._address
 
-    def shifted(self: Replay, *args: object) -> list[int]:
-        return [address + 8 for address in original(self, *args)]  # type: ignore[arg-type]
+    def shifted(self: Replay, *args: object) -> int:
+        return original(self, *args) + 8  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Replay, "_cells", shifted)
+    monkeypatch.setattr(Replay, "_address", shifted)
     with pytest.raises(AssertionError):
         check([str(program), "6"])

@@ -23,20 +23,20 @@ def cell(access: Access, point: Mapping[str, int]) -> Cell:
     return access.array, tuple(s.evaluate(point) for s in access.subscripts)
 
 
-def points(statement: Statement, symbols: Mapping[str, int] | None = None) -> Iterator[Point]:
-    """Instances in the original order; trip counts may depend on outer dimensions, and on ``symbols``, whose values
-    are part of every point."""
+def points(statement: Statement, values: Mapping[str, int] | None = None) -> Iterator[Point]:
+    """Instances in the original order; trip counts and conditions may depend on outer dimensions and on ``values``."""
+    known = dict(values or {})
 
     def inside(position: int, outer: Point) -> Iterator[Point]:
         if position == len(statement.dimensions):
-            if all(c.evaluate(outer) >= 0 for c in statement.conditions):
+            if all(c.evaluate(known | outer) >= 0 for c in statement.conditions):
                 yield dict(outer)
             return
         dimension = statement.dimensions[position]
-        for value in range(dimension.trips.evaluate(outer)):
+        for value in range(dimension.trips.evaluate(known | outer)):
             yield from inside(position + 1, {**outer, dimension.name: value})
 
-    yield from inside(0, dict(symbols or {}))
+    yield from inside(0, {})
 
 
 def conflicts(scop: Scop) -> Iterator[tuple[Statement, Point, Statement, Point, str]]:

@@ -30,7 +30,8 @@ def _padded(date: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _points(statement: Statement, trips: int) -> Iterator[Point]:
-    return points(statement, {TRIPS: trips})
+    for point in points(statement, {TRIPS: trips}):
+        yield {**point, TRIPS: trips}
 
 
 def _run(memory: Memory, statement: Statement, point: Point) -> None:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from capstone import CS_AC_READ, CS_AC_WRITE, CsInsn
 from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
 
 from memopt.analysis.lift import Code
 from memopt.ir.graph import Loop
-from memopt.ir.linear import Linear
 from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Location, Region
-from memopt.ir.scop import TRIPS, Access, Apply, Constant, Dimension, Expression, Read, Scalar, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Array, ElementType, Scalar, Statement
 from memopt.x86.decoder import capstone_detail
 from tests.support.enumeration import Point, date, points
-from tests.support.interpreter import compute
+from tests.support.expressions import Evaluator
 from tests.support.traced import Traced
-
-_NAMES = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "sqrt": "fsqrt", "min": "fmin", "max": "fmax",
-          "neg": "fneg", "abs": "fabs"}
 
 
 @dataclass
@@ -126,59 +120,64 @@ def holds(guard: Guard, values: dict[str, int]) -> bool:
 
 @dataclass
 class Replay:
-    """The SCoP run by its text: statements in order, on the memory the process had at the header."""
+    """The SCoP run by its text: statements in order, on the memory the process had at the header.
+
+    Cells of private arrays are kept by their subscripts; reading one that was not written is an error.
+    """
 
     region: Region
     values: dict[str, int]
     process: Traced
 
     def __post_init__(self) -> None:
-        self.vectors = self.process.vectors()
         self.memory: dict[int, int] = {}  # what was stored, byte by byte
+        self.private: dict[tuple[str, tuple[int, ...]], int] = {}
         self.read: dict[int, set[int]] = {}  # by outer iteration
         self.written: dict[int, set[int]] = {}
+        self.vectors = self.process.vectors()
 
     def run(self) -> None:
-        instances = [(date(s, p), s, p) for s in self._statements() for p in points(s)]
+        statements = self.region.scop.statements
+        instances = [(date(s, p), s, p) for s in statements for p in points(s, self.values)]
         for _, statement, point in sorted(instances, key=lambda x: x[0]):
-            self._instance(self.region.scop, statement, point)
+            self._instance(statement, point)
 
-    def _statements(self) -> Iterator[Statement]:
-        for statement in self.region.scop.statements:
-            trips = (Linear.of(d.trips.evaluate(self.values)) for d in statement.dimensions)
-            yield replace(statement, dimensions=tuple(map(Dimension, (d.name for d in statement.dimensions), trips)))
-
-    def _instance(self, scop: Scop, statement: Statement, point: Point) -> None:
-        size = scop.array(statement.write.array).element.size
+    def _instance(self, statement: Statement, point: Point) -> None:
         outer = point[statement.dimensions[0].name]
-        operands = [self._load(address, size) for address in self._cells(scop, statement.reads, point)]
-        (target,) = self._cells(scop, (statement.write,), point)
-        for address in self._cells(scop, statement.reads, point):
-            self.read.setdefault(outer, set()).update(range(address, address + size))
-        self.written.setdefault(outer, set()).update(range(target, target + size))
-        result = self._evaluate(statement.expression, operands, 8 * size)
-        self.memory |= dict(zip(itertools.count(target), result.to_bytes(size, "little"), strict=False))
+        read, written = self.read.setdefault(outer, set()), self.written.setdefault(outer, set())
+        values = self.values | point
+        operands = tuple(self._load(a, values, read) for a in statement.reads)
+        evaluator = Evaluator(operands, values, self._scalar)
+        element = self.region.scop.array(statement.write.array).element
+        assert evaluator.element(statement.expression) is element, str(statement)
+        self._store(statement.write, values, evaluator.bits(statement.expression), written)
 
-    def _cells(self, scop: Scop, accesses: tuple[Access, ...], point: Point) -> Iterator[int]:
-        for access in accesses:
-            array = scop.array(access.array)
-            address: Linear = array.base
-            for subscript, stride in zip(access.subscripts, array.strides, strict=True):
-                address = address + subscript * stride
-            yield address.evaluate(self.values | point)
-
-    def _load(self, address: int, size: int) -> int:
+    def _load(self, access: Access, values: dict[str, int], read: set[int]) -> tuple[int, ElementType]:
+        array = self.region.scop.array(access.array)
+        if array.private:
+            return self.private[access.array, _subscripts(access, values)], array.element
+        address, size = self._address(array, access, values), array.element.size
+        read.update(range(address, address + size))
         raw = self.process.read(address, size)
-        return int.from_bytes(bytes(self.memory.get(address + n, raw[n]) for n in range(size)), "little")
+        stored = bytes(self.memory.get(address + n, raw[n]) for n in range(size))
+        return int.from_bytes(stored, "little"), array.element
 
-    def _evaluate(self, expression: Expression, operands: list[int], width: int) -> int:
-        match expression:
-            case Read(index):
-                return operands[index]
-            case Constant(bits):
-                return bits
-            case Apply(operator, parts):
-                values = tuple(self._evaluate(p, operands, width) for p in parts)
-                return compute(_NAMES[operator], values, (width,) * len(values), width)
-            case Scalar(register, _, offset):
-                return int.from_bytes(self.vectors[register][offset:][:width // 8], "little")
+    def _store(self, access: Access, values: dict[str, int], result: int, written: set[int]) -> None:
+        array = self.region.scop.array(access.array)
+        if array.private:
+            self.private[access.array, _subscripts(access, values)] = result
+            return
+        address, size = self._address(array, access, values), array.element.size
+        written.update(range(address, address + size))
+        self.memory |= dict(zip(range(address, address + size), result.to_bytes(size, "little"), strict=True))
+
+    def _address(self, array: Array, access: Access, values: dict[str, int]) -> int:
+        strides = zip(_subscripts(access, values), array.strides, strict=True)
+        return array.base.evaluate(values) + sum(s * stride for s, stride in strides)
+
+    def _scalar(self, operand: Scalar) -> int:
+        return int.from_bytes(self.vectors[operand.register][operand.offset:][:operand.element.size], "little")
+
+
+def _subscripts(access: Access, values: dict[str, int]) -> tuple[int, ...]:
+    return tuple(s.evaluate(values) for s in access.subscripts)

@@ -12,7 +12,7 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Apply, Read
+from memopt.ir.scop import Apply, ElementType, Read
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C = (Linear.symbol(name) for name in "abc")
@@ -21,7 +21,7 @@ PRODUCT = Apply("add", (Read(0), Apply("mul", (Read(1), Read(2)))))
 
 
 def statement(write: Linear, *reads: Linear) -> CellStatement:
-    return CellStatement(write, reads, PRODUCT, 64, 0)
+    return CellStatement(write, reads, PRODUCT, ElementType.F64, 0)
 
 
 def product(c: Linear, a: Linear, b: Linear) -> CellStatement:
@@ -152,6 +152,6 @@ def test_copies_through_another_register_are_specialised_on() -> None:
 
 
 def test_statements_with_different_numbers_of_accesses_are_neighbours_only() -> None:
-    copy = CellStatement(C + H * 8, (A,), Read(0), 64, 0)
+    copy = CellStatement(C + H * 8, (A,), Read(0), ElementType.F64, 0)
     items = (copy, loop("j", 5, product(H * 8, J * 8, J * 8)), copy)
     assert trace(*rolled(*items).items) == trace(*items)

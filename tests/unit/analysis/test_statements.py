@@ -143,7 +143,7 @@ def test_packed_halves_are_cells_of_their_own() -> None:
     low = Node("trunc", (v(0),), 32)
     high = Node("high", (v(0),), 32)
     packed = Node("concat", (add(high, high, 32), add(low, low, 32)), 64)
-    halves = ["  [a]:32 = add([a], [a])", "  [a + 4]:32 = add([a + 4], [a + 4])"]
+    halves = ["  [a]:32 = add.f32([a], [a])", "  [a + 4]:32 = add.f32([a + 4], [a + 4])"]
     assert recovered(load(0, A), store(A, packed)) == halves
 
 
