@@ -345,15 +345,14 @@ class Improver:
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
         from memopt.machine.description import usable_isas
-        from passes.distribution import distribute
-        from passes.pipeline import plan_nest
+        from passes.pipeline import plan_region
 
         with self._timed("schedule"):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            parts = distribute(lifted.region)
-            made = plan_nest(parts, machine, isa, self.options.fp, trips=trips, observer=self._print_after)
+            parts, made = plan_region(lifted.region, machine, isa, self.options.fp, trips=trips,
+                                      observer=self._print_after)
             self._print_after("plan", made)
             return parts, made
 
