@@ -215,11 +215,13 @@ class _Reroller:
         return groups
 
     def _parted(self, loop: StatementLoop, items: Items) -> list[Items]:
-        """The connected components of ``items``: no two of different ones touch anything in common in any two
-        iterations of ``loop``."""
+        """The least groups of ``items`` that hold all possible copies together, and no two of which touch anything
+        in common in any two iterations of ``loop``."""
+        keys = [shape(item).key for item in items]
         groups: list[list[int]] = []
         for number, item in enumerate(items):
-            near = [g for g in groups if any(self._conflict(items[n], item, frozenset((loop.counter,))) for n in g)]
+            near = [g for g in groups if any(keys[n] == keys[number] or self._conflict(
+                items[n], item, frozenset((loop.counter,))) for n in g)]
             groups = [g for g in groups if g not in near] + [sorted([number, *(n for g in near for n in g)])]
         return [tuple(items[n] for n in group) for group in sorted(groups)]
 

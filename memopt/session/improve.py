@@ -225,12 +225,20 @@ class Improver:
         """Memory for the version in the target."""
         from passes.kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
+        from runtime.handlers import check_handler
         from runtime.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
             scratch = max(4096, nest_scratch_bytes(parts, plan))
-            return CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            try:
+                check_handler(tracee, cache.placement.scratch)
+            except Rejected:
+                cache.release(tracee)
+                cache.close()
+                raise
+            return cache
 
     def _give_back(self, cache: CodeCache) -> None:
         """Nothing stays in a program that was not improved, as far as it can still be reached.
@@ -299,15 +307,14 @@ class Improver:
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
         from memopt.machine.description import usable_isas
-        from passes.distribution import distribute
-        from passes.pipeline import plan_nest
+        from passes.pipeline import plan_region
 
         with self._timed("schedule"):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            parts = distribute(lifted.region)
-            made = plan_nest(parts, machine, isa, self.options.fp, trips=trips, observer=self._print_after)
+            parts, made = plan_region(lifted.region, machine, isa, self.options.fp, trips=trips,
+                                      observer=self._print_after)
             self._print_after("plan", made)
             return parts, made
 
