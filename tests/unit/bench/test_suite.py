@@ -143,7 +143,8 @@ def test_a_run_is_resumed_from_its_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(suite, "run_cell", fake)
     output = tmp_path / "suite.jsonl"
     output.write_text(json.dumps(_cell(TRIAL).to_json()) + "\n" + '{"kernel": "gemm')
-    arguments = ["--quick", "--kernels", "gemm_nn", "--builds", "gcc-O2,gcc-O3", "--references", "", "--json", str(output)]
+    arguments = ["--quick", "--kernels", "gemm_nn", "--builds", "gcc-O2,gcc-O3", "--references", "",
+                 "--json", str(output)]
     done = CliRunner().invoke(suite.main, [*arguments, "--resume"])
     assert done.exit_code == 0, done.output
     assert ran == ["gcc-O3"]
