@@ -133,10 +133,10 @@ class TileBody:
 
     def begin(self) -> None:
         """Before the first step: what stays in registers."""
-        for node, along in self._shape.indices.items():
+        for index, along in self._shape.indices.items():
             if along.vector and not self.kind.unit.scalar:
-                self._ramps[along.vector, node.element] = ramp = self._pool.take()
-                masks.ramp(self._lowering.code, ramp, along.vector, node.element)
+                self._ramps[along.vector, index.element] = ramp = self._pool.take()
+                masks.ramp(self._lowering.code, ramp, along.vector, index.element)
         for stream in (self._shape.write, *self._shape.reads):
             if strided.needs_offsets(self._lowering.code, self._stride(stream), stream.element):
                 self._make_offsets(stream)
