@@ -15,7 +15,9 @@ from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5
 from tests.support.products import product
 
-_LARGE, _SMALL = nests(2000), nests(9)
+_LARGE, _SMALL = nests(2000), nests(9)# What the model expects to be no faster.
+_NO_GAIN = {("triangular solution", Isa.AVX2)}
+
 
 def _plans(name: str, isa: Isa = Isa.AVX512) -> list[LoopPlan]:
     region = _LARGE[name]
@@ -25,11 +27,12 @@ def _plans(name: str, isa: Isa = Isa.AVX512) -> list[LoopPlan]:
 @pytest.mark.parametrize("name", list(_LARGE))
 def test_every_family_has_a_legal_plan(name: str) -> None:
     for isa in (Isa.AVX512, Isa.AVX2):
-        try:
-            made = _plans(name, isa)
-        except Rejected as refusal:
-            assert (name, isa, refusal.reason) == ("triangular solution", Isa.AVX2, Reason.NO_PLAN)
+        if (name, isa) in _NO_GAIN:
+            with pytest.raises(Rejected) as refusal:
+                _plans(name, isa)
+            assert refusal.value.reason is Reason.NO_PLAN
             continue
+        made = _plans(name, isa)
         assert made
         for each in made:
             check_loops(_LARGE[name].scop, each)
