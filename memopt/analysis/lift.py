@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise
+from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import Executor, OuterLoop
@@ -78,13 +78,15 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.add_equation(need.linear, need.unknowns)
         except Promote as need:
             facts.add_cell(need.address, need.width)
+        except Split as need:
+            facts.split[need.address] = facts.split.get(need.address, 0) + 1
         except RelateToTrips:
             facts.by_trips = True
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.forest, code.lift, facts)
+    executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
@@ -119,7 +121,7 @@ class _Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.proofs = guards_for(self.outer, self.sample)
+        self.proofs = guards_for(self.outer, self.sample, self.facts.split)
         self.guards: list[Guard] = []
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,

@@ -9,8 +9,9 @@ Bits that no iteration changes are an exception: `setb r11b` rewrites the low by
 
 from __future__ import annotations
 
+from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.execute import OuterLoop
-from memopt.analysis.nest import LoopNode
+from memopt.analysis.nest import Guarded, LoopNode
 from memopt.analysis.values import Carried, Final, Integer, Node, Truth, Value, constant_of, data
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.conditions import flag_family
@@ -34,7 +35,7 @@ def check_dead(outer: OuterLoop) -> None:
 
 class _Liveness:
     def __init__(self, outer: OuterLoop) -> None:
-        self.name = f"{outer.node.address:x}"
+        self.name = outer.node.counter.removeprefix(LOOP_COUNTER)
         self.loops = _loops(outer.node)
         self.following = {c.location: c.following for c in outer.node.carried}
 
@@ -106,9 +107,9 @@ def _possible(value: Value) -> int:
     return -1
 
 
-def _loops(node: LoopNode) -> dict[str, LoopNode]:
-    found = {f"{node.address:x}": node}
+def _loops(node: LoopNode | Guarded) -> dict[str, LoopNode]:
+    found = {node.counter.removeprefix(LOOP_COUNTER): node} if isinstance(node, LoopNode) else {}
     for item in node.items:
-        if isinstance(item, LoopNode):
+        if isinstance(item, LoopNode | Guarded):
             found |= _loops(item)
     return found
