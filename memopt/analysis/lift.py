@@ -27,8 +27,8 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, Scop, Statement
+from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, Scalar, Scop, Statement
 
 ATTEMPTS = 64
 _NAMES = "ijklmn"
@@ -92,7 +92,7 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
-    statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder.always)
+    statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
 
@@ -123,6 +123,7 @@ class _Builder:
         self.sample[TRIPS] = self._sample_trips()
         self.proofs = guards_for(self.outer, self.sample, self.facts.split)
         self.guards: list[Guard] = []
+        self.lanes: dict[str, LiveIn] = {}
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -153,12 +154,26 @@ class _Builder:
     # -- what the specialisation relies on ----------------------------------------------------------------------
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Unify)."""
+        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Captured)."""
         if distance.is_constant:
             return distance.constant == expected
         if TRIPS in distance.symbols or self.remaining.step(distance):
             return False
         raise Specialise(distance)
+
+    def alike(self, one: Scalar, two: Scalar) -> bool:
+        """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.reroll.Captured)."""
+        bits = [self.facts.vectors.get(s.register, b"")[s.offset:][:s.element.size] for s in (one, two)]
+        return bits[0] == bits[1] != b""
+
+    def equate(self, one: Scalar, two: Scalar) -> None:
+        first, second = (self._lane(s) for s in (one, two))
+        self.guards.append(Relation(first - second, True, "copies of a loop use equal numbers"))
+
+    def _lane(self, scalar: Scalar) -> Linear:
+        lane = Lane(scalar.register, scalar.offset, scalar.element.size)
+        self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
+        return Linear.symbol(str(lane))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
@@ -272,6 +287,8 @@ class _Builder:
         return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
 
     def _live_in(self, symbol: str) -> LiveIn:
+        if symbol in self.lanes:
+            return self.lanes[symbol]
         if symbol in GENERAL:
             return LiveIn(symbol, Register(symbol))
         address, bits = self.facts.cells[symbol]
