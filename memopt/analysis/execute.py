@@ -67,7 +67,8 @@ class OuterLoop:
         assert isinstance(node, LoopNode)
         obligations = tuple(replace(o, linear=o.linear.substitute(values),
                                     given=tuple(g.substitute(values) for g in o.given)) for o in self.obligations)
-        return replace(self, node=node, obligations=obligations,
+        exit_state = {p: substitute(v, values) for p, v in self.exit_state.items()}
+        return replace(self, node=node, obligations=obligations, exit_state=exit_state,
                        ranges={c: n.substitute(values) for c, n in self.ranges.items()})
 
 

@@ -17,8 +17,8 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, SLOT, Facts
-from memopt.analysis.liveness import check_dead
-from memopt.analysis.nest import bounds
+from memopt.analysis.liveness import iterations_left
+from memopt.analysis.nest import bounds, has_conditions
 from memopt.analysis.obligations import guards_for, longest
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
@@ -91,6 +91,8 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
+    if has_conditions(outer.node):  # statement recovery does not know them yet
+        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "parts of an iteration run in some iterations only")
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
     statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
@@ -128,7 +130,7 @@ class _Builder:
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        check_dead(self.outer)
+        left = iterations_left(self.outer)
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = _flatten(statements)
@@ -143,7 +145,7 @@ class _Builder:
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)

@@ -42,7 +42,6 @@ def guards_for(outer: OuterLoop, sample: Mapping[str, int], split: Mapping[int, 
         if obligation.branch is not None and split.get(obligation.branch, 0) < 2:
             raise Split(obligation.branch)
     for obligation in unproved:
-        print("UNPROVED", obligation, _bound(obligation, outer.ranges, sample), outer.ranges)
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
 
