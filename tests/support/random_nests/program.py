@@ -65,8 +65,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """``op``: ref, local, scalar, const, index, cast, text (C with places for ``args``), an operator, min, max, abs, sqrt, neg, or select (``text``
-    compares the first two operands). ``type``: of the value."""
+    """``op``: ref, local, scalar, const, index, cast, an operator, min, max, abs, sqrt, neg, select (``text`` compares
+    the first two operands), or text (C with places for ``args``). ``type``: of the value."""
 
     op: str
     type: CType

@@ -35,6 +35,7 @@ from tests.support.random_nests.build import Batch
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
+PRINT_AFTER = tuple(os.environ.get("PRINT_AFTER", "").split(","))  # lift, plan, generate: shown on stderr
 _TRAP = b"\xcc"
 REPLACED, INTERNAL = "replaced", "internal-error"
 
@@ -254,7 +255,7 @@ class Follower:
 
     def _replaced(self, site: Site, loop: Loop) -> Decision:
         program = self.batch.programs[self.number]
-        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True,
+        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
         with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(program.prefer):
             return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memopt.ir.linear import Linear
 from tests.support.random_nests.program import (
@@ -70,13 +71,13 @@ def if_(condition: str, *body: Node) -> If:
 
 def program(number: int, body: Node, ranks: Mapping[str, int], sizes: Mapping[str, Sequence[int]],
             kind: CType = DOUBLE, build: Build | None = None, locals_: Sequence[str] = (),
-            calls: Sequence[Call] = (), guards: str = "end", **more: object) -> Program:
+            calls: Sequence[Call] = (), guards: str = "end", **more: Any) -> Program:
     """Flat arrays with rows as long as they have to be; ``sizes``: the value of each argument in each call."""
     count = len(next(iter(sizes.values())))
     arrays = tuple(Array(n, kind, r, "flat", strides=(1,) * r) for n, r in ranks.items())
-    plain = Program(number, build or Build("gcc", "-O2"), arrays, tuple((n, "long", tuple(v)) for n, v in sizes.items()),
-                    (), tuple((n, kind) for n in locals_), (body,), tuple(calls) or (Call(),) * count,
-                    (guards,) * len(arrays), **more)  # type: ignore[arg-type]
+    arguments_ = tuple((n, "long", tuple(v)) for n, v in sizes.items())
+    plain = Program(number, build or Build("gcc", "-O2"), arrays, arguments_, (), tuple((n, kind) for n in locals_), (body,), tuple(calls) or (Call(),) * count,
+                    (guards,) * len(arrays), **more)
     rows: dict[str, tuple[int, ...]] = {}
     fitted = []
     for array in arrays:
@@ -88,6 +89,6 @@ def program(number: int, body: Node, ranks: Mapping[str, int], sizes: Mapping[st
             rows[f"l{array.name}{d}"] = tuple(least)
             strides.insert(0, f"l{array.name}{d}")
         fitted.append(Array(array.name, kind, array.rank, "flat", strides=tuple(strides)))
-    arguments = (*plain.sizes, *((n, "long", v) for n, v in rows.items()))
+    arguments = (*arguments_, *((n, "long", v) for n, v in rows.items()))
     return Program(number, plain.build, tuple(fitted), arguments, (), plain.locals, plain.body, plain.calls,
-                   plain.guards, **more)  # type: ignore[arg-type]
+                   plain.guards, **more)
