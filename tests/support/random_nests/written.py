@@ -76,7 +76,8 @@ def program(number: int, body: Node, ranks: Mapping[str, int], sizes: Mapping[st
     count = len(next(iter(sizes.values())))
     arrays = tuple(Array(n, kind, r, "flat", strides=(1,) * r) for n, r in ranks.items())
     arguments_ = tuple((n, "long", tuple(v)) for n, v in sizes.items())
-    plain = Program(number, build or Build("gcc", "-O2"), arrays, arguments_, (), tuple((n, kind) for n in locals_), (body,), tuple(calls) or (Call(),) * count,
+    plain = Program(number, build or Build("gcc", "-O2"), arrays, arguments_, (),
+                    tuple((n, kind) for n in locals_), (body,), tuple(calls) or (Call(),) * count,
                     (guards,) * len(arrays), **more)
     rows: dict[str, tuple[int, ...]] = {}
     fitted = []
