@@ -7,6 +7,7 @@ the whole matrix takes minutes. Every outer iteration of every variant does 2 * 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,10 +85,11 @@ def compile_kernel(variant: Variant, compiler: str, build: str, size: int, folde
     return output
 
 
-def compile_c(compiler: tuple[str, ...], source: Path, output: Path, flags: list[str]) -> None:
-    """Raises ``BuildError``."""
+def compile_c(compiler: tuple[str, ...], source: Path, output: Path, flags: list[str],
+              libraries: Sequence[str] = ()) -> None:
+    """``libraries`` follow the source: the order matters to the linker. Raises ``BuildError``."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    command = [*compiler, *flags, f"-I{KERNELS}", "-o", str(output), str(source)]
+    command = [*compiler, *flags, f"-I{KERNELS}", "-o", str(output), str(source), *libraries]
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:

@@ -57,6 +57,7 @@ def _memopt() -> None:
 
 @_memopt.command("exec", context_settings={"allow_interspersed_args": False})
 @_common
+@click.option("--follow", is_flag=True, help="Improve the processes that PROGRAM starts as well (scripts, mpirun).")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _exec(arguments: tuple[str, ...], **common: Any) -> Options:
     """Run PROGRAM and replace its hot loop nests by faster ones, with the same output."""

@@ -23,7 +23,8 @@ class Options:
 
     ``arguments`` is the program's argv as the user gave it (``memopt exec``; argv[0] is also what is searched in
     PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
-    opened for writing once, at the end. ``isa`` None means the widest the machine has. ``print_after`` holds names
+    opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
+    processes that the program starts are improved too. ``print_after`` holds names
     of passes.
     """
 
@@ -37,5 +38,6 @@ class Options:
     shadow: bool = True
     isa: Isa | None = None
     print_after: tuple[str, ...] = ()
+    follow: bool = False
     report: str | None = None
     json: str | None = None

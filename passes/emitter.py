@@ -31,9 +31,10 @@ class Emitter:
         """Bytes of the frame used so far for slots, gaps for alignment included."""
         return self._end - self._start
 
-    def op(self, mnemonic: str, *operands: Operand | str | int) -> None:
+    def op(self, mnemonic: str, *operands: Operand | str | int, mask: str | None = None,
+           zeroing: bool = False) -> None:
         """One instruction; a ``str`` operand is a register, an ``int`` an immediate."""
-        self._items.append(instruction(mnemonic, *operands))
+        self._items.append(instruction(mnemonic, *operands, mask=mask, zeroing=zeroing))
 
     def fresh(self, stem: str) -> str:
         """A label name not used before in this sequence."""

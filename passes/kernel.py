@@ -22,7 +22,8 @@ from passes import leaf, packing_code, ragged
 from passes.contraction import Contraction, Operand, Stream, contraction
 from passes.emitter import Emitter, Value, register_of
 from passes.loops import TileLoops, difference
-from passes.vectors import Lowering, Registers, VectorUnit
+from passes.lowering import Lowering
+from passes.vectors import Registers, VectorUnit
 
 _ALIGNMENT = 64
 
@@ -133,7 +134,7 @@ class _Kernel:
             if tree not in places:
                 registers = Registers(self._unit)
                 target = registers.take()
-                Lowering(self._unit, self._emitter, registers).into(target, tree, places.get)
+                Lowering(self._unit, self._emitter, registers, aligned=True).into(target, tree, places.get)
                 places[tree] = self._emitter.slot(self._unit.bytes)
                 self._emitter.op(self._unit.mnemonic("mova"), places[tree], target)
         return places

@@ -16,7 +16,8 @@ from memopt.ir.scop import Apply, Expression, Read
 from memopt.x86.instructions import Mem
 from passes.contraction import Contraction, Role
 from passes.emitter import Emitter
-from passes.vectors import Leaf, Lowering, OutOfRegisters, Registers, VectorUnit
+from passes.lowering import Lowering
+from passes.vectors import Leaf, OutOfRegisters, Registers, VectorUnit
 
 RESULT = "rdi"  # address of the tile's first result; clobbered
 ROW_STRIDE = "rsi"  # bytes between rows of results
@@ -157,7 +158,7 @@ class MicroKernel:
         """One iteration of the reduction for the whole tile, at panel position ``step``."""
         tile = self._contraction.plan.tile
         pool = Registers(self._unit, tile.row_count * tile.vector_count)
-        lowering = Lowering(self._unit, emitter, pool)
+        lowering = Lowering(self._unit, emitter, pool, aligned=True)
         kept: dict[tuple[Expression, int], str] = {}
         if registers.keep_vectors:
             for tree in self._shape.vector_trees:

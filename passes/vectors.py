@@ -1,7 +1,8 @@
-"""Vector instructions of the three targets behind one spelling, and expressions lowered to them.
+"""Vector registers: how many lanes a statement has, and how values of each type lie in registers.
 
-Bit-exactness lives here: the first operand of an operation is the machine's first source, no operation is
-contracted, reordered or shared in a way that the scalar code could tell (NaN payloads, exception flags).
+All values of a statement have equally many lanes. The widest type fills the vector; a value of a narrower type lies in
+the low ``lanes * size`` bytes of its register, and nothing may be said about the bytes above. Invariant: an operation
+that can raise a floating-point flag never computes on those bytes.
 """
 
 from __future__ import annotations
@@ -11,41 +12,87 @@ from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import VerifyError
-from memopt.ir.scop import Apply, ElementType, Expression
-from memopt.x86.instructions import Mem, Operand
-from passes.emitter import Emitter
+from memopt.ir.scop import ElementType, Expression
+from memopt.x86.instructions import Mem
+
+_PREFIXES = {16: "xmm", 32: "ymm", 64: "zmm"}
 
 
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
-    """Names of registers and mnemonics for one instruction set and element type."""
+    """``lanes`` values of ``element``, the widest type of a statement, at a time; a power of two, by default (0) as
+    many as a vector of the instruction set holds. One lane stands for scalar instructions.
+
+    ``mixed``: values of narrower types occur too. AVX-512F operates on whole 512-bit registers only, so that narrower
+    values need AVX2's instructions, which reach the first 16 registers.
+    """
 
     isa: Isa
     element: ElementType
+    lanes: int = 0
+    mixed: bool = False
+
+    def __post_init__(self) -> None:
+        most = self.isa.vector_bytes // self.element.size
+        if not 0 <= self.lanes <= most or self.lanes & (self.lanes - 1):
+            raise VerifyError(f"{self.lanes} lanes of {self.element.value} on {self.isa.value}")
+        object.__setattr__(self, "lanes", self.lanes or most)
 
     @property
     def bytes(self) -> int:
-        return self.isa.vector_bytes
+        """Bytes of one vector of ``element`` in memory."""
+        return self.width(self.element)
 
     @property
     def three_operands(self) -> bool:
         return self.isa is not Isa.SSE2
 
-    def register(self, number: int) -> str:
-        return {Isa.SSE2: "xmm", Isa.AVX2: "ymm", Isa.AVX512: "zmm"}[self.isa] + str(number)
-
-    def mnemonic(self, name: str) -> str:
-        """"add" -> "vaddpd", "addps"..."""
-        suffix = "pd" if self.element is ElementType.F64 else "ps"
-        return ("v" if self.three_operands else "") + name + suffix
+    @property
+    def evex(self) -> bool:
+        """Whether vectors are the 512-bit ones of AVX-512F: mask registers, masked operations."""
+        return self.isa is Isa.AVX512 and self.bytes == 64
 
     @property
-    def broadcast(self) -> str:
-        return "vbroadcastsd" if self.element is ElementType.F64 else "vbroadcastss"
+    def registers(self) -> int:
+        return 32 if self.evex and not self.mixed else 16
 
-    def at(self, base: str, displacement: int) -> Mem:
-        """One vector in memory."""
-        return Mem(base, displacement=displacement, size=self.bytes)
+    @property
+    def scalar(self) -> bool:
+        return self.lanes == 1
+
+    def width(self, element: ElementType) -> int:
+        """Bytes of all lanes of ``element``."""
+        return self.lanes * element.size
+
+    def register_bytes(self, element: ElementType) -> int:
+        return max(16, self.width(element))
+
+    def register(self, number: int) -> str:
+        """The name that pools and places use for register ``number``."""
+        return _PREFIXES[self.register_bytes(self.element)] + str(number)
+
+    def canonical(self, register: str) -> str:
+        """The name that pools use, of a register given under the name of any width."""
+        return self.register(int(register[3:]))
+
+    def mnemonic(self, name: str) -> str:
+        """"add" -> "vaddpd", "addps", "vaddsd"... for operations on ``element``; moves are of whole registers."""
+        packed = "s" if self.scalar and not name.startswith("mov") else "p"
+        suffix = packed + ("d" if self.element is ElementType.F64 else "s")
+        return ("v" if self.three_operands else "") + name + suffix
+
+    def at(self, base: str, displacement: int, element: ElementType | None = None) -> Mem:
+        """One vector (of ``element``, or of the unit's own) in memory."""
+        return Mem(base, displacement=displacement, size=self.width(element or self.element))
+
+    def repeated(self, base: str, displacement: int, element: ElementType | None = None) -> Mem:
+        """One element in memory that stands for a vector with it in every lane."""
+        return Mem(base, displacement=displacement, size=(element or self.element).size, broadcast=self.lanes)
+
+
+def view(register: str, size: int) -> str:
+    """The name of a vector register at ``size`` bytes: 16, 32 or 64."""
+    return _PREFIXES[size] + register[3:]
 
 
 class OutOfRegisters(VerifyError):
@@ -56,7 +103,7 @@ class Registers:
     """Free vector registers, lowest first; running out raises ``OutOfRegisters``."""
 
     def __init__(self, unit: VectorUnit, taken: int = 0) -> None:
-        self._free = [unit.register(n) for n in range(taken, unit.isa.registers)]
+        self._free = [unit.register(n) for n in range(taken, unit.registers)]
 
     @property
     def left(self) -> int:
@@ -71,97 +118,17 @@ class Registers:
         self._free.insert(0, register)
 
 
+class MaskRegisters(Registers):
+    """Free mask registers of AVX-512F. k0 cannot mask an operation."""
+
+    def __init__(self, *taken: str) -> None:
+        self._free = [f"k{n}" for n in range(1, 8) if f"k{n}" not in taken]
+
+    def reserve(self, register: str) -> None:
+        if register in self._free:
+            self._free.remove(register)
+
+
 Leaf = Callable[[Expression], "str | Mem | None"]
-"""Where a subtree's value is: in a register that must be kept, in memory as a vector, or still to be computed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """Emits expressions on ``unit``; temporaries come from ``pool`` and return to it."""
-
-    unit: VectorUnit
-    emitter: Emitter
-    pool: Registers
-
-    def into(self, target: str, expression: Expression, leaf: Leaf) -> None:
-        """``target = expression``; ``target`` may be a register the expression reads."""
-        place = leaf(expression)
-        if place is not None:
-            if place != target:
-                self._move(target, place)
-            return
-        if not isinstance(expression, Apply):
-            raise VerifyError(f"no place for {expression}")
-        self._apply(expression, leaf, target)
-
-    def fused(self, name: str, target: str, factors: tuple[Expression, ...], leaf: Leaf) -> None:
-        """``target += x * y`` (or ``-=``) in one rounding; ``name`` is fmadd231 or fnmadd231."""
-        (first, first_ours), (second, second_ours) = (self._value(f, leaf) for f in factors)
-        register, fresh = self._in_register(first)
-        self.emitter.op(self.unit.mnemonic(name), target, register, second)
-        for place, ours in ((register, first_ours or fresh), (second, second_ours)):
-            if ours and isinstance(place, str):
-                self.pool.give(place)
-
-    def _value(self, expression: Expression, leaf: Leaf) -> tuple[str | Mem, bool]:
-        """Where the value is, and whether that is a temporary of ours."""
-        place = leaf(expression)
-        if isinstance(place, Mem) and place.broadcast and self.unit.isa is not Isa.AVX512:
-            register, _ = self._in_register(place)  # only EVEX has broadcasting memory operands
-            return register, True
-        if place is not None:
-            return place, False
-        if not isinstance(expression, Apply):
-            raise VerifyError(f"no place for {expression}")
-        return self._apply(expression, leaf, None), True
-
-    def _apply(self, expression: Apply, leaf: Leaf, target: str | None) -> str:
-        mnemonic = self.unit.mnemonic(expression.operator)
-        values = [self._value(o, leaf) for o in expression.operands]
-        temporaries = [v for v, ours in values if ours and isinstance(v, str)]
-        places = [v for v, _ in values]
-        if len(places) == 1:
-            result = target or (temporaries[0] if temporaries else self.pool.take())
-            self.emitter.op(mnemonic, result, places[0])
-        elif self.unit.three_operands:
-            first, fresh = self._in_register(places[0])
-            if fresh:
-                temporaries.append(first)
-            result = target or (temporaries[0] if temporaries else self.pool.take())
-            self.emitter.op(mnemonic, result, first, places[1])
-        else:
-            result = self._two_operands(mnemonic, values, target, temporaries)
-        for register in temporaries:
-            if register != result:
-                self.pool.give(register)
-        return result
-
-    def _two_operands(self, mnemonic: str, values: list[tuple[str | Mem, bool]], target: str | None,
-                      temporaries: list[str]) -> str:
-        """``first = first op second`` in place when the first source may be overwritten, else in a copy."""
-        (first, ours), (second, _) = values
-        if isinstance(first, str) and (ours or (first == target and second != target)):
-            accumulator = first
-        else:
-            accumulator = self.pool.take()
-            temporaries.append(accumulator)
-            self._move(accumulator, first)
-        self.emitter.op(mnemonic, accumulator, second)
-        if target is not None and accumulator != target:
-            self._move(target, accumulator)
-            return target
-        return accumulator
-
-    def _in_register(self, place: str | Mem) -> tuple[str, bool]:
-        if isinstance(place, str):
-            return place, False
-        register = self.pool.take()
-        self._move(register, place)
-        return register, True
-
-    def _move(self, target: str, source: Operand | str) -> None:
-        if isinstance(source, Mem) and source.broadcast:
-            element = Mem(source.base, displacement=source.displacement, size=source.size)
-            self.emitter.op(self.unit.broadcast, target, element)
-        else:
-            self.emitter.op(self.unit.mnemonic("mova"), target, source)
+"""Where a subtree's value is: in a register that must be kept (a truth value of AVX-512F: in a mask register), in
+memory as a vector or as one element to be repeated (``Mem.broadcast``), or (None) still to be computed."""

@@ -194,7 +194,8 @@ def set_registers(tid: int, registers: Registers) -> None:
 def get_vector_state(tid: int) -> bytes:
     """The XSAVE area in its standard form, as NT_X86_XSTATE has it."""
     buffer = ctypes.create_string_buffer(_XSTATE_BYTES)
-    return buffer.raw[:_regset(GETREGSET, tid, NT_X86_XSTATE, buffer)]
+    size = _regset(GETREGSET, tid, NT_X86_XSTATE, buffer)
+    return buffer.raw[:size]
 
 
 def get_event_message(tid: int) -> int:

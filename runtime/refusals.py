@@ -6,12 +6,11 @@ Invariant: only /proc is read; nothing here stops or attaches. Everything is che
 from __future__ import annotations
 
 import os
-import signal
 import stat
 from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.memory import mappings
+from runtime.handlers import check_loaded
 from runtime.ptrace import TargetEnded
 from runtime.tracee import field_of, thread_state, threads
 
@@ -61,7 +60,7 @@ def check_process(pid: int) -> None:
     if field_of(status, "Seccomp") not in ("", "0"):
         raise Rejected(Reason.SECCOMP, f"Seccomp: {field_of(status, 'Seccomp')} in /proc/{pid}/status")
     check_threads(pid)
-    _check_handlers(pid, status)
+    check_loaded(pid, status)
 
 
 def check_threads(pid: int) -> None:
@@ -126,14 +125,6 @@ def _check_tracer(pid: int, status: list[str]) -> None:
     tracer = field_of(status, "TracerPid")
     if tracer not in ("", "0", str(os.getpid())):
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} is already traced by process {tracer}: end that first")
-
-
-def _check_handlers(pid: int, status: list[str]) -> None:
-    """A SIGSEGV handler is known to be terminal only where libgfortran installs it, in every Fortran program."""
-    caught = int(field_of(status, "SigCgt") or "0", 16)
-    if caught >> (signal.SIGSEGV - 1) & 1 and not any(
-            os.path.basename(m.path).startswith("libgfortran.so") for m in mappings(pid)):
-        raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
 
 
 def _facts(pid: int) -> tuple[int, int, int]:

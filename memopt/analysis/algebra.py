@@ -35,9 +35,15 @@ TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during
 
 @dataclass
 class Specialise(Exception):
-    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value."""
+    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
+    ``unknowns``."""
 
     linear: Linear
+    unknowns: frozenset[str] = frozenset()
+
+
+class RelateToTrips(Exception):
+    """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
 
 
 @dataclass
@@ -78,6 +84,7 @@ class Algebra:
     exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
     trial: int = 0  # loops being tried, whose header values have no names yet
     ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
+    distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
     # -- numbers ------------------------------------------------------------------------------------------------
 

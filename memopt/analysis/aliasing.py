@@ -7,59 +7,68 @@ assumption, which the region builder turns into a guard too. Everything else is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
+from memopt.analysis.bounds import Ranges, greatest, least, number_at_least
 from memopt.ir.linear import Linear
 from memopt.ir.region import Interval
+from memopt.ir.scop import TRIPS
 
 
 @dataclass(frozen=True, slots=True)
 class Aliasing:
-    """``ranges`` gives each counter's largest value, ``sample`` the captured live-in values and R."""
+    """``ranges`` gives each counter's largest value, ``sample`` the captured live-in values and R; ``longest`` is
+    a number that a guard keeps R from exceeding."""
 
-    ranges: Mapping[str, Linear]
+    ranges: Ranges
     sample: Mapping[str, int]
+    longest: int | None = None
     assumed: dict[tuple[Interval, Interval], None] = field(default_factory=dict)
 
     def overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
         """Whether two cells may share a byte in some iteration, counters of equal name being equal."""
-        difference = first - second
-        if not all(symbol.startswith(LOOP_COUNTER) for symbol in difference.symbols):
-            return False
-        low = high = difference.constant
-        for symbol, coefficient in difference.terms:
-            largest = self._largest(symbol)
-            if largest is None or not largest.is_constant:
-                return not self._apart(first, first_bits, second, second_bits)
-            low += min(0, coefficient * largest.constant)
-            high += max(0, coefficient * largest.constant)
-        return low < second_bits // 8 and high > -(first_bits // 8)
+        return self._overlap(first, first_bits, second, second_bits, self.ranges)
 
     def overlap_across(self, counters: Iterable[str], first: Linear, first_bits: int, second: Linear,
                        second_bits: int) -> bool:
         """The same for two iterations that may differ in ``counters``."""
         other = {counter: Linear.symbol(counter + "'") for counter in counters}
-        return self.overlap(first, first_bits, second.substitute(other), second_bits)
+        ranges = {c + "'": self.ranges[c].substitute(other) for c in other if c in self.ranges}
+        return self._overlap(first, first_bits, second.substitute(other), second_bits, {**self.ranges, **ranges})
 
-    def _largest(self, counter: str) -> Linear | None:
-        return self.ranges.get(counter.rstrip("'"))
+    def _overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int, ranges: Ranges) -> bool:
+        difference = first - second
+        counters = {s for s in difference.symbols if s.startswith(LOOP_COUNTER)}
+        if difference.symbols - counters - {TRIPS}:
+            return False
+        if not counters <= ranges.keys():
+            return True
+        low = number_at_least(least(difference, ranges), self.longest)
+        high = number_at_least(least(-difference, ranges), self.longest)
+        if low is not None and high is not None:
+            return self._meets(difference, max(low, 1 - first_bits // 8), min(-high, second_bits // 8 - 1))
+        if (low or 0) >= second_bits // 8 or (high or 0) >= first_bits // 8:
+            return False
+        return not self._apart(first, first_bits, second, second_bits, ranges)
 
-    def _apart(self, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
+    @staticmethod
+    def _meets(difference: Linear, low: int, high: int) -> bool:
+        """Whether ``difference`` may be a number from ``low`` to ``high``, both included."""
+        step = math.gcd(*(c for _, c in difference.terms))
+        return low <= high and (not step or low + (difference.constant - low) % step <= high) and (
+            step != 0 or low <= difference.constant <= high)
+
+    def _apart(self, first: Linear, first_bits: int, second: Linear, second_bits: int, ranges: Ranges) -> bool:
         """Whether the two footprints over all iterations are disjoint at the captured values: then it is assumed."""
-        one, two = self._footprint(first, first_bits), self._footprint(second, second_bits)
+        one, two = _footprint(first, first_bits, ranges), _footprint(second, second_bits, ranges)
         if (one.high - two.low).evaluate(self.sample) > 0 and (two.high - one.low).evaluate(self.sample) > 0:
             return False
         self.assumed[one, two] = None
         return True
 
-    def _footprint(self, pointer: Linear, bits: int) -> Interval:
-        low = high = pointer
-        for symbol, coefficient in pointer.terms:
-            if symbol.startswith(LOOP_COUNTER):
-                largest = self._largest(symbol)
-                reach = (Linear() if largest is None else largest) * coefficient
-                low = low.without(symbol) + (reach if coefficient < 0 else 0)
-                high = high.without(symbol) + (reach if coefficient > 0 else 0)
-        return Interval(low, high + bits // 8)
+
+def _footprint(pointer: Linear, bits: int, ranges: Ranges) -> Interval:
+    return Interval(least(pointer, ranges), greatest(pointer, ranges) + bits // 8)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from memopt.analysis.bounds import greatest, least, number_at_least
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
@@ -23,26 +24,19 @@ class ByteAccess:
     """One access of a statement: ``address`` over live-in symbols and dimension names, in bytes."""
 
     address: Linear
-    trips: tuple[tuple[str, Linear], ...]  # dimension -> trip count, constant or R
+    trips: tuple[tuple[str, Linear], ...]  # dimension -> trip count, over outer dimensions, live-in symbols and R
     element: ElementType
     written: bool
 
     def base(self) -> Linear:
-        """The part that does not depend on the loop counters."""
-        return self.address.without(*(d for d, _ in self.trips))
+        """The part that depends neither on the loop counters nor on R."""
+        return self.address.without(TRIPS, *(d for d, _ in self.trips))
 
-    def extent(self) -> tuple[int, int, int, int]:
-        """The footprint is [base + low + low_r*(R-1), base + high + high_r*(R-1)): (low, low_r, high, high_r)."""
-        low = low_r = high_r = 0
-        high = self.element.size
-        for dimension, trips in self.trips:
-            coefficient = self.address.coefficient(dimension)
-            if trips.is_constant:
-                reach = coefficient * max(0, trips.constant - 1)
-                low, high = low + min(0, reach), high + max(0, reach)
-            else:
-                low_r, high_r = low_r + min(0, coefficient), high_r + max(0, coefficient)
-        return low, low_r, high, high_r
+    def extent(self) -> tuple[Linear, Linear]:
+        """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R."""
+        ranges = {d: t - 1 for d, t in self.trips}
+        offset = self.address - Linear(self.base().terms)
+        return least(offset, ranges), greatest(offset, ranges) + self.element.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +47,7 @@ class Cluster:
     symbols: Linear  # live-in part of the base, without its constant
     low: Linear  # over symbols and R
     high: Linear
+    needs: tuple[Linear, ...] = ()  # all >= 0, or else low and high are no bounds
 
     @property
     def written(self) -> bool:
@@ -63,15 +58,20 @@ class Cluster:
         return Interval(self.low, self.high)
 
     @staticmethod
-    def of(members: Iterable[ByteAccess]) -> Cluster:
+    def of(members: Iterable[ByteAccess], sample: Mapping[str, int]) -> Cluster:
         members = tuple(members)
-        base = members[0].base()
-        symbols = Linear(base.terms)
-        extents = [(m.base().constant, m.extent()) for m in members]
-        rest = Linear.symbol(TRIPS) - 1
-        low = symbols + min(c + e[0] for c, e in extents) + rest * min(e[1] for _, e in extents)
-        high = symbols + max(c + e[2] for c, e in extents) + rest * max(e[3] for _, e in extents)
-        return Cluster(members, symbols, low, high)
+        symbols = Linear(members[0].base().terms)
+        lows, highs = ({m.extent()[side] for m in members} for side in (0, 1))
+        low = _below(lows)
+        high = -_below({-h for h in highs})
+        if not any(m.address.coefficient(TRIPS) for m in members):
+            return Cluster(members, symbols, symbols + low, symbols + high)
+        # Rows that are counted from the end: their bounds follow R in both directions, the extreme one is guarded.
+        low = min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
+        high = max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
+        needs = [b - low for b in lows] + [high - b for b in highs]
+        unproved = (n for n in dict.fromkeys(needs) if (number_at_least(n, None) or -1) < 0)
+        return Cluster(members, symbols, symbols + low, symbols + high, tuple(unproved))
 
     def footprint(self, name: str) -> Footprint:
         return Footprint(name, self.interval, self.written)
@@ -84,12 +84,12 @@ def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple
         groups.setdefault(Linear(access.base().terms), []).append(access)
     result: list[Cluster] = []
     for members in groups.values():
-        parts = [Cluster.of((m,)) for m in members]
+        parts = [Cluster.of((m,), sample) for m in members]
         parts.sort(key=lambda c: (c.low.evaluate(sample), c.high.evaluate(sample)))
         merged: list[Cluster] = []
         for part in parts:
             if merged and part.low.evaluate(sample) < merged[-1].high.evaluate(sample):
-                merged[-1] = Cluster.of((*merged[-1].members, *part.members))
+                merged[-1] = Cluster.of((*merged[-1].members, *part.members), sample)
             else:
                 merged.append(part)
         result += merged
@@ -107,7 +107,8 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     offsets = [m.base().constant - base.constant for m in cluster.members]
     element = next(iter(elements))
     coefficients = {abs(c) for m in cluster.members for d, _ in m.trips if (c := m.address.coefficient(d))}
-    if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients)):
+    backwards = {m.address.coefficient(TRIPS) for m in cluster.members}
+    if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients, *backwards)):
         raise Rejected(Reason.NON_AFFINE, "elements of different sizes or alignments share bytes")
     for strides in (_strides(coefficients, element.size), (element.size,)):
         found = _subscripts(cluster, base, strides, sample)
@@ -136,21 +137,23 @@ def _subscripts(cluster: Cluster, base: Linear, strides: tuple[int, ...], sample
         for outer, (subscript, stride) in enumerate(zip(subscripts[1:], strides[1:], strict=True)):
             low, high = _bounds(subscript, member.trips)
             room = -high + (strides[outer] // stride - 1)
-            if low.evaluate(sample) < 0 or not low.is_constant or room.evaluate(sample) < 0:
+            if low.evaluate(sample) < 0 or room.evaluate(sample) < 0:
                 return None
-            if not room.is_constant:
-                guards[room] = Relation(room, False, "a row of an array is not longer than its stride")
+            for need in (low, room):
+                if not need.is_constant:
+                    guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
         found[member] = subscripts
     return found, tuple(guards.values())
 
 
 def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...]) -> tuple[Linear, ...]:
-    """Mixed-radix digits of the offset, and each counter in the outermost stride that divides its coefficient."""
+    """Mixed-radix digits of the offset, and each counter (and R) in the outermost stride that divides its
+    coefficient."""
     result: list[Linear] = []
     for stride in strides:
         digit, offset = divmod(offset, stride)
         result.append(Linear.of(digit))
-    for dimension, _ in access.trips:
+    for dimension in (*(d for d, _ in access.trips), TRIPS):
         coefficient = access.address.coefficient(dimension)
         if coefficient:
             index = next(i for i, s in enumerate(strides) if coefficient % s == 0)
@@ -160,11 +163,12 @@ def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...]) -> tup
 
 def _bounds(subscript: Linear, trips: tuple[tuple[str, Linear], ...]) -> tuple[Linear, Linear]:
     """Smallest and largest value over the iteration domain, Linear over R."""
-    low = high = Linear.of(subscript.constant)
-    for dimension, count in trips:
-        reach = (count - 1) * subscript.coefficient(dimension)
-        if subscript.coefficient(dimension) > 0:
-            high = high + reach
-        else:
-            low = low + reach
-    return low, high
+    ranges = {d: t - 1 for d, t in trips}
+    return least(subscript, ranges), greatest(subscript, ranges)
+
+
+def _below(bounds: set[Linear]) -> Linear:
+    """A lower bound of all ``bounds``, Linear over R, for R >= 1."""
+    rest = Linear.symbol(TRIPS) - 1
+    slope = min(b.coefficient(TRIPS) for b in bounds)
+    return rest * slope + min(b.constant + b.coefficient(TRIPS) for b in bounds)

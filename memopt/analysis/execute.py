@@ -8,14 +8,15 @@ what they rely on becomes an obligation for all iterations.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from memopt.analysis.algebra import Algebra, Obligation
+from memopt.analysis.algebra import Algebra, Obligation, Specialise
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
-from memopt.analysis.nest import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.nest import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
+from memopt.analysis.remaining import Remaining
 from memopt.analysis.values import (
     Carried,
     Final,
@@ -60,6 +61,15 @@ class OuterLoop:
     leaves_first: bool
 
 
+    def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
+        """With live-in symbols replaced by expressions in items, ranges and obligations."""
+        node = rewritten(self.node, values)
+        assert isinstance(node, LoopNode)
+        obligations = tuple(replace(o, linear=o.linear.substitute(values)) for o in self.obligations)
+        return replace(self, node=node, obligations=obligations,
+                       ranges={c: n.substitute(values) for c, n in self.ranges.items()})
+
+
 class Executor:
     """One attempt at lifting, under fixed ``facts``. Raises Specialise or Promote to ask for another attempt."""
 
@@ -87,11 +97,21 @@ class Executor:
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
+        for distance in self.algebra.distances:
+            self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first)
+
+    @staticmethod
+    def _relate(remaining: Remaining, distance: Linear) -> None:
+        """Ask for what the divisibility of a bound's ``distance`` depends on."""
+        invariant = remaining.invariant(distance)
+        if invariant.is_constant:
+            raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in even steps")
+        raise Specialise(invariant, frozenset(s for s, c in distance.terms if c > 0))
 
     def _inner(self, loop: Loop, entry: State) -> tuple[State, list[Item], int]:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""

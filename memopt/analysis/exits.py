@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import Algebra, fixable
+from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
 from memopt.analysis.values import Atom, Either, Formula, Not, Opaque
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -26,21 +26,31 @@ class Exits:
             if self.algebra.trial:
                 return None
             raise
-        if not first.is_constant:
-            if fixable(first) or self.algebra.exploring:
-                first = self.algebra.specialised(first)
-            elif self.algebra.trial:
-                return None
-        if not first.is_constant:
-            raise Rejected(Reason.TRIP_COUNT, f"the bound {first} changes with an outer loop")
-        if slope > 0:
-            first, slope = -first, -slope
-        distance = first.constant
+        if not first.is_constant and (fixable(first) or self.algebra.exploring):
+            first = self.algebra.specialised(first)
+        distance, step = (-first, slope) if slope > 0 else (first, -slope)  # left when step * counter reaches it
+        if not distance.is_constant:
+            return self._affine_turns(distance, step, is_equality(leaving))
         if is_equality(leaving):
-            if distance < 0 or distance % -slope:
+            if distance.constant < 0 or distance.constant % step:
                 raise Rejected(Reason.TRIP_COUNT, "the loop steps over its bound")
-            return Linear.of(distance // -slope)
-        return Linear.of(max(0, -(-distance // -slope)))
+            return Linear.of(distance.constant // step)
+        return Linear.of(max(0, -(-distance.constant // step)))
+
+    def _affine_turns(self, distance: Linear, step: int, equality: bool) -> Linear | None:
+        """The turns where the bound depends on outer counters; None when it cannot be divided by the step (yet)."""
+        uneven = [s for s, c in distance.terms if c % step]
+        if uneven or (equality and distance.constant % step):
+            if self.algebra.trial:
+                return None
+            if any(s.startswith(LOOP_COUNTER) for s in uneven) or not uneven:
+                raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in steps of {step}")
+            self.algebra.distances.append(Linear(tuple(
+                t for t in distance.terms if not t[0].startswith(LOOP_COUNTER))))
+            return None
+        turns = Linear(tuple((s, c // step) for s, c in distance.terms), -(-distance.constant // step))
+        self.algebra.require(turns, "an inner loop starts before its bound")
+        return turns
 
     def crossing(self, leaving: Formula, counter: str) -> tuple[Linear, int]:
         """``first`` and ``slope`` such that the loop is left as soon as first + slope * counter reaches 0

@@ -27,7 +27,8 @@ class Facts:
     ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
     (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``:
     live-in memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only
-    follow one another; such a guard seldom holds at first entry.
+    follow one another; such a guard seldom holds at first entry. ``by_trips``: express the exit test's counter by
+    the iterations that remain.
     """
 
     registers: Mapping[str, int]
@@ -37,6 +38,7 @@ class Facts:
     solved: dict[str, Linear] = field(default_factory=dict)
     cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)
     eager: bool = False
+    by_trips: bool = False
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
@@ -44,7 +46,7 @@ class Facts:
             values[symbol] = self.peek(address.evaluate(values), width)
         return values
 
-    def add_equation(self, linear: Linear) -> None:
+    def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset()) -> None:
         factor = math.gcd(*(c for _, c in linear.terms))
         value = (linear.evaluate(self.samples()) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
@@ -53,7 +55,7 @@ class Facts:
             for symbol in sorted(linear.symbols):
                 self.add_equation(Linear.symbol(symbol))
             return
-        symbol = unit[-1]
+        symbol = max(unit, key=lambda s: (s in unknowns, s))
         coefficient = linear.coefficient(symbol)
         solution = (linear.without(symbol) - value) * -coefficient
         self.equations.append((linear, value))

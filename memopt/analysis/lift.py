@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from memopt.analysis.algebra import Promote, Specialise
+from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.liveness import check_dead
+from memopt.analysis.nest import bounds
+from memopt.analysis.obligations import guards_for, longest
+from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, recover, resolved
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -72,29 +75,51 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
-            facts.add_equation(need.linear)
+            facts.add_equation(need.linear, need.unknowns)
         except Promote as need:
             facts.add_cell(need.address, need.width)
+        except RelateToTrips:
+            facts.by_trips = True
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     executor = Executor(code.forest, code.lift, facts)
     outer = executor.outermost(loop)
-    builder = _Builder(facts, outer)
-    aliasing = Aliasing(outer.ranges, builder.sample)
+    remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
+    outer = _related(outer, remaining)
+    builder = _Builder(facts, outer, remaining)
+    aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
     statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder.always)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
+
+
+def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
+    """``outer`` with inner bounds over counters and R alone; asks for the equations that make them so."""
+    def live(bound: Linear) -> Linear:
+        return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith(LOOP_COUNTER)))
+
+    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in bounds(outer.node)):
+        outer = outer.rewritten(remaining.by_trips())
+    for bound in map(live, bounds(outer.node)):
+        if not bound.is_constant:
+            invariant = remaining.invariant(bound)
+            if invariant.is_constant:
+                raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
+            raise Specialise(invariant, remaining.moves(bound))
+    return outer
 
 
 @dataclass
 class _Builder:
     facts: Facts
     outer: OuterLoop
+    remaining: Remaining
 
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
+        self.proofs = guards_for(self.outer, self.sample)
         self.guards: list[Guard] = []
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
@@ -109,7 +134,7 @@ class _Builder:
         arrays, subscripts = self._arrays(found)
         scop = Scop(arrays, tuple(self._statement(n, s, subscripts) for n, s in enumerate(flat)))
         footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
-        self._obligations()
+        self.guards += self.proofs
         self._separate(found)
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
@@ -125,24 +150,17 @@ class _Builder:
 
     # -- what the specialisation relies on ----------------------------------------------------------------------
 
-    def _step(self, symbol: str) -> int:
-        if symbol in self.facts.cells:
-            address, width = self.facts.cells[symbol]
-            offset = address - self.facts.symbol("rsp")
-            return self.outer.steps.get(f"{SLOT}{offset.constant}:{width}", 0) if offset.is_constant else 0
-        return self.outer.steps.get(symbol, 0)
-
     def always(self, distance: Linear, expected: int) -> bool:
         """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Unify)."""
         if distance.is_constant:
             return distance.constant == expected
-        if sum(c * self._step(s) for s, c in distance.terms):
+        if TRIPS in distance.symbols or self.remaining.step(distance):
             return False
         raise Specialise(distance)
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
-            if sum(c * self._step(s) for s, c in linear.terms):
+            if self.remaining.step(linear):
                 raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
             self.guards.append(Relation(linear - value, True, "specialised"))
 
@@ -156,14 +174,18 @@ class _Builder:
             if (first.low.evaluate(self.sample) < second.high.evaluate(self.sample)
                     and second.low.evaluate(self.sample) < first.high.evaluate(self.sample)):
                 difference = first.symbols - second.symbols
-                if sum(c * self._step(s) for s, c in difference.terms):
+                invariant = self.remaining.invariant(difference)
+                if not invariant.is_constant:
+                    raise Specialise(invariant, self.remaining.moves(difference))
+                if self.facts.by_trips:
                     raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")
-                raise Specialise(difference)
+                raise RelateToTrips
 
     def _arrays(self, found: tuple[Cluster, ...]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
         arrays: list[Array] = []
         subscripts: dict[ByteAccess, Access] = {}
         for number, cluster in enumerate(found):
+            self.guards += [Relation(n, False, "the array does not reach further") for n in cluster.needs]
             array, accesses, guards = delinearise(cluster, f"A{number}", self.sample)
             arrays.append(array)
             subscripts |= accesses
@@ -218,27 +240,6 @@ class _Builder:
 
     # -- obligations, live-ins, rejoin --------------------------------------------------------------------------
 
-    def _obligations(self) -> None:
-        """Prove each from the counters' ranges, or guard it.
-
-        A widening in the last iteration is of no concern when the exit test compares 32 bits: that iteration is the
-        original's, and the test that makes it the last one is right modulo 2**32.
-        """
-        (counter, largest), = [(c, n) for c, n in self.outer.ranges.items() if TRIPS in n.symbols]
-        without_last = {**self.outer.ranges, counter: largest - 1}
-        weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
-        for obligation in self.outer.obligations:
-            spared = obligation.widening and self.outer.exit_width <= 32
-            least = _least(obligation.linear, without_last if spared else self.outer.ranges)
-            if least.is_constant and least.constant >= 0:
-                continue
-            if least.is_constant or least.evaluate(self.sample) < 0:
-                raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
-            known = weakest.get(least.terms)
-            if known is None or least.constant < known.expression.constant:
-                weakest[least.terms] = Relation(least, False, obligation.why)
-        self.guards += weakest.values()
-
     def _rejoin(self) -> tuple[Rejoin, ...]:
         result = []
         for location, step in sorted(self.outer.steps.items()):
@@ -278,16 +279,6 @@ class _Builder:
             case Linear(((base, 1),), displacement) if base in GENERAL and base not in self.outer.opaque:
                 return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
         raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
-
-
-def _least(linear: Linear, ranges: Mapping[str, Linear]) -> Linear:
-    """A lower bound over all iterations, Linear over live-in symbols and R."""
-    result = linear
-    for symbol, coefficient in linear.terms:
-        largest = ranges.get(symbol)
-        if largest is not None:
-            result = result.without(symbol) + (largest * coefficient if coefficient < 0 else 0)
-    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ This is the form between symbolic execution (memopt.analysis.execute) and the st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from memopt.analysis.values import Value
+from memopt.analysis.values import Value, substitute
 from memopt.ir.linear import Linear
 
 
@@ -85,6 +85,33 @@ class Guarded:
 
 
 Item = LoadEvent | StoreEvent | LoopNode | Guarded
+
+
+def rewritten(item: Item, values: dict[str, Linear]) -> Item:
+    """``item`` with symbols replaced by expressions."""
+    match item:
+        case LoadEvent(pointer=pointer):
+            return replace(item, pointer=pointer.substitute(values))
+        case StoreEvent(pointer=pointer, value=value):
+            return replace(item, pointer=pointer.substitute(values), value=substitute(value, values))
+        case Guarded(conditions, items):
+            return Guarded(tuple(c.substitute(values) for c in conditions), tuple(rewritten(i, values) for i in items))
+        case LoopNode():
+            carried = tuple(CarriedValue(c.location, substitute(c.entry, values), substitute(c.following, values))
+                            for c in item.carried)
+            return replace(item, trips=None if item.trips is None else item.trips.substitute(values),
+                           items=tuple(rewritten(i, values) for i in item.items), carried=carried,
+                           finals=tuple((p, substitute(v, values)) for p, v in item.finals))
+
+
+def bounds(item: Item) -> frozenset[Linear]:
+    """The trip counts and conditions inside ``item``."""
+    match item:
+        case LoopNode(trips=trips, items=items):
+            return frozenset({trips} if trips is not None else ()).union(*map(bounds, items))
+        case Guarded(conditions, items):
+            return frozenset(conditions).union(*map(bounds, items))
+    return frozenset()
 
 
 def show(value: Value) -> str:

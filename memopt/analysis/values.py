@@ -172,4 +172,19 @@ def substitute(value: Value, values: dict[str, Linear]) -> Value:
             return Integer(linear.substitute(values), width)
         case Node(operator, operands, width):
             return Node(operator, tuple(substitute(o, values) for o in operands), width)
+        case Truth(formula, width):
+            return Truth(_substitute(formula, values), width)
     return value
+
+
+def _substitute(formula: Formula, values: dict[str, Linear]) -> Formula:
+    match formula:
+        case Atom(linear, equal, needs, width):
+            return Atom(linear.substitute(values), equal, tuple(n.substitute(values) for n in needs), width)
+        case Opaque(value):
+            return Opaque(substitute(value, values))
+        case Not(operand):
+            return Not(_substitute(operand, values))
+        case Either(left, right):
+            return Either(_substitute(left, values), _substitute(right, values))
+    return formula

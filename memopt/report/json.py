@@ -16,8 +16,11 @@ FORMAT = 1
 
 def render(report: RunReport) -> str:
     """The whole report as text that ends in a newline."""
-    value = {
-        "format": FORMAT,
+    return json.dumps({"format": FORMAT, **_run(report)}, indent=2, allow_nan=False) + "\n"
+
+
+def _run(report: RunReport) -> dict[str, Any]:
+    return {
         "version": report.version,
         "program": list(report.program),
         "seconds": report.seconds,
@@ -26,8 +29,8 @@ def render(report: RunReport) -> str:
         "loops": [_loop(x) for x in sorted(report.loops, key=lambda x: (-x.share, x.address))],
         "stages": {stage.name: stage.seconds for stage in report.stages},
         "notes": list(report.notes),
+        "processes": [_run(x) for x in report.processes],
     }
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def _loop(loop: LoopReport) -> dict[str, Any]:

@@ -67,7 +67,8 @@ class Stage:
 class RunReport:
     """``program``: its command line. ``notes``: what the user should know and that belongs to no loop, one line
     each. ``samples``: how many the shares are made of. ``reason``: why the whole program was left alone from its start,
-    which the user has been told by then."""
+    which the user has been told by then. ``processes``: what became of the processes it started, where they were
+    followed."""
 
     version: str
     program: tuple[str, ...]
@@ -77,6 +78,7 @@ class RunReport:
     seconds: float = 0.0
     samples: int = 0
     reason: Reason | None = None
+    processes: tuple[RunReport, ...] = ()
 
     @property
     def hot_loops(self) -> tuple[LoopReport, ...]:

@@ -19,10 +19,13 @@ def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
         return [*body, f"{report.program[0]}: {_why(hot[0])}; it runs natively"]
     for loop in hot:
         body += _loop_lines(loop)
-    if not hot:
+    if not hot and not report.processes:
         body.append("no hot loop was found")
     if verbose:
         body += [f"  {stage.name}: {duration(stage.seconds)}" for stage in report.stages]
+    for process in report.processes:
+        body.append(" ".join(process.program))
+        body += [f"  {line}" for line in lines(process, verbose=verbose)[:-1]]
     return [*body, f"next: {_next_command(report)}"]
 
 
@@ -78,7 +81,7 @@ def duration(seconds: float) -> str:
 
 def _next_command(report: RunReport) -> str:
     program = shlex.join(report.program)
-    hot = report.hot_loops
+    hot = (*report.hot_loops, *(loop for process in report.processes for loop in process.hot_loops))
     if any(x.reason is Reason.DRY_RUN for x in hot):
         return f"memopt exec -- {program}"
     if any(x.outcome is Outcome.REPLACED for x in hot):

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from memopt.analysis.hotness import Hotness
 from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import Outcome
-from memopt.session.improve import Improver
-from memopt.session.looking import look
+from memopt.session.followed import Followed
 from memopt.session.watch import EAGER_SECONDS, publish
 from runtime.ptrace import TargetEnded
 from runtime.refusals import check_process, identity
-from runtime.sampling import open_sampler
 
 PATIENCE = 1.5  # seconds without a new hot loop until memopt leaves
 FAILED = 1
@@ -41,32 +36,16 @@ def attach(options: Options) -> int:
 
 def improve(options: Options, pid: int) -> int:
     """Watch ``pid`` until no new hot loop turns up, replacing what can be replaced."""
-    process = identity(pid)
-    hotness = Hotness()
-
-    @contextmanager
-    def attached() -> Iterator[None]:
-        process.verify()
-        yield
-
-    sampler = open_sampler(pid, on_exec=False, interrupter=lambda: look(pid, attached))
-
-    improver = Improver(options, pid, attached, time.monotonic())
+    followed = Followed(options, identity(pid), (f"process {pid}",))
     last_find = time.monotonic()
     while time.monotonic() - last_find < PATIENCE and os.path.exists(f"/proc/{pid}"):
         time.sleep(EAGER_SECONDS)
-        hotness.add(sample.address for sample in sampler.read())
-        if improver.busy:
+        if followed.step():
             last_find = time.monotonic()
-            continue
-        improver.consider(hotness)
-    sampler.close()
-    notes = (sampler.note,) if sampler.note else ()
-    report = improver.report(hotness, notes, (f"process {pid}",))
+    report = followed.finish()
     publish(options, report)
     if any(loop.outcome is Outcome.REPLACED for loop in report.loops) and not options.quiet:
         say(f"next: memopt attach --undo {pid}   (take the new code out again)")
-    process.close()
     return 0
 
 

@@ -225,12 +225,20 @@ class Improver:
         """Memory for the version in the target."""
         from passes.kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
+        from runtime.handlers import check_handler
         from runtime.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
             scratch = max(4096, nest_scratch_bytes(parts, plan))
-            return CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
+            try:
+                check_handler(tracee, cache.placement.scratch)
+            except Rejected:
+                cache.release(tracee)
+                cache.close()
+                raise
+            return cache
 
     def _give_back(self, cache: CodeCache) -> None:
         """Nothing stays in a program that was not improved, as far as it can still be reached.

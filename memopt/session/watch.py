@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from memopt.analysis.hotness import Hotness
 from memopt.console import say, say_internal
@@ -28,12 +29,22 @@ from runtime.launch import Target
 from runtime.ptrace import TargetEnded
 from runtime.sampling import INTERVAL_NS, Sample, Sampler
 
+if TYPE_CHECKING:
+    from memopt.session.followed import Follower
+
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # while something may still be gained
 CALM_SECONDS = 0.4
 CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
 NICE = 10
 SETTLED_AFTER = 1.5  # seconds without a new hot loop
+
+
+def follower(options: Options, pid: int) -> Follower:
+    """What looks after the descendants of ``pid``."""
+    from memopt.session.followed import Follower
+
+    return Follower(options, pid)
 
 
 class Session:
@@ -46,6 +57,7 @@ class Session:
         self.gate = threading.Lock()
         self.over = False  # the main thread only waits for the program from now on, without the gate
         self.improver = Improver(options, target.pid, self.attached, target.started)
+        self.follower = follower(options, target.pid) if options.follow else None
 
     def leave_alone(self, note: Note) -> int:
         """Nothing to be done for this program: one line, then only wait."""
@@ -81,6 +93,8 @@ class Session:
                 self.supervisor.poll(YIELD_SECONDS if busy else CALM_SECONDS if calm else EAGER_SECONDS)
             if busy:  # let the improver have the gate
                 time.sleep(0)
+            if self.follower is not None:
+                self.follower.step()
             self.hotness.add(sample.address for sample in self.sampler.read())
             if self.improver.busy:
                 last_find = time.monotonic()
@@ -89,7 +103,7 @@ class Session:
                 if calm:
                     self.sampler.set_interval(INTERVAL_NS)
                 calm = False
-            elif not calm and time.monotonic() - last_find > SETTLED_AFTER:
+            elif not calm and self.follower is None and time.monotonic() - last_find > SETTLED_AFTER:
                 calm = True
                 self.sampler.set_interval(CALM_INTERVAL_NS)
         self.hotness.add(sample.address for sample in self.sampler.read())
@@ -123,7 +137,8 @@ class Session:
             notes = (*notes, self.sampler.note)
         try:
             report = self.improver.report(self.hotness, notes, self.options.arguments)
-            publish(self.options, replace(report, reason=reason))
+            processes = self.follower.finish() if self.follower is not None else ()
+            publish(self.options, replace(report, reason=reason, processes=processes))
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("report", error)
         self.improver.close()
@@ -143,7 +158,8 @@ def publish(options: Options, report: RunReport) -> None:
             write(options.json, json.render(report))
         if options.report is not None:
             write(options.report, "".join(f"{line}\n" for line in text))
-        elif not options.quiet and report.reason is None and (report.loops or report.notes or options.verbose):
+        elif not options.quiet and report.reason is None and (
+                report.loops or report.processes or report.notes or options.verbose):
             say("\n".join(text))
     except ReportError as error:
         say(str(error))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 _SIZES = {1: "byte", 2: "word", 4: "dword", 8: "qword", 16: "xmmword", 32: "ymmword", 64: "zmmword"}
-_UNSIZED = ("lea", "xsave", "xrstor", "fxsave", "fxrstor", "prefetch", "clflush", "vgather", "vscatter")
+_UNSIZED = ("lea", "xsave", "xrstor", "fxsave", "fxrstor", "prefetch", "clflush",
+            "vgather", "vpgather", "vscatter", "vpscatter")
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi",
            "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
@@ -23,6 +24,17 @@ _LOW_DWORD = dict(zip(GENERAL, ("eax", "ecx", "edx", "ebx", "esp", "ebp", "esi",
 def dword(register: str) -> str:
     """The 32-bit name of a 64-bit general-purpose register ("rax" -> "eax"); ``KeyError`` for any other."""
     return _LOW_DWORD[register]
+
+
+def sub_register(register: str, size: int) -> str:
+    """The name of the low ``size`` bytes of a 64-bit general-purpose register ("rax" -> "ax", "r9" -> "r9b")."""
+    if size == 8:
+        return register
+    if size == 4:
+        return dword(register)
+    if register[1].isdigit():
+        return register + {2: "w", 1: "b"}[size]
+    return register[1:] if size == 2 else register[1:].replace("x", "") + "l"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,8 @@ class Imm:
 class Mem:
     """``size`` bytes at ``[base + index * scale + displacement]``.
 
-    ``broadcast`` N reads one element of ``size`` bytes and repeats it N times (EVEX ``{1toN}``).
+    ``index`` may be a vector register: gather and scatter. ``broadcast`` N reads one element of ``size`` bytes and
+    repeats it N times (EVEX ``{1toN}``).
     With ``base == "rip"`` the displacement is the *absolute* address meant, or, with ``symbol``, an offset from that
     label; the assembler makes it relative. ``size`` is ignored by instructions that have no operand size (lea,
     prefetch, xsave). An address without any register is not encodable here: use ``rip``.

@@ -51,7 +51,8 @@ def _wanted(instruction: Instruction, labels: Mapping[str, int]) -> Meaning:
     mnemonic, operands = _mnemonic(instruction.mnemonic), instruction.operands
     compare = _COMPARE.fullmatch(mnemonic)
     if compare and operands and isinstance(operands[-1], Imm):
-        mnemonic = f"{compare[1]}{_PREDICATES[operands[-1].value]}{compare[2]}"
+        name, unsigned = (compare[1][:-1], "u") if compare[1] == "vpcmpu" else (compare[1], "")
+        mnemonic = f"{name}{_PREDICATES[operands[-1].value]}{unsigned}{compare[2]}"
         operands = operands[:-1]
     if mnemonic[0] == "j" and isinstance(operands[0], Imm):
         return _ordered(mnemonic, "", False, [("to", operands[0].value)])
@@ -75,7 +76,7 @@ def _operand(operand: Operand, bits: int, sized: bool, labels: Mapping[str, int]
 
 
 def _memory(base: str | None, index: str | None, scale: int, displacement: int, size: int, broadcast: int) -> Meaning:
-    if index is not None and scale == 1:
+    if index is not None and scale == 1 and index[1:3] != "mm":
         base, index = (index, None) if base is None else (min(base, index), max(base, index))
     return ("at", base, index, scale if index else 1, displacement, size, broadcast)
 

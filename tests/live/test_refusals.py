@@ -58,6 +58,20 @@ def test_the_same_product_without_the_hazard_is_replaced(build: Build, source: s
     assert _report((str(build(source)), *arguments)) == ("replaced", None)
 
 
+def test_the_handler_of_the_fortran_library_is_known(build: Build) -> None:
+    """It prints and dies; a handler of the program's own beside that library is refused (sigsegv_handler.c)."""
+    program = str(build("fortran_product.f90", compiler="gfortran"))
+    native, trial = run((program,), PATIENCE), run_under_memopt((program,), PATIENCE)
+    assert trial.same_result(native)
+    assert trial.replaced, trial.stderr
+
+
+def test_a_handler_of_the_program_beside_a_known_library(build: Build) -> None:
+    program = str(build("sigsegv_handler.c", "-Wl,--no-as-needed", "-l:libgfortran.so.5"))
+    outcome, reason = _report((program, SIZE))
+    assert (outcome, reason) == ("kept", Reason.SIGSEGV_HANDLER.value)
+
+
 def test_a_thread_that_sleeps_is_no_hazard(build: Build) -> None:
     """Later both threads run the same nest at the same time; only one of them may be in the version."""
     assert _report((str(build("sleeping_thread.c")), "500")) == ("replaced", None)

@@ -1,0 +1,153 @@
+"""The kernels of the suite, by family, and what is to come of each: the list is fixed before anything is tuned on it.
+
+Every program takes ``[repetitions [size ...]]``; without arguments it runs for ten seconds or more at gcc -O2. With
+``-DN=...`` the first size is a constant and the arguments start with the second one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.variants import KERNELS as FOLDER
+from memopt.ir.reasons import Reason
+
+NOT_REPLACED = "not to be replaced"
+SMALL = 37  # N of the small builds that tests run
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """``source``: in bench/kernels. ``quick``: repetitions of two to three seconds. ``small``: the sizes after the
+    first for a build with ``-DN=37`` that ends at once. ``kept``: the reasons of which one is right for a nest that
+    must not be replaced; none for an affine nest, which is to be replaced."""
+
+    name: str
+    family: str
+    source: str
+    quick: int
+    small: tuple[int, ...] = ()
+    kept: frozenset[Reason] = frozenset()
+
+    @property
+    def affine(self) -> bool:
+        return not self.kept
+
+    @property
+    def language(self) -> str:
+        return {"c": "C", "cpp": "C++", "f90": "Fortran"}[self.source.rpartition(".")[2]]
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """What follows the source on the compiler's command line."""
+        return (str(FOLDER / "suite_fortran.c"), "-lm") if self.language == "Fortran" else ("-lm",)
+
+
+_Line = tuple[str, int, tuple[int, ...]]  # source, quick, small
+
+
+def _affine(family: str, *lines: _Line) -> tuple[Kernel, ...]:
+    return tuple(Kernel(source.partition(".")[0], family, source, quick, small) for source, quick, small in lines)
+
+
+def _left_alone(source: str, quick: int, small: tuple[int, ...], *kept: Reason) -> Kernel:
+    return Kernel(source.partition(".")[0], NOT_REPLACED, source, quick, small, frozenset(kept))
+
+
+_KERNELS = (
+    *_affine(
+        "products",
+        ("gemm_nn.c", 6, (31, 29)),
+        ("gemm_nt.c", 6, ()),
+        ("gemm_tn.c", 9, ()),
+        ("gemm_tt.c", 6, ()),
+        ("two_products.c", 6, (31, 29, 41)),
+        ("three_products.c", 6, ()),
+        ("syrk.c", 9, (31,)),
+        ("syr2k.c", 6, (31,)),
+        ("trmm.c", 6, (31,)),
+        ("symm.c", 6, (31,)),
+        ("batched_gemm.c", 49, ()),
+        ("contraction.c", 10, (11,)),
+        ("gemv.c", 24, (31, 3)),
+        ("gemv_t.c", 48, (31,)),
+        ("gemv_pair.c", 24, ()),
+        ("rank_one.c", 13, (31,)),
+        ("rank_two.c", 31, ()),
+        ("gemm_fortran.f90", 10, (37, 31, 29)),
+        ("gemm_template.cpp", 8, (31, 29)),
+    ),
+    *_affine(
+        "solvers",
+        ("cholesky.c", 22, ()),
+        ("lu.c", 18, ()),
+        ("lu_calls.c", 19, ()),
+        ("trsm.c", 13, (31,)),
+        ("trsv.c", 31, ()),
+        ("gram_schmidt.c", 17, (31,)),
+        ("levinson.c", 12, ()),
+        ("tridiagonal.c", 12, (31, 2)),
+        ("adi.c", 21, (3,)),
+        ("lu_fortran.f90", 18, (37,)),
+    ),
+    *_affine(
+        "stencils",
+        ("jacobi_1d.c", 20, (7,)),
+        ("jacobi_2d.c", 13, (7,)),
+        ("jacobi_3d.c", 16, (5,)),
+        ("nine_point.c", 26, (31, 5)),
+        ("twentyseven_point.c", 14, ()),
+        ("gauss_seidel.c", 21, (5,)),
+        ("fdtd.c", 36, (31, 7)),
+        ("heat_3d.c", 14, (3,)),
+        ("poisson_19.c", 41, (3,)),
+        ("upwind.c", 14, (31, 5)),
+        ("jacobi_fortran.f90", 15, (23, 3)),
+        ("heat_vector.cpp", 41, (31, 5)),
+    ),
+    *_affine(
+        "statistics",
+        ("covariance.c", 9, (31,)),
+        ("correlation.c", 12, ()),
+        ("kernel_matrix.c", 32, (31, 7)),
+        ("covariance_template.cpp", 19, (31,)),
+    ),
+    *_affine(
+        "dynamic programming",
+        ("shortest_paths.c", 12, ()),
+        ("widest_paths.c", 22, ()),
+        ("alignment.c", 45, (31,)),
+        ("parenthesis.c", 17, ()),
+    ),
+    *_affine(
+        "image",
+        ("convolution.c", 30, (31,)),
+        ("blur.c", 32, (31, 2)),
+        ("sum_area.c", 39, (31, 2)),
+        ("recursive_filter.c", 21, (31, 2)),
+    ),
+    *_affine(
+        "types and strides",
+        ("gemm_single.c", 6, ()),
+        ("gemm_int32.c", 7, ()),
+        ("gemm_int64.c", 9, ()),
+        ("gemm_bytes.c", 7, (31, 29)),
+        ("mixed_precision.c", 8, (31, 29)),
+        ("transpose.c", 21, (2,)),
+        ("column_norms.c", 33, (31,)),
+        ("structures.c", 17, ()),
+        ("gemm_complex.c", 12, ()),
+        ("reversed.c", 13, ()),
+    ),
+    _left_alone("histogram.c", 38, (31, 2), Reason.DATA_DEPENDENT_ADDRESS),
+    _left_alone("sparse_product.c", 37, (2,), Reason.DATA_DEPENDENT_ADDRESS, Reason.TRIP_COUNT, Reason.NON_AFFINE),
+    _left_alone("linked_list.c", 28, (2,), Reason.DATA_DEPENDENT_ADDRESS, Reason.NOT_A_NEST, Reason.CARRIED_VALUE,
+                Reason.TRIP_COUNT),
+    _left_alone("early_exit.c", 24, (), Reason.DATA_DEPENDENT_BRANCH, Reason.TRIP_COUNT),
+    _left_alone("unknown_call.c", 20, (1, 2), Reason.CALL),
+    _left_alone("overlap_runtime.c", 36, (31, 13, 2), Reason.OVERLAP, Reason.NO_SCHEDULE),
+    _left_alone("volatile_access.c", 6, (), Reason.SHARED_MAPPING),
+    _left_alone("atomic_access.c", 17, (31,), Reason.ATOMIC),
+)
+
+KERNELS = {kernel.name: kernel for kernel in _KERNELS}
+FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in _KERNELS))

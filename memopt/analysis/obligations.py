@@ -1,0 +1,44 @@
+"""What symbolic execution relied on: proved from the counters' ranges, turned into a guard, or Rejected.
+
+A widening in the last iteration is of no concern when the exit test compares 32 bits: that iteration is the
+original's, and the test that makes it the last one is right modulo 2**32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memopt.analysis.bounds import least
+from memopt.analysis.execute import OuterLoop
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Relation
+from memopt.ir.scop import TRIPS
+
+
+def guards_for(outer: OuterLoop, sample: Mapping[str, int]) -> tuple[Relation, ...]:
+    """Guards under which every obligation of ``outer`` holds; ``sample`` gives live-in values and R.
+
+    Raises Rejected(UNPROVED) for one that is neither proved nor true at the captured values.
+    """
+    (counter, largest), = [(c, n) for c, n in outer.ranges.items() if n == Linear.symbol(TRIPS) - 1]
+    without_last = {**outer.ranges, counter: largest - 1}
+    weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
+    for obligation in outer.obligations:
+        spared = obligation.widening and outer.exit_width <= 32
+        bound = least(obligation.linear, without_last if spared else outer.ranges)
+        if bound.is_constant and bound.constant >= 0:
+            continue
+        if bound.is_constant or bound.evaluate(sample) < 0:
+            raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
+        known = weakest.get(bound.terms)
+        if known is None or bound.constant < known.expression.constant:
+            weakest[bound.terms] = Relation(bound, False, obligation.why)
+    return tuple(weakest.values())
+
+
+def longest(guards: tuple[Relation, ...]) -> int | None:
+    """The largest R that ``guards`` let pass, where they say something about R alone."""
+    found = [g.expression.constant // -g.expression.coefficient(TRIPS) for g in guards
+             if g.expression.symbols == {TRIPS} and g.expression.coefficient(TRIPS) < 0]
+    return min(found, default=None)

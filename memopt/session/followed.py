@@ -1,0 +1,117 @@
+"""Processes that memopt did not start itself: watched and improved in passing, never waited for.
+
+``memopt attach`` follows one, ``memopt exec --follow`` every descendant of the program that computes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from memopt.analysis.hotness import Hotness
+from memopt.ir.reasons import Rejected
+from memopt.options import Options
+from memopt.report.model import RunReport
+from memopt.session.improve import Improver
+from memopt.session.looking import look
+from runtime.descendants import descendants, processor_seconds
+from runtime.refusals import Identity, identity
+from runtime.sampling import open_sampler
+
+WORTH_SECONDS = 0.1  # of processor time, before a process is looked at
+SCAN_SECONDS = 0.05
+MOST_FOLLOWED = 64  # at a time
+
+
+class Followed:
+    """One process under watch, by its identity: what executes another program is another process."""
+
+    def __init__(self, options: Options, process: Identity, name: tuple[str, ...]) -> None:
+        self.process = process
+        self.name = name
+        self.hotness = Hotness()
+        self.sampler = open_sampler(process.pid, on_exec=False, interrupter=lambda: look(process.pid, self.attached))
+        self.improver = Improver(options, process.pid, self.attached, time.monotonic())
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """The process may be stopped inside."""
+        self.process.verify()
+        yield
+
+    def alive(self) -> bool:
+        try:
+            self.process.verify()
+        except Rejected:
+            return False
+        return True
+
+    def step(self) -> bool:
+        """Take the new samples; True while the improver is at work, on something new maybe."""
+        self.hotness.add(sample.address for sample in self.sampler.read())
+        if self.improver.busy:
+            return True
+        self.improver.consider(self.hotness)
+        return False
+
+    def finish(self) -> RunReport:
+        """What was done; the process is let go."""
+        self.hotness.add(sample.address for sample in self.sampler.read())
+        self.sampler.close()
+        notes = (self.sampler.note,) if self.sampler.note else ()
+        report = self.improver.report(self.hotness, notes, self.name)
+        self.process.close()
+        return report
+
+
+class Follower:
+    """The computing descendants of one program."""
+
+    def __init__(self, options: Options, pid: int) -> None:
+        self._options, self._pid = options, pid
+        self._followed: list[Followed] = []
+        self._ended: list[RunReport] = []
+        self._next_scan = 0.0
+
+    def step(self) -> None:
+        """Look for new processes, and after those that are known."""
+        if time.monotonic() >= self._next_scan:
+            self._scan()
+            self._next_scan = time.monotonic() + SCAN_SECONDS
+        for followed in self._followed:
+            followed.step()
+
+    def finish(self) -> tuple[RunReport, ...]:
+        """A report for each process that was followed, in the order of their ends; those that live on included."""
+        for followed in self._followed:
+            self._retire(followed)
+        self._followed.clear()
+        return tuple(self._ended)
+
+    def _scan(self) -> None:
+        for followed in [f for f in self._followed if not f.alive()]:
+            self._followed.remove(followed)
+            self._retire(followed)
+        known = {f.process.pid for f in self._followed}
+        for pid in descendants(self._pid):
+            if pid in known or len(self._followed) >= MOST_FOLLOWED or processor_seconds(pid) < WORTH_SECONDS:
+                continue
+            with suppress(Rejected):  # it has just ended
+                process = identity(pid)
+                self._followed.append(Followed(self._options, process, (f"process {pid}", *_command(pid))))
+
+    def _retire(self, followed: Followed) -> None:
+        if not followed.improver.busy or followed.alive():
+            followed.improver.close()
+        report = followed.finish()
+        if report.hot_loops:
+            self._ended.append(report)
+
+
+def _command(pid: int) -> tuple[str, ...]:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return tuple(word.decode("utf-8", "replace") for word in file.read().split(b"\0")[:-1])
+    except OSError:
+        return ()

@@ -1,0 +1,38 @@
+"""The processes a program has started: wrapper scripts, mpirun and what they run in the end.
+
+Invariant: only /proc is read. A process whose parent has ended is nobody's descendant any more and is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from runtime.tracee import status_field
+
+
+def descendants(pid: int) -> tuple[int, ...]:
+    """Every living process below ``pid``, parents first; those that memopt itself traces (its copies) left out."""
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        children = [c for c in _children(pending.pop()) if status_field(c, "TracerPid") != str(os.getpid())]
+        found += children
+        pending += children
+    return tuple(found)
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{tid}/children", encoding="ascii") as file:
+                children += map(int, file.read().split())
+    return children
+
+
+def processor_seconds(pid: int) -> float:
+    """User time of all threads of ``pid`` so far; 0 when it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b") ")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+    return 0.0

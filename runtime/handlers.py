@@ -1,0 +1,55 @@
+"""Who handles SIGSEGV in a process, and whether it only dies of it.
+
+A handler that mends faults (lazy memory, garbage collectors) may sit behind any access of a nest; one that prints and
+dies changes nothing. Some libraries install such a one in every program that uses them; where the handler lies tells
+theirs from the program's own. Sources: libgfortran runtime/compile_options.c (backtrace_handler re-raises), Open MPI
+opal/util/stacktrace.c (SA_RESETHAND), UCX ucs/debug/debug.c (ucs_error_signal_handler).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import remote
+from runtime.memory import mapping_at, mappings
+from runtime.remote import Call
+from runtime.tracee import Tracee, field_of
+
+_TERMINAL = ("libgfortran.so", "libopen-pal.so", "libucs.so")
+_SYS_RT_SIGACTION, _SIGACTION_BYTES = 13, 32
+_MASK_BYTES = 8
+
+
+def _known(path: str) -> bool:
+    return os.path.basename(path).startswith(_TERMINAL)
+
+
+def handles_sigsegv(status: list[str]) -> bool:
+    """By the lines of /proc/PID/status."""
+    return bool(int(field_of(status, "SigCgt") or "0", 16) >> (signal.SIGSEGV - 1) & 1)
+
+
+def check_loaded(pid: int, status: list[str]) -> None:
+    """Raises ``Rejected(SIGSEGV_HANDLER)`` when a handler is set and none of the known libraries is there."""
+    if handles_sigsegv(status) and not any(_known(m.path) for m in mappings(pid)):
+        raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
+
+
+def check_handler(tracee: Tracee, buffer: int) -> None:
+    """Raises ``Rejected(SIGSEGV_HANDLER)`` unless the handler is a known terminal one (or there is none).
+
+    ``buffer``: the address of 32 writable bytes of memopt's own in the stopped target.
+    """
+    with open(f"/proc/{tracee.pid}/status", encoding="utf-8", errors="replace") as file:
+        if not handles_sigsegv(file.read().splitlines()):
+            return
+    call = Call(_SYS_RT_SIGACTION, (int(signal.SIGSEGV), 0, buffer, _MASK_BYTES))
+    remote.check(remote.run(tracee, [call])[0], "rt_sigaction")
+    handler = tracee.memory.word(buffer)
+    tracee.memory.write(buffer, bytes(_SIGACTION_BYTES))
+    place = mapping_at(mappings(tracee.pid), handler)
+    if place is None or not _known(place.path):
+        where = "nowhere" if place is None else place.path or "memory without a file"
+        raise Rejected(Reason.SIGSEGV_HANDLER, f"at {handler:#x} in {where}")

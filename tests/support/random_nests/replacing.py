@@ -1,0 +1,313 @@
+"""The stages of ``memopt exec`` on a traced program, one nest after the other: no sampling, no trial.
+
+The program stops at int3 before each call of a nest; breakpoints at the headers of its loops then show where a loop
+is entered, and the driver's own stages (memopt.session.improve) are run with the program itself in the place of the
+copy they would work on. What stays in the program is what they install.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from unittest import mock
+
+from memopt.ir.graph import Loop
+from memopt.ir.plan import Isa
+from memopt.ir.reasons import Reason, Rejected
+from memopt.machine.description import Machine
+from memopt.options import Options
+from memopt.session import improve
+from memopt.session.improve import Decision, Improver
+from memopt.session.site import Site, find_site
+from passes.profitability import Profitability
+from runtime import ptrace
+from runtime.memory import mappings
+from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
+from runtime.tracee import Tracee
+from tests.support.random_nests.build import Batch
+
+PATIENCE = 20.0  # seconds for one call of a nest
+STAGE_SECONDS = 15.0  # for all stages on one loop
+RETRIES = 3
+_TRAP = b"\xcc"
+REPLACED, INTERNAL = "replaced", "internal-error"
+
+
+@dataclass
+class LoopResult:
+    """``reason``: REPLACED, or why not. ``iterations``: of the patched loop, run by the version."""
+
+    header: int
+    reason: str
+    detail: str = ""
+    iterations: int = 0
+    entries: int = 0
+    seconds: float = 0.0
+
+
+class Standing(Tracee):
+    """A tracee that is never let go on from within a stage."""
+
+    def run_for(self, seconds: float) -> None:
+        raise Rejected(Reason.BLOCKED, "a return address inside the patch")
+
+    def stand(self) -> None:
+        """Take the breakpoint it stopped at for an interruption: nothing is to be delivered."""
+        self._stops[self.pid] = Stop(StopKind.INTERRUPT)
+
+
+class Here:
+    """The program itself as the copy a stage works on: it stands at the header already."""
+
+    def __init__(self, tracee: Tracee) -> None:
+        self.tracee, self.pid, self.zombie = tracee, tracee.pid, 0
+
+    def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
+        assert self.tracee.registers().rip == address
+        return 0.0
+
+    def registers(self) -> Registers:
+        return self.tracee.registers()
+
+    def vector_state(self) -> bytes:
+        return self.tracee.vector_state()
+
+    def read(self, address: int, size: int) -> bytes:
+        return self.tracee.memory.read(address, size)
+
+
+@dataclass
+class Direct(Improver):
+    """The driver's stages without its thread."""
+
+    tracee: Tracee | None = None
+
+    def __post_init__(self) -> None:
+        self._stage = "find"
+        self._current = None
+
+    @contextmanager
+    def _shadows(self, count: int) -> Iterator[tuple[Here, ...]]:  # type: ignore[override]
+        assert self.tracee is not None
+        yield (Here(self.tracee),) * count
+
+    def replace(self, site: Site, loop: Loop) -> Decision:
+        """Raises what the stages raise."""
+        decision = Decision(0, (), site=site)
+        self._replace(decision, site, loop)
+        return decision
+
+
+@dataclass
+class Nest:
+    """One program of the batch: what is left to try in it, and what was done."""
+
+    waiting: dict[int, tuple[Site, Loop]] = field(default_factory=dict)  # by header
+    skips: dict[int, int] = field(default_factory=dict)
+    tries: dict[int, int] = field(default_factory=dict)
+    results: list[LoopResult] = field(default_factory=list)
+    installed: list[tuple[LoopResult, Decision]] = field(default_factory=list)
+
+
+class Follower:
+    """Runs a batch from its program number ``first`` on; ``results`` by program number."""
+
+    def __init__(self, batch: Batch, first: int, pid: int, machines: tuple[Machine, Machine],
+                 on_internal: Callable[[int, BaseException], None]) -> None:
+        self.batch, self.pid, self.machines, self.on_internal = batch, pid, machines, on_internal
+        self.results: dict[int, list[LoopResult]] = {}
+        self.current: Nest | None = None
+        self.number = first
+        self._saved: dict[int, bytes] = {}
+        self.tracee = Standing(pid)
+        self.tracee.seize_new_threads()
+        text = next(m for m in mappings(pid) if m.path == str(batch.path))
+        with open(batch.path, "rb") as file:
+            self.bias = text.start if struct.unpack_from("<H", file.read(18), 16)[0] == 3 else 0
+
+    def follow(self) -> int:
+        """To the end of the program; its wait status. Raises ``ptrace.WaitTimeout`` when it does not come."""
+        try:
+            while True:
+                stop = self.tracee.wait(self.pid, PATIENCE)
+                number = 0
+                if stop.kind is StopKind.SIGNAL and stop.signal == signal.SIGTRAP:
+                    self._trapped()
+                elif stop.kind is StopKind.SIGNAL:
+                    number = stop.signal
+                self.tracee.go(ptrace.CONT, self.pid, number)
+        except TargetEnded as ended:
+            return ended.status or 0
+        finally:
+            self._finish()
+            self.tracee.memory.close()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def _trapped(self) -> None:
+        registers = self.tracee.registers()
+        self.tracee.stand()
+        address = registers.rip - 1
+        nest = self.current
+        self._clear()
+        if nest is not None and address in nest.waiting:
+            self.tracee.set_registers(replace(registers, rip=address))
+            self._reached(nest, address)
+        else:
+            number, call = registers.rdi, registers.rsi
+            if call == 0:
+                self._finish()
+                self.number, self.current = number, self._nest(number)
+            elif call >> 63:
+                self._finish()
+        self._set()
+
+    # -- breakpoints ----------------------------------------------------------------------------------------------
+
+    def _set(self) -> None:
+        for address in self.current.waiting if self.current else ():
+            self._saved[address] = self.tracee.memory.read(address, 1)
+        for address in self._saved:
+            self.tracee.memory.write(address, _TRAP)
+
+    def _clear(self) -> None:
+        for address, byte in self._saved.items():
+            self.tracee.memory.write(address, byte)
+        self._saved = {}
+
+    def _step(self) -> None:
+        """Off the header by one instruction, with no breakpoints set."""
+        self.tracee.go(ptrace.SINGLESTEP, self.pid)
+        self.tracee.wait(self.pid, PATIENCE)
+        self.tracee.stand()
+
+    # -- a nest ---------------------------------------------------------------------------------------------------
+
+    def _nest(self, number: int) -> Nest:
+        nest = Nest()
+        try:
+            outline = find_site(self.pid, self.batch.functions[number] + self.bias)
+        except Rejected as rejected:
+            nest.results.append(LoopResult(0, rejected.reason.value, rejected.detail))
+            return nest
+        for loop in outline.forest.loops:
+            if not loop.children:
+                site = find_site(self.pid, loop.header)
+                if site.loops:
+                    self._wait_for(nest, site, site.loops[0])
+        return nest
+
+    def _wait_for(self, nest: Nest, site: Site, loop: Loop) -> None:
+        header = loop.header
+        if header not in nest.tries:
+            nest.waiting[header] = (site, loop)
+            nest.tries[header] = 0
+            nest.skips[header] = self.batch.programs[self.number].skip
+
+    def _reached(self, nest: Nest, header: int) -> None:
+        if nest.skips[header]:
+            nest.skips[header] -= 1
+            self._step()
+            return
+        site, loop = nest.waiting[header]
+        before = time.monotonic()
+        try:
+            with time_limit():
+                decision = self._replaced(site, loop)
+        except Rejected as rejected:
+            nest.tries[header] += 1
+            if rejected.reason in improve.TRANSIENT and nest.tries[header] < RETRIES:
+                self._step()
+                return
+            nest.results.append(LoopResult(header - self.bias, rejected.reason.value, rejected.detail,
+                                           seconds=time.monotonic() - before))
+            self._inner(nest, site, loop)
+        except Exception as error:  # noqa: BLE001 - whatever fails inside is counted and shown
+            self.on_internal(self.number, error)
+            nest.results.append(LoopResult(header - self.bias, INTERNAL, f"{type(error).__name__}: {error}"))
+            self._inner(nest, site, loop)
+        else:
+            result = LoopResult(header - self.bias, REPLACED, decision.plan.summary if decision.plan else "",
+                                seconds=time.monotonic() - before)
+            nest.results.append(result)
+            nest.installed.append((result, decision))
+            for other in [h for h in nest.waiting if h in loop.blocks]:
+                del nest.waiting[other]
+
+    def _inner(self, nest: Nest, site: Site, loop: Loop) -> None:
+        """``loop`` is settled: the loops inside it come next."""
+        del nest.waiting[loop.header]
+        for leaf in site.forest.loops:
+            chain = tuple(reversed(tuple(site.forest.chain(leaf))))
+            if not leaf.children and loop in chain[:-1]:
+                inner = find_site(self.pid, leaf.header)
+                following = [x for x in inner.loops if x.depth == loop.depth + 1]
+                for each in following:
+                    self._wait_for(nest, inner, each)
+
+    def _replaced(self, site: Site, loop: Loop) -> Decision:
+        program = self.batch.programs[self.number]
+        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True,
+                          isa=Isa(program.isa) if program.isa else None)
+        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]):
+            return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)
+
+    def _finish(self) -> None:
+        """Read the statistics of what was installed for the current program."""
+        if self.current is None:
+            return
+        for result, decision in self.current.installed:
+            if decision.cache is not None:
+                statistics = decision.cache.read_statistics()
+                result.iterations, result.entries = statistics.iterations, statistics.entries
+                decision.cache.close()
+        self.current.results += [LoopResult(h - self.bias, Reason.NOT_REACHED.value) for h in self.current.waiting]
+        self.results[self.number] = self.current.results
+        self.current = None
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def time_limit() -> Iterator[None]:
+    """``TimeoutError`` when the stages use more than ``STAGE_SECONDS`` of processor time."""
+
+    def expired(*_: object) -> None:
+        raise TimeoutError(f"more than {STAGE_SECONDS:.0f} s for one loop")
+
+    before = signal.signal(signal.SIGVTALRM, expired)
+    signal.setitimer(signal.ITIMER_VIRTUAL, STAGE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@contextmanager
+def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
+    """Stages that attach get ``tracee``; the machine is ``machine``; everything is worth while."""
+
+    @contextmanager
+    def attach(pid: int) -> Iterator[Tracee]:
+        yield tracee
+
+    with ExitStack() as stack:
+        patches: list[AbstractContextManager[object]] = [
+            mock.patch("runtime.tracee.attach", attach),
+            mock.patch("memopt.session.improve.detected_machine", return_value=machine),
+            mock.patch("runtime.perfmap.add"),
+            mock.patch.object(Profitability, "run", lambda self, state, context: state),
+        ]
+        for patch in patches:
+            stack.enter_context(patch)
+        yield

@@ -1,0 +1,44 @@
+"""Bounds over random nests of triangular loops, against all their iterations."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from memopt.analysis.bounds import greatest, least, number_at_least
+from memopt.ir.linear import Linear
+
+X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
+
+
+def test_a_counter_below_an_outer_one() -> None:
+    ranges = {"i": R - 1, "j": X - 1}
+    assert least(X - J, ranges) == Linear.of(1)
+    assert greatest(J, ranges) == R - 2
+    assert least(J * 3 + 5, ranges) == Linear.of(5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_iteration_is_outside(seed: int) -> None:
+    source = random.Random(seed)
+
+    def some(*symbols: str) -> Linear:
+        return Linear.build({s: source.randrange(-2, 3) for s in symbols}, source.randrange(-4, 8))
+
+    ranges = {"i": Linear.of(source.randrange(6)), "j": some("i"), "k": some("i", "j")}
+    expression = some("i", "j", "k")
+    low, high = least(expression, ranges), greatest(expression, ranges)
+    assert low.is_constant
+    assert high.is_constant
+    for i in range(ranges["i"].constant + 1):
+        for j in range(ranges["j"].evaluate({"i": i}) + 1):
+            for k in range(ranges["k"].evaluate({"i": i, "j": j}) + 1):
+                assert low.constant <= expression.evaluate({"i": i, "j": j, "k": k}) <= high.constant
+
+
+def test_bounds_over_the_iterations_that_remain() -> None:
+    assert number_at_least(R * 3 - 1, None) == 5
+    assert number_at_least(-R + 10, None) is None
+    assert number_at_least(-R + 10, 8) == 2
+    assert number_at_least(R + X, 8) is None

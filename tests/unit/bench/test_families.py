@@ -1,0 +1,47 @@
+"""The kernels of the suite: they build without warnings, end well on small sizes, and do not depend on the compiler."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.families import FAMILIES, KERNELS, SMALL, Kernel
+from bench.variants import KERNELS as FOLDER
+from bench.variants import compile_c
+
+COMPILERS = {"C": "gcc", "C++": "g++", "Fortran": "gfortran"}
+
+
+def _build(kernel: Kernel, level: str, folder: Path) -> Path:
+    output = folder / f"{kernel.name}{level}"
+    compile_c((COMPILERS[kernel.language], level), FOLDER / kernel.source, output,
+              [f"-DN={SMALL}", "-Wall", "-Wextra", "-Werror"], kernel.libraries)
+    return output
+
+
+def test_the_list() -> None:
+    affine = [k for k in KERNELS.values() if k.affine]
+    assert len(affine) >= 45
+    assert {language: sum(k.language == language for k in affine) >= 3 for language in COMPILERS} == dict.fromkeys(
+        COMPILERS, True)
+    assert len(FAMILIES) == 8
+    used = {k.source for k in KERNELS.values()}
+    unlisted = {p.name for p in FOLDER.iterdir() if p.suffix in (".c", ".cpp", ".f90")
+                and '"suite' in p.read_text()} - used
+    assert unlisted == {"suite_fortran.c"}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_gives_the_same_bits_at_every_level(name: str, tmp_path: Path) -> None:
+    kernel = KERNELS[name]
+    outputs = set()
+    for level in ("-O1", "-O3"):
+        command = [str(_build(kernel, level, tmp_path)), "2", *map(str, kernel.small)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+        assert len(re.findall(r"^seconds \d+\.\d+$", done.stderr, re.MULTILINE)) == 2
+        assert not re.search(r"\b(nan|inf)\b", done.stdout)
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
