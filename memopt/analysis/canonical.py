@@ -10,7 +10,19 @@ from dataclasses import dataclass, field, replace
 
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.slices import bitwise, concat, inverted, mask, part, select, truth_of, zext
-from memopt.analysis.values import Atom, Either, Formula, Integer, Node, Not, Opaque, Truth, Value, constant, constant_of
+from memopt.analysis.values import (
+    Atom,
+    Either,
+    Formula,
+    Integer,
+    Node,
+    Not,
+    Opaque,
+    Truth,
+    Value,
+    constant,
+    constant_of,
+)
 
 
 def canonical_nest(node: LoopNode) -> LoopNode:

@@ -20,7 +20,7 @@ from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read
 MOST_OPERATIONS = 400  # in one expression
 
 _FLOATS = {64: ElementType.F64, 32: ElementType.F32}
-_INTEGERS = {64: ElementType.I64, 32: ElementType.I32, 16: ElementType.I16, 8: ElementType.I8}
+INTEGERS = {64: ElementType.I64, 32: ElementType.I32, 16: ElementType.I16, 8: ElementType.I8}
 _FLOATING = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div", "fsqrt": "sqrt", "fmin": "min",
              "fmax": "max", "fneg": "neg", "fabs": "abs", "fma": "fma", "fms": "fms", "fnma": "fnma", "fnms": "fnms"}
 _INTEGRAL = ("add", "sub", "mul", "smin", "smax", "umin", "umax")
@@ -33,14 +33,14 @@ _CHOICES = ("and", "or", "xor", "not", "select")  # of the type their operands h
 
 @dataclass
 class Missing(Exception):
-    """No cell holds ``base``: a loaded, carried or final value."""
+    """No cell holds ``value``, a part of a loaded, carried or final value."""
 
-    base: Value
+    value: Value
 
 
 def element_of(value: Value) -> ElementType:
     """The type a value is computed in; integer when it is only moved."""
-    return (_FLOATS if _is_float(value) else _INTEGERS)[value.width]
+    return (_FLOATS if _is_float(value) else INTEGERS)[value.width]
 
 
 def _is_float(value: Value) -> bool:
@@ -97,7 +97,7 @@ class ExpressionBuilder:
         if linear not in self.indices:
             self.indices.append(linear)
         index: Expression = Index(Linear.symbol(f"{INDEX}{self.indices.index(linear)}"), kind)
-        integer = _INTEGERS[8 * wanted.size]
+        integer = INTEGERS[8 * wanted.size]
         return cast(index if kind is integer else Apply("trunc", (index,), integer), integer, wanted)
 
     def _part(self, value: Node, wanted: ElementType) -> Expression:
@@ -105,10 +105,10 @@ class ExpressionBuilder:
         if isinstance(base, LiveVector):
             return _scalar(base, low, wanted)
         if not isinstance(base, Node):
-            raise Missing(base)
-        if base.width not in _INTEGERS:
+            raise Missing(value)
+        if base.width not in INTEGERS:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {base.operator}")
-        whole, integer = _INTEGERS[base.width], _INTEGERS[value.width]
+        whole, integer = INTEGERS[base.width], INTEGERS[value.width]
         expression = self.build(base, whole)
         if low:
             expression = Apply("shr", (expression, Constant(low, whole)), whole)
@@ -121,17 +121,17 @@ class ExpressionBuilder:
         if name in _FLOATING:
             return self._apply(_FLOATING[name], operands, _FLOATS[width], _FLOATS[width], wanted)
         if name in _FROM_INTEGER:
-            return self._apply(name, operands, _INTEGERS[_FROM_INTEGER[name]], _FLOATS[width], wanted)
+            return self._apply(name, operands, INTEGERS[_FROM_INTEGER[name]], _FLOATS[width], wanted)
         if name in _FROM_FLOAT:
             return self._apply(name, operands, _FLOATS[_FROM_FLOAT[name]], _FLOATS[width], wanted)
         if name in _TO_INTEGER and constant_of(operands[0]) == _TOWARDS_ZERO:
-            return self._apply(name + "z", operands[1:], _FLOATS[_TO_INTEGER[name]], _INTEGERS[width], wanted)
+            return self._apply(name + "z", operands[1:], _FLOATS[_TO_INTEGER[name]], INTEGERS[width], wanted)
         if name in _INTEGRAL:
-            return self._apply(name, operands, _INTEGERS[width], _INTEGERS[width], wanted)
+            return self._apply(name, operands, INTEGERS[width], INTEGERS[width], wanted)
         if name in ("shl", "shr", "sar") and (count := constant_of(operands[1])) is not None and count < width:
-            shifted = self.build(operands[0], _INTEGERS[width])
-            count_operand = Constant(count, _INTEGERS[width])
-            return cast(Apply(name, (shifted, count_operand), _INTEGERS[width]), _INTEGERS[width], wanted)
+            shifted = self.build(operands[0], INTEGERS[width])
+            count_operand = Constant(count, INTEGERS[width])
+            return cast(Apply(name, (shifted, count_operand), INTEGERS[width]), INTEGERS[width], wanted)
         if name in ("sext", "zext"):
             return self._extension(node, wanted)
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {name}")
@@ -154,13 +154,13 @@ class ExpressionBuilder:
 
     def _extension(self, node: Node, wanted: ElementType) -> Expression:
         (inner,), width = node.operands, node.width
-        integer = _INTEGERS[width]
+        integer = INTEGERS[width]
         if inner.width == 1:
             ones = Constant(1 if node.operator == "zext" else (1 << width) - 1, integer)
             return cast(Apply("select", (self.truth(inner), ones, Constant(0, integer)), integer), integer, wanted)
-        if inner.width not in _INTEGERS:
+        if inner.width not in INTEGERS:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is {inner.width} bits of another")
-        return cast(Apply(node.operator, (self.build(inner, _INTEGERS[inner.width]),), integer), integer, wanted)
+        return cast(Apply(node.operator, (self.build(inner, INTEGERS[inner.width]),), integer), integer, wanted)
 
     # -- truth values -------------------------------------------------------------------------------------------
 
@@ -169,12 +169,12 @@ class ExpressionBuilder:
         match value:
             case Truth(Atom() as atom, 1):
                 return self._atom(atom)
-            case Node("eq" | "slt" | "sle" | "ult" | "ule" as name, (left, right), 1) if left.width in _INTEGERS:
-                integer = _INTEGERS[left.width]
+            case Node("eq" | "slt" | "sle" | "ult" | "ule" as name, (left, right), 1) if left.width in INTEGERS:
+                integer = INTEGERS[left.width]
                 return Apply(name, (self.build(left, integer), self.build(right, integer)), integer)
             case Node("feq" | "flt" | "fle" | "funord" as name, (left, right), 1):
                 kind = _FLOATS[left.width]
-                return Apply(name, (self.build(left, kind), self.build(right, kind)), _INTEGERS[left.width])
+                return Apply(name, (self.build(left, kind), self.build(right, kind)), INTEGERS[left.width])
             case Node("not", (inner,), 1):
                 return self._negation(self.truth(inner))
             case Node("and" | "or" | "xor" as name, (left, right), 1):

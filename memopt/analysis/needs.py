@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -61,14 +62,17 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What stored values are made of: for each loaded, carried or final value the parts of it that are used."""
+    """What stored values are made of: for each loaded, carried or final value the parts of it that are used, and for
+    each value how many others are made of it."""
 
     parts: dict[Value, tuple[Value, ...]]
+    uses: Counter[Value]
 
     @staticmethod
     def of(node: LoopNode) -> Needs:
         flow = Flow.of(node)
         pending = [store.value for store in stores_of((node,))]
+        uses = Counter(pending)
         seen: set[Value] = set()
         parts: dict[Value, list[Value]] = {}
         while pending:
@@ -79,10 +83,12 @@ class Needs:
             base, _ = origin(value)
             if isinstance(base, Loaded | Carried | Final):
                 parts.setdefault(base, []).append(value)
-                pending += flow.sources(value)
-            elif isinstance(value, Node):
-                pending += value.operands
-        return Needs({base: _largest(found) for base, found in parts.items()})
+                made_of = flow.sources(value)
+            else:
+                made_of = list(value.operands) if isinstance(value, Node) else []
+            pending += made_of
+            uses.update(made_of)
+        return Needs({base: _largest(found) for base, found in parts.items()}, uses)
 
     def of_value(self, base: Value) -> tuple[Value, ...]:
         return self.parts.get(base, ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from memopt.analysis.algebra import Obligation
 from memopt.analysis.bounds import least
 from memopt.analysis.execute import OuterLoop
 from memopt.ir.linear import Linear
@@ -16,15 +17,17 @@ from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
 
-def guards_for(outer: OuterLoop, sample: Mapping[str, int]) -> tuple[Relation, ...]:
-    """Guards under which every obligation of ``outer`` holds; ``sample`` gives live-in values and R.
+def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int]) -> tuple[
+        Relation, ...]:
+    """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
+    values and R.
 
     Raises Rejected(UNPROVED) for one that is neither proved nor true at the captured values.
     """
     (counter, largest), = [(c, n) for c, n in outer.ranges.items() if n == Linear.symbol(TRIPS) - 1]
     without_last = {**outer.ranges, counter: largest - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
-    for obligation in outer.obligations:
+    for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
         bound = least(obligation.linear, without_last if spared else outer.ranges)
         if bound.is_constant and bound.constant >= 0:

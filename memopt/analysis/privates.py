@@ -9,7 +9,7 @@ over different private symbols never meet.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from memopt.ir.linear import Linear
@@ -22,6 +22,17 @@ _LEVEL = 1 << 160  # from one subscript to the next: more than any counter reach
 
 def is_private(address: Linear) -> bool:
     return any(s.startswith(PRIVATE) for s in address.symbols)
+
+
+def private_symbol(address: Linear) -> str:
+    """Which private array an address belongs to."""
+    symbol, = (s for s in address.symbols if s.startswith(PRIVATE))
+    return symbol
+
+
+def counters_of(address: Linear) -> set[str]:
+    """The counters that a private cell is expanded by."""
+    return {s for s in address.symbols if not s.startswith(PRIVATE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +48,15 @@ class Privates:
         return Linear.build({name: 1, **strides})
 
 
-def private_sample(symbols: frozenset[str]) -> dict[str, int]:
+def private_sample(names: Iterable[str]) -> dict[str, int]:
     """Numbers for private symbols, far apart."""
-    return {s: (1 + int(s.removeprefix(PRIVATE))) * _LEVEL ** 16 for s in symbols if s.startswith(PRIVATE)}
+    return {name: (number + 1) * _LEVEL ** 16 for number, name in enumerate(dict.fromkeys(names))}
 
 
 def subscripts(addresses: list[Linear]) -> list[tuple[Linear, ...]]:
     """The subscripts of each cell of one private array: equal exactly where the addresses are."""
     first = addresses[0]
-    symbols = tuple(s for s in first.symbols if s.startswith(PRIVATE))
-    rows = [_digits(a.without(*symbols) - first.constant) for a in addresses]
+    rows = [_digits(a.without(private_symbol(a)) - first.constant) for a in addresses]
     depth = max(map(len, rows))
     rows = [row + [Linear()] * (depth - len(row)) for row in rows]
     units = [math.gcd(*(n for row in rows for n in _numbers(row[place]))) for place in range(depth)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import least, number_at_least
@@ -23,10 +24,10 @@ from memopt.analysis.homes import CarriedPart, Home, Homes
 from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.packed import unpacked
-from memopt.analysis.privates import Privates, is_private
+from memopt.analysis.privates import Privates, counters_of, is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
-from memopt.analysis.values import Carried, Final, Integer, Loaded, Node, Value
+from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
@@ -45,10 +46,14 @@ def recover(node: LoopNode, aliasing: Aliasing, require: Require) -> StatementLo
     needs = Needs.of(node)
     kept = _Kept()
     for _ in range(ATTEMPTS):
+        recovery = _Recovery(aliasing, needs, kept)
         try:
-            return _Recovery(aliasing, needs, kept, require).outermost(node)
+            loop = recovery.outermost(node)
         except _StartAgain:
             continue
+        for obligation in recovery.obligations:
+            require(*obligation)
+        return loop
     raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
 
 
@@ -65,7 +70,7 @@ class _Kept:
     carried: set[Value] = field(default_factory=set)
     final: set[Value] = field(default_factory=set)
 
-    def keep(self, value: Value, outermost: str) -> None:
+    def keep(self, value: Value, outermost: str) -> NoReturn:
         """Raises _StartAgain, or Rejected when that has been tried."""
         for kind, values in ((Carried, self.carried), (Final, self.final), (Loaded | Carried, self.copied)):
             base, _ = origin(value)
@@ -90,8 +95,8 @@ class _Recovery:
     aliasing: Aliasing
     needs: Needs
     kept: _Kept
-    require: Require
     privates: Privates = field(default_factory=Privates)
+    obligations: list[tuple[Linear, str, int]] = field(default_factory=list)
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
     names: list[str] = field(default_factory=list)  # of the outermost loop
 
@@ -101,11 +106,16 @@ class _Recovery:
         if parts:
             raise Rejected(Reason.CARRIED_VALUE, f"{_place(parts[0].value)} in the loop at {node.address:#x}")
         items, _ = self._loop(node, (), Held(self.aliasing), _Scope())
+        if not items:
+            raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
         loop, = items
         assert isinstance(loop, StatementLoop)
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
         return loop
+
+    def _require(self, linear: Linear, why: str, address: int) -> None:
+        self.obligations.append((linear, why, address))
 
     @property
     def homes(self) -> Homes:
@@ -150,7 +160,8 @@ class _Recovery:
         if link is not None:
             result += self._store(replace(store, value=link), held)
         elif held.holds(store.value, store.pointer):
-            self.unchanged.add((store.pointer, store.width))
+            if not is_private(store.pointer):
+                self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
         result.append(self._statement(store, held))
         held.kill(store.pointer, store.width)
@@ -158,16 +169,23 @@ class _Recovery:
         return result
 
     def _statement(self, store: StoreEvent, held: Held) -> CellStatement:
-        builder = ExpressionBuilder(held, lambda linear, why: self.require(linear, why, store.address))
+        builder = ExpressionBuilder(held, lambda linear, why: self._require(linear, why, store.address))
         element = element_of(store.value)
         try:
             expression = builder.build(store.value, element)
         except Missing as missing:
-            for value in self.needs.of_value(missing.base) or (missing.base,):
-                self.kept.keep(value, self.names[0])
-            raise AssertionError("unreachable") from missing
+            self.kept.keep(self._needed(missing.value), self.names[0])
         return CellStatement(store.pointer, tuple(builder.reads), expression, element, store.address,
                              tuple(builder.reads.values()), tuple(builder.indices))
+
+    def _needed(self, value: Value) -> Value:
+        """The part that is kept for ``value``: what is used of its base, as wide as it is used."""
+        base, low = origin(value)
+        for whole in self.needs.of_value(base):
+            start = origin(whole)[1]
+            if start <= low and low + value.width <= start + whole.width:
+                return whole
+        return value
 
     def _link(self, store: StoreEvent, held: Held) -> Value | None:
         """The inner step of ``x + (y + cell)`` when cell is the one stored to: it can be a statement of its own."""
@@ -258,9 +276,14 @@ class _Recovery:
             if home is not None:
                 return home
         where = held.find(carried.entry)
-        if where in scope.owned and where is not None and is_private(where):
+        if where is not None and is_private(where) and (
+                where in scope.owned or (counters_of(where) == set(scope.counters) and self._used_here_only(carried))):
             return Home(carried, where, store=True, initialise=False)
         return Home(carried, self.privates.cell(("carried", carried.value), scope.counters), True, True)
+
+    def _used_here_only(self, carried: CarriedPart) -> bool:
+        """An accumulation that a loop before has begun, and that nothing else looks at."""
+        return isinstance(origin(carried.entry)[0], Final) and self.needs.uses[carried.entry] == 1
 
     def _give_up(self, loop: LoopNode, home: Home) -> None:
         """Not this home."""
@@ -276,21 +299,21 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        runs = (number_at_least(least(loop.trips - 1, self.aliasing.ranges), None) or -1) >= 0
+        more = number_at_least(least(loop.trips - 1, self.aliasing.ranges), self.aliasing.longest)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)
                 cell = end.find(part(value, low, final.width))
                 if final in self.kept.final:
-                    self.require(loop.trips - 1, "a value is used that a loop left behind", loop.address)
+                    self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address)
                     after.hold(final, self.privates.cell(("final", final), scope.counters))
-                elif cell is not None and runs:
+                elif cell is not None and more is not None and more >= 0:
                     after.hold(final, cell.substitute({loop.counter: loop.trips - 1}))
 
 
 def _uses(value: Value, piece: Value) -> bool:
     base, _ = origin(value)
-    if value == piece or base == piece or (isinstance(base, Carried) and base == origin(piece)[0]):
+    if base == origin(piece)[0]:
         return True
     return isinstance(value, Node) and any(_uses(o, piece) for o in value.operands)
 

@@ -5,7 +5,7 @@ Addresses are Linear over live-in symbols and loop counters, in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
@@ -97,3 +97,12 @@ def conditional(item: StatementItem, conditions: tuple[Linear, ...]) -> Statemen
     if isinstance(item, CellStatement):
         return replace(item, conditions=(*item.conditions, *conditions))
     return replace(item, items=tuple(conditional(i, conditions) for i in item.items))
+
+
+def statements_of(item: StatementItem) -> Iterator[CellStatement]:
+    """Every statement, in the order of the text."""
+    if isinstance(item, CellStatement):
+        yield item
+    else:
+        for inner in item.items:
+            yield from statements_of(inner)
