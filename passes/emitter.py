@@ -6,6 +6,9 @@ of the frame that its layout sets aside for kernel temporaries.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.instructions import Align, Code, Imm, Instruction, Item, Label, LabelRef, Mem, Operand, Reg, instruction
 
@@ -13,23 +16,44 @@ Value = int | Mem
 """A whole number known now, or the 8-byte frame slot that will hold it."""
 
 
+@dataclass(slots=True)
+class _Numbers:
+    """What the sections of one sequence have in common: the frame's slots and the count of labels."""
+
+    start: int
+    end: int
+    labels: int = 0
+
+
 class Emitter:
     """Collects items; ``start`` is the frame offset of the first byte free for slots."""
 
     def __init__(self, start: int) -> None:
-        self._items: list[Item] = []
-        self._labels = 0
-        self._start = start
-        self._end = start
+        self._items: list[Item | Emitter] = []
+        self._numbers = _Numbers(start, start)
 
     @property
     def code(self) -> Code:
-        return tuple(self._items)
+        return tuple(self._flat())
 
     @property
     def local_bytes(self) -> int:
         """Bytes of the frame used so far for slots, gaps for alignment included."""
-        return self._end - self._start
+        return self._numbers.end - self._numbers.start
+
+    def section(self) -> Emitter:
+        """An emitter whose code comes here, whenever it is emitted."""
+        section = Emitter(0)
+        section._numbers = self._numbers
+        self._items.append(section)
+        return section
+
+    def _flat(self) -> Iterator[Item]:
+        for item in self._items:
+            if isinstance(item, Emitter):
+                yield from item._flat()
+            else:
+                yield item
 
     def op(self, mnemonic: str, *operands: Operand | str | int, mask: str | None = None,
            zeroing: bool = False) -> None:
@@ -38,8 +62,8 @@ class Emitter:
 
     def fresh(self, stem: str) -> str:
         """A label name not used before in this sequence."""
-        self._labels += 1
-        return f"kernel_{stem}_{self._labels}"
+        self._numbers.labels += 1
+        return f"kernel_{stem}_{self._numbers.labels}"
 
     def place(self, label: str) -> None:
         self._items.append(Label(label))
@@ -52,8 +76,8 @@ class Emitter:
 
     def slot(self, size: int = 8) -> Mem:
         """A new frame slot of ``size`` bytes, aligned to its size; frame pages are at least 64-byte aligned."""
-        offset = -(-self._end // size) * size
-        self._end = offset + size
+        offset = -(-self._numbers.end // size) * size
+        self._numbers.end = offset + size
         return Mem("rbp", displacement=offset, size=size)
 
     def load(self, register: str, value: Value) -> None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from memopt.ir.code import Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.plan import Isa, NestPlan, Part, Plan
 from memopt.ir.region import Region
 from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
 from memopt.x86.frame import FrameLayout
@@ -23,6 +22,7 @@ from passes.contraction import Contraction, Operand, Stream, contraction
 from passes.emitter import Emitter, Value, register_of
 from passes.loops import TileLoops, difference
 from passes.lowering import Lowering
+from passes.nest_code import NestCode, private_bytes
 from passes.vectors import Registers, VectorUnit
 
 _ALIGNMENT = 64
@@ -53,14 +53,21 @@ def nest_kernel(regions: tuple[Region, ...], plan: NestPlan, layout: FrameLayout
     """Code for the statements of a distributed nest, one after the other; errors as ``kernel``."""
     emitter = Emitter(layout.locals)
     emitter.place("kernel")
-    parts = [_Kernel(contraction(r, _contraction_plan(p)), layout, placement, emitter)
-             for r, p in zip(regions, plan.parts, strict=True)]
+    parts = [_part(r, p, layout, placement, emitter) for r, p in zip(regions, plan.parts, strict=True)]
     for part in parts:  # all of them while live-in vector registers still hold their values
         part.prepare()
     for part in parts:
         part.run()
     emitter.jump("kernel_done")
     return KernelCode(emitter.code, emitter.local_bytes, nest_scratch_bytes(regions, plan))
+
+
+def _part(region: Region, part: Part, layout: FrameLayout, placement: Placement,
+          emitter: Emitter) -> _Kernel | NestCode:
+    if isinstance(part, Plan):
+        return _Kernel(contraction(region, part), layout, placement, emitter)
+    symbols = {name: Mem("rbp", displacement=offset, size=8) for name, offset in layout.symbols.items()}
+    return NestCode(region, part, symbols, placement.scratch, emitter)
 
 
 def scratch_bytes(region: Region, plan: Plan) -> int:
@@ -70,13 +77,8 @@ def scratch_bytes(region: Region, plan: Plan) -> int:
 
 def nest_scratch_bytes(regions: tuple[Region, ...], plan: NestPlan) -> int:
     """``scratch_needed`` of ``nest_kernel``: the parts use the same bytes in turn."""
-    return max(scratch_bytes(r, _contraction_plan(p)) for r, p in zip(regions, plan.parts, strict=True))
-
-
-def _contraction_plan(part: Part) -> Plan:
-    if isinstance(part, LoopPlan):
-        raise Rejected(Reason.NO_SCHEDULE, "no code generator for a loop plan")
-    return part
+    return max(scratch_bytes(r, p) if isinstance(p, Plan) else private_bytes(r.scop, p)
+               for r, p in zip(regions, plan.parts, strict=True))
 
 
 def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 from memopt.analysis.dependences import dependences
@@ -11,8 +12,11 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.machine.description import Machine
 from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
+from passes.distribution import distribute
 from passes.interchange import Interchange
 from passes.legality import Legality
+from passes.loop_legality import check_loops
+from passes.loop_plans import loop_plans
 from passes.packing import Packing
 from passes.profitability import Profitability
 from passes.register_tile import RegisterTile, Vectorize
@@ -48,6 +52,34 @@ def plan(
     """
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
     return plan_of(schedule(region, context, PIPELINE, observer), context)
+
+
+def plan_region(
+    region: Region,
+    machine: Machine,
+    isa: Isa,
+    fp: str = "exact",
+    *,
+    trips: int | None = None,
+    observer: Observer | None = None,
+) -> tuple[tuple[Region, ...], NestPlan]:
+    """What is to be done to ``region``, whatever its shape, with a region for each part of the plan; arguments as
+    ``plan``.
+
+    Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. The region
+    of a loop plan has the plan's statements. Raises ``Rejected`` with the reason there is no plan.
+    """
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
+    try:
+        parts = distribute(region)
+        return parts, plan_nest(parts, machine, isa, fp, trips=trips, observer=observer)
+    except Rejected as refusal:
+        if refusal.reason is Reason.TOO_SHORT:
+            raise
+    for loops in loop_plans(region.scop, context):
+        check_loops(region.scop, loops)
+        return (replace(region, scop=replace(region.scop, statements=loops.statements)),), NestPlan((loops,))
+    raise Rejected(Reason.NO_PLAN)
 
 
 def plan_nest(

@@ -14,6 +14,7 @@ from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Lane, LiveIn, Region, Register
 from memopt.ir.scop import TRIPS, ElementType
+from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
 from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
@@ -22,14 +23,17 @@ from runtime.shadow import Shadow, ShadowStopped, compare
 REACH_SECONDS = 60.0  # for one outer iteration of the original
 AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
 TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
+MOST_BY_HAND = 2048  # iterations of the original: more would tell nothing new about short ones
 LEAST_TIMED = 64  # iterations from which on the measured time decides
 GAIN = 1.03  # a version must be faster by this factor
+_COUNTING_BYTES = 20
+SHORTEST = 1e-9  # seconds that anything takes
 CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Processor seconds per outer iteration in the trial; ``iterations`` the version ran."""
+    """Processor seconds per outer iteration of average length (memopt.models.work); ``iterations`` the version ran."""
 
     original: float
     version: float
@@ -101,28 +105,35 @@ def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledR
         original.run_to(header, REACH_SECONDS)
         version.run_to(header, REACH_SECONDS)
         values = live_values(compiled.region, original)
-        count = min(values[TRIPS] - 2, slice_iterations)
-        if count < 1:
+        work = Work(compiled.region.scop, values)
+        if values[TRIPS] < 3:
             raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
-        seconds = original.run_to(header, REACH_SECONDS)
-        by_hand = min(count, max(1, int(AFFORDABLE_SECONDS / max(seconds, 1e-7))))
+        overhead = _run_original(original, compiled, 0)
+        seconds, timed = max(_run_original(original, compiled, 1) - overhead, SHORTEST), 0
+        affordable = max(1, int(AFFORDABLE_SECONDS / seconds))
+        count = min(values[TRIPS] - 2, max(slice_iterations, min(affordable, MOST_BY_HAND)))
+        by_hand = min(count, affordable)
         if by_hand > 1:
-            seconds = (seconds + original.run_to(header, REACH_SECONDS, hits=by_hand - 1)) / by_hand
+            elapsed = _run_original(original, compiled, by_hand - 1) - overhead
+            seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
             _run_version(original, compiled, count - by_hand)
-        elapsed = _run_version(version, compiled, count)
+        elapsed = max(_run_version(version, compiled, count) - overhead, SHORTEST)
         original.run_to(header, REACH_SECONDS)
         version.run_to(header, REACH_SECONDS)
         results = [] if exact else _written(compiled.region, values)
         _agree(original, version, [*own, *results], exact)
         _check_close(original, version, compiled.region, results)
-        affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / max(elapsed, 1e-7)))
-        more = min(values[TRIPS] - count - 2, TIMED_ITERATIONS, affordable)
+        affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
+        more = min(values[TRIPS] - count - 2, _most_timed(count), affordable)
+        start = 0
         if more > count:
-            elapsed, count = _run_version(version, compiled, more), more
+            elapsed = max(_run_version(version, compiled, more) - overhead, SHORTEST)
+            start, count = count + 1, more
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    measured = Measurement(seconds, elapsed / count, count)
+    measured = Measurement(seconds * work.mean / work.per_iteration(timed, max(1, by_hand - timed)),
+                           elapsed / count * work.mean / work.per_iteration(start, count), count)
     if count >= LEAST_TIMED and measured.version * GAIN > measured.original:
         raise Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
     return measured
@@ -158,6 +169,39 @@ def _run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> f
     if _runs(shadow, placement.statistics) != before + 1:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, "the guard did not let the version run")
     return elapsed
+
+
+def _most_timed(count: int) -> int:
+    return max(TIMED_ITERATIONS, count)
+
+
+def _run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
+    """Run ``iterations`` of the original from the header, where it stands, to the header; processor seconds.
+
+    A breakpoint at the header would cost more than a short iteration. Where the flags are dead there, a counter takes
+    its place: the header leads to it, and it goes on to the displaced instructions until it is zero. No iteration at
+    all takes what running and stopping take; 0 where that cannot be told.
+    """
+    region, placement = compiled.region, compiled.placement
+    start = -(-(placement.code + len(compiled.code)) // 16) * 16
+    counter = placement.frame + placement.frame_size - 8
+    end = start + _COUNTING_BYTES
+    if not region.flags_dead or end > placement.code + placement.code_size:
+        return shadow.run_to(region.header, REACH_SECONDS, hits=iterations) if iterations else 0.0
+    code = b"\x48\x83\x2d" + (counter - (start + 8)).to_bytes(4, "little", signed=True) + b"\x01"  # sub [counter], 1
+    code += b"\x74\x05" + _jump(start + 10, placement.code)  # je to the end
+    code += _jump(start + 15, placement.code)
+    shadow.write(start, code)
+    shadow.write(counter, (iterations + 1).to_bytes(8, "little"))
+    shadow.patch(region.header, _jump(region.header, start))
+    elapsed = shadow.run_to(start + 15, REACH_SECONDS)
+    shadow.patch(region.header, region.displaced[:5])
+    shadow.set_registers(replace(shadow.registers(), rip=region.header))
+    return elapsed
+
+
+def _jump(source: int, target: int) -> bytes:
+    return b"\xe9" + (target - (source + 5)).to_bytes(4, "little", signed=True)
 
 
 def _runs(shadow: Shadow, statistics: int) -> int:

@@ -22,11 +22,12 @@ MOST_CONFLICTS = 4000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
-    """``earlier`` and ``later`` name statements; ``array`` holds the cell."""
+    """``earlier`` and ``later`` name statements; they meet in a cell by their accesses ``first`` and ``second``."""
 
     earlier: str
     later: str
-    array: str
+    first: Access
+    second: Access
     pairs: Polyhedron
 
     def distance(self, expressions: Mapping[str, Linear]) -> Linear:
@@ -42,7 +43,7 @@ class Conflict:
         return replace(self, pairs=self.pairs.where(equal=equal, nonnegative=nonnegative))
 
     def __str__(self) -> str:
-        return f"{self.earlier} -> {self.later} on {self.array}: {self.pairs}"
+        return f"{self.earlier} -> {self.later} on {self.first.array}: {self.pairs}"
 
 
 def conflicts(scop: Scop) -> tuple[Conflict, ...]:
@@ -74,7 +75,7 @@ def _between(earlier: Statement, later: Statement) -> Iterator[Conflict]:
         for each in ordered:
             met = each.where(equal=cells)
             if not met.is_empty:
-                yield Conflict(earlier.name, later.name, first.array, met)
+                yield Conflict(earlier.name, later.name, first, second, met)
 
 
 def _touching(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access]]:

@@ -5,6 +5,7 @@ Invariant: an address inside a settled range (a loop that was replaced or reject
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,15 +16,19 @@ ENOUGH = 32  # samples in one neighbourhood, of those since the last decision, b
 
 @dataclass
 class Hotness:
-    """``samples`` counts every instruction address over the whole run."""
+    """``samples`` counts every instruction address over the whole run; ``first`` is when the first sample of a
+    neighbourhood was read (monotonic clock)."""
 
     samples: Counter[int] = field(default_factory=Counter)
+    first: dict[int, float] = field(default_factory=dict)
     recent: Counter[int] = field(default_factory=Counter)
     settled: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, addresses: Iterable[int]) -> None:
         new = Counter(addresses)
         self.samples.update(new)
+        for address in new:
+            self.first.setdefault(address >> NEIGHBOURHOOD, time.monotonic())
         self.recent.update(a for a in new.elements() if not self._is_settled(a))
 
     def hottest(self) -> int | None:
@@ -50,6 +55,11 @@ class Hotness:
         spans = tuple(ranges)
         inside = sum(n for a, n in self.samples.items() if any(low <= a < high for low, high in spans))
         return inside / total if total else 0.0
+
+    def first_seen(self, ranges: Iterable[tuple[int, int]]) -> float | None:
+        """When the first sample near one of the ranges was read."""
+        places = {p for low, high in ranges for p in range(low >> NEIGHBOURHOOD, (high - 1 >> NEIGHBOURHOOD) + 1)}
+        return min((self.first[p] for p in places if p in self.first), default=None)
 
     def _is_settled(self, address: int) -> bool:
         return any(low <= address < high for low, high in self.settled)

@@ -31,8 +31,8 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scop
+from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
 
 ATTEMPTS = 64
 
@@ -96,7 +96,7 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     statements = recover(outer.node, aliasing, builder.require)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
-    statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder.always)
+    statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
 
@@ -128,6 +128,7 @@ class _Builder:
         self.proofs = guards_for(self.outer, self.outer.obligations, self.sample)
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
+        self.lanes: dict[str, LiveIn] = {}
 
     def require(self, linear: Linear, why: str, address: int) -> None:
         """``linear`` must be >= 0 in every iteration."""
@@ -167,12 +168,26 @@ class _Builder:
     # -- what the specialisation relies on ----------------------------------------------------------------------
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Unify)."""
+        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Captured)."""
         if distance.is_constant:
             return distance.constant == expected
         if TRIPS in distance.symbols or self.remaining.step(distance):
             return False
         raise Specialise(distance)
+
+    def alike(self, one: Scalar, two: Scalar) -> bool:
+        """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.reroll.Captured)."""
+        bits = [self.facts.vectors.get(s.register, b"")[s.offset:][:s.element.size] for s in (one, two)]
+        return bits[0] == bits[1] != b""
+
+    def equate(self, one: Scalar, two: Scalar) -> None:
+        first, second = (self._lane(s) for s in (one, two))
+        self.guards.append(Relation(first - second, True, "copies of a loop use equal numbers"))
+
+    def _lane(self, scalar: Scalar) -> Linear:
+        lane = Lane(scalar.register, scalar.offset, scalar.element.size)
+        self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
+        return Linear.symbol(str(lane))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
@@ -279,6 +294,8 @@ class _Builder:
         return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
 
     def _live_in(self, symbol: str) -> LiveIn:
+        if symbol in self.lanes:
+            return self.lanes[symbol]
         if symbol in GENERAL:
             return LiveIn(symbol, Register(symbol))
         address, bits = self.facts.cells[symbol]

@@ -217,3 +217,12 @@ class Polyhedron:
 
     def __str__(self) -> str:
         return str(self.handle)
+
+
+def syntax_tree(schedule: IntegerMap, context: IntegerSet) -> Any:
+    """isl's loop nest that visits the domain of ``schedule`` in the order of its dates, a node of isl's own.
+
+    ``context``: a set without dimensions that holds for the parameters. Read by ``memopt.analysis.scanning``.
+    """
+    build = isl.AstBuild.from_context(isl.Set(str(context.handle)))
+    return build.node_from_schedule_map(schedule.handle)

@@ -1,267 +1,404 @@
 """Undo unrolling and vectorisation: lanes, unrolled copies, prologues and epilogues become pieces of one domain.
 
-``for c < t: S(2c), S(2c + 1)`` is ``for c < 2t: S(c)``, and ``for c < t: S(c)`` followed by ``S(t)`` is
-``for c < t + 1: S(c)``. Both keep the order of execution, so they need no legality test. Where a loop over several
-accumulators is distributed first, they are proved independent. Two statements are the same S when their expressions
-are equal and their addresses differ by a constant for each access.
+``for c < t: S(2c), T(2c), S(2c + 1), T(2c + 1)`` is ``for c < 2t: S(c), T(c)``, and ``for c < t: S(c)`` followed by
+``S(t)`` is ``for c < t + 1: S(c)``. Where that changes the order of execution (vector code runs all lanes of S before
+those of T, loops over several accumulators are distributed first), what changes places is proved independent.
+What is a copy of what: memopt.analysis.copies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol
 
+from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.copies import (
+    Shape,
+    commuted,
+    counters,
+    linears,
+    moved,
+    rebuilt,
+    restored,
+    shape,
+    statements,
+)
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Apply, Expression, Read
+from memopt.ir.scop import Scalar
+
+_LATER = f"{LOOP_COUNTER}later"  # how many iterations later, less one
+Items = tuple[StatementItem, ...]
 
 
-class Unify(Protocol):
-    """Is ``distance``, over live-in symbols, always ``expected``? May raise Specialise to make it so."""
+class Captured(Protocol):
+    """What the captured state says, and what may be relied on: the region's guards."""
 
-    def __call__(self, distance: Linear, expected: int) -> bool: ...
+    def always(self, distance: Linear, expected: int) -> bool:
+        """Is ``distance``, over live-in symbols, always ``expected``? May raise Specialise to make it so."""
+
+    def alike(self, one: Scalar, two: Scalar) -> bool:
+        """Whether two live-in operands hold the same bits in the captured state."""
+
+    def equate(self, one: Scalar, two: Scalar) -> None:
+        """From now on the region relies on ``alike``."""
 
 
-def reroll(loop: StatementLoop, aliasing: Aliasing, unify: Unify) -> StatementLoop:
+def reroll(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:
     """The nest with every unrolled or split inner loop rolled up.
 
     The outermost loop keeps its iterations: they are what the patch counts. ``aliasing.sample`` has the captured
     value of each live-in symbol: copies often reach the same array through different registers.
     """
     ranges = dict(aliasing.ranges)
-    return _Reroller(replace(aliasing, ranges=ranges), unify, ranges).outermost(loop)
+    return _Reroller(replace(aliasing, ranges=ranges), captured, ranges).outermost(loop)
+
+
+@dataclass
+class _Claims:
+    """What must hold for items to be copies: linear expressions that are zero, live-in operands that are equal."""
+
+    zero: list[Linear] = field(default_factory=list)
+    alike: list[tuple[Scalar, Scalar]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reroller:
     aliasing: Aliasing
-    unify: Unify
+    captured: Captured
     ranges: dict[str, Linear]  # those of ``aliasing``: rolled and joined loops have more iterations
 
     def outermost(self, loop: StatementLoop) -> StatementLoop:
-        return replace(loop, items=self._inner(loop.items))
+        return replace(loop, items=self._join(tuple(i for item in loop.items for i in self._item(item))))
 
-    def _inner(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
-        return self._join(tuple(self._loop(i) if isinstance(i, StatementLoop) else i for i in items))
+    def _item(self, item: StatementItem) -> Items:
+        if isinstance(item, CellStatement):
+            return (item,)
+        loop = replace(item, items=tuple(i for inner in item.items for i in self._item(inner)))
+        rolled = self._unrolled(loop)
+        if rolled is None:
+            joined = replace(loop, items=self._join(loop.items))
+            rolled = (self._unrolled(joined) if joined != loop else None) or (joined,)
+        return tuple(replace(r, items=self._join(r.items)) for r in rolled)
 
-    def _loop(self, loop: StatementLoop) -> StatementLoop:
-        items = tuple(self._loop(i) if isinstance(i, StatementLoop) else i for i in loop.items)
-        rolled = self._unrolled(replace(loop, items=items))
-        return rolled if rolled is not None else replace(loop, items=self._join(items))
+    # -- copies in one iteration --------------------------------------------------------------------------------
 
-    def _unrolled(self, loop: StatementLoop) -> StatementLoop | None:
-        """m copies of one nest whose accesses advance by equal steps, m of which make the loop's own step."""
-        nests = [_Nest.of(i) for i in self._distributed(loop.items)]
-        if len(nests) < 2 or None in nests:
+    def _unrolled(self, loop: StatementLoop) -> tuple[StatementLoop, ...] | None:
+        """The loop rolled up, or the loops, when its statements have to be parted for that; None: nothing to roll."""
+        for items in dict.fromkeys((loop.items, self._distributed(loop.items))):
+            rolled = self._rolled(loop, items)
+            if rolled is not None:
+                return (rolled,)
+        parts = self._parted(loop, self._distributed(loop.items))
+        if len(parts) < 2:
             return None
-        return self._rolled(loop, [n for n in nests if n is not None])
-
-    def _distributed(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
-        """A single inner loop over several independent statements as one loop for each (vectorised accumulators)."""
-        if len(items) != 1 or not isinstance(items[0], StatementLoop) or len(items[0].items) < 2:
-            return items
-        loop = items[0]
-        parts = self._distributed(loop.items)
-        distributed = tuple(replace(loop, items=(p,)) for p in parts)
-        if len(parts) < 2 or not all(self._independent(a, b) for a, b in combinations(map(_Nest.of, distributed), 2)):
-            return items
-        return distributed
-
-    def _independent(self, first: _Nest | None, second: _Nest | None) -> bool:
-        """No iteration of one touches, in any iteration of the other, what the other writes."""
-        if first is None or second is None:
-            return False
-        one, two = first.statement, second.statement
-        counters = {c for c, _ in (*first.loops, *second.loops)}
-        mine = [(a, 8 * e.size) for a, e in zip(one.accesses, one.elements, strict=True)]
-        theirs = [(a, 8 * e.size) for a, e in zip(two.accesses, two.elements, strict=True)]
-        pairs = [(mine[0], a) for a in theirs] + [(a, theirs[0]) for a in mine[1:]]
-        return not any(self.aliasing.overlap_across(counters, *a, *b) for a, b in pairs)
-
-    def _rolled(self, loop: StatementLoop, nests: list[_Nest]) -> StatementLoop | None:
-        count = len(nests)
-        first = nests[0].statement
-        step = self._captured(nests[1].distance(nests[0]))
-        if step is None or tuple(a.coefficient(loop.counter) for a in first.linears) != _times(count, step):
+        found = [self._rolled(loop, part) for part in parts]
+        if not any(found):
             return None
-        if not all(self._lies(n.distance(nests[0]), _times(number, step)) for number, n in enumerate(nests)):
-            return None
-        accesses = tuple(a.without(loop.counter) + Linear.symbol(loop.counter, s)
-                         for a, s in zip(first.linears, step, strict=True))
-        nest = replace(nests[0], statement=first.moved(accesses))
-        self.ranges[loop.counter] = loop.trips * count - 1
-        return StatementLoop(loop.counter, loop.trips * count, (nest.item(),))
+        return tuple(self._apart(new or replace(loop, items=part), number)
+                     for number, (new, part) in enumerate(zip(found, parts, strict=True)))
 
-    def _join(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
-        """Neighbours that continue each other's range as one loop."""
+    def _rolled(self, loop: StatementLoop, items: Items) -> StatementLoop | None:
+        """``items``, all that the loop does, as as many copies as possible."""
+        shapes = [shape(item) for item in items]
+        classes: dict[Hashable, list[int]] = defaultdict(list)
+        for number, one in enumerate(shapes):
+            classes[one.key].append(number)
+        for count in range(min(map(len, classes.values()), default=0), 1, -1):
+            if any(len(members) % count for members in classes.values()):
+                continue
+            templates = self._templates(loop.counter, shapes, list(classes.values()), count)
+            if templates is not None and self._keeps_order(items, templates):
+                claims = self._copied(loop.counter, shapes, templates)
+                if claims is not None and self._hold(claims):
+                    return self._of_first_copies(loop, items, templates)
+        return None
+
+    def _templates(self, counter: str, shapes: list[Shape], classes: list[list[int]], count: int) -> (
+            list[list[int]] | None):
+        """For each statement of the rolled loop its ``count`` copies, the first copies in their textual order."""
+        templates: list[list[int]] = []
+        for members in classes:
+            step = _divided(shapes[members[0]], counter, count)
+            if step is None:
+                return None
+            places = {number: self._sampled(shapes[number]) for number in members}
+            rest = list(members)
+            while rest:
+                chain = self._chain(places, rest, step, count)
+                if chain is None:
+                    return None
+                rest = [number for number in rest if number not in chain]
+                templates.append(chain)
+        return sorted(templates, key=lambda chain: chain[0])
+
+    @staticmethod
+    def _chain(places: dict[int, tuple[int, ...]], rest: list[int], step: tuple[int, ...], count: int) -> (
+            list[int] | None):
+        """``count`` of ``rest``, each ``step`` further than the one before."""
+        for first in rest:
+            chain = [first]
+            while len(chain) < count:
+                wanted = tuple(p + s for p, s in zip(places[chain[-1]], step, strict=True))
+                following = next((n for n in rest if places[n] == wanted and n not in chain), None)
+                if following is None:
+                    break
+                chain.append(following)
+            if len(chain) == count:
+                return chain
+        return None
+
+    def _sampled(self, one: Shape) -> tuple[int, ...]:
+        """The linears in iteration 0 of all loops at the captured values."""
+        known = self.aliasing.sample
+        return tuple(Linear(tuple(t for t in linear.terms if not t[0].startswith(LOOP_COUNTER)),
+                            linear.constant).evaluate(known) for linear in one.linears)
+
+    def _copied(self, counter: str, shapes: list[Shape], templates: list[list[int]]) -> _Claims | None:
+        claims = _Claims()
+        for chain in templates:
+            first = shapes[chain[0]]
+            step = _divided(first, counter, len(chain))
+            assert step is not None
+            for number, copy in enumerate(chain):
+                expected = tuple(Linear.of(s * number) for s in step)
+                distance = shapes[copy].distance(first)
+                claims.zero += [d - e for d, e in zip(distance, expected, strict=True)]
+                claims.alike += zip(first.scalars, shapes[copy].scalars, strict=True)
+        return claims if self._plausible(claims) else None
+
+    def _keeps_order(self, items: Items, templates: list[list[int]]) -> bool:
+        """What would run in another order than the text says touches nothing in common, within one iteration."""
+        order = [n for copy in range(len(templates[0])) for n in (chain[copy] for chain in templates)]
+        return not any(earlier > later and self._conflict(items[later], items[earlier])
+                       for earlier, later in combinations(order, 2))
+
+    def _of_first_copies(self, loop: StatementLoop, items: Items, templates: list[list[int]]) -> StatementLoop:
+        count, counter = len(templates[0]), loop.counter
+        first = (items[chain[0]] for chain in templates)
+        slower = tuple(rebuilt(item, tuple(n.without(counter) + Linear.symbol(counter, n.coefficient(counter) // count)
+                                           for n in linears(item))) for item in first)
+        self.ranges[counter] = loop.trips * count - 1
+        return StatementLoop(counter, loop.trips * count, slower)
+
+    # -- distribution -------------------------------------------------------------------------------------------
+
+    def _distributed(self, items: Items) -> Items:
+        """``items`` with every loop over several statements as several loops, where dependences allow it."""
         result: list[StatementItem] = []
         for item in items:
-            while result and (joined := self._joined(result[-1], item)) is not None:
-                result.pop()
-                item = joined
+            if isinstance(item, CellStatement):
+                result.append(item)
+                continue
+            groups = self._separable(item, self._distributed(item.items))
+            result += [self._apart(replace(item, items=group), n) for n, group in enumerate(groups)]
+        return tuple(result)
+
+    def _separable(self, loop: StatementLoop, items: Items) -> list[Items]:
+        """Runs of ``items`` that may go through all iterations one after the other: nothing later in the text touches
+        in one iteration what something earlier in the text touches in a later one."""
+        ends = list(range(1, len(items) + 1))  # for each item the least end of a run that holds it
+        for (early, first), (late, second) in combinations(enumerate(items), 2):
+            if self._conflict_later(loop, second, first):
+                for number in range(early, late):
+                    ends[number] = max(ends[number], late + 1)
+        groups, start, end = [], 0, 0
+        for number in range(len(items)):
+            end = max(end, ends[number])
+            if end == number + 1:
+                groups.append(items[start:end])
+                start = end
+        return groups
+
+    def _parted(self, loop: StatementLoop, items: Items) -> list[Items]:
+        """The least groups of ``items`` that hold all possible copies together, and no two of which touch anything
+        in common in any two iterations of ``loop``."""
+        keys = [shape(item).key for item in items]
+        groups: list[list[int]] = []
+        for number, item in enumerate(items):
+            near = [g for g in groups if any(keys[n] == keys[number] or self._conflict(
+                items[n], item, frozenset((loop.counter,))) for n in g)]
+            groups = [g for g in groups if g not in near] + [sorted([number, *(n for g in near for n in g)])]
+        return [tuple(items[n] for n in group) for group in sorted(groups)]
+
+    def _apart(self, loop: StatementLoop, number: int) -> StatementLoop:
+        """One of several loops with one counter; all but the first get one of their own."""
+        if not number:
+            self.ranges[loop.counter] = loop.trips - 1
+            return loop
+        counter = f"{loop.counter}~{number}"
+        while counter in self.ranges:
+            counter += "~"
+        self.ranges[counter] = loop.trips - 1
+        values = {loop.counter: Linear.symbol(counter)}
+        return StatementLoop(counter, loop.trips, tuple(moved(item, values) for item in loop.items))
+
+    # -- dependences --------------------------------------------------------------------------------------------
+
+    def _conflict(self, one: StatementItem, two: StatementItem, free: frozenset[str] = frozenset()) -> bool:
+        """Whether the two may touch a byte in common, one of them writing; loops around them at the same iteration,
+        but for those of ``free``."""
+        apart = counters(one) | counters(two) | free
+        return any(self.aliasing.overlap_across(apart, a, 8 * size, b, 8 * other)
+                   for x in statements(one) for y in statements(two)
+                   for number, (a, size) in enumerate(_cells(x)) for place, (b, other) in enumerate(_cells(y))
+                   if not (number and place))
+
+    def _conflict_later(self, loop: StatementLoop, one: StatementItem, two: StatementItem) -> bool:
+        """Whether ``two`` may touch, in a later iteration of ``loop``, what ``one`` touches in this one."""
+        self.ranges[_LATER] = loop.trips - 2
+        later = Linear.symbol(loop.counter) + Linear.symbol(_LATER) + 1
+        return self._conflict(one, moved(two, {loop.counter: later}))
+
+    # -- neighbours ---------------------------------------------------------------------------------------------
+
+    def _join(self, items: Items) -> Items:
+        """Items that continue each other's range as one loop."""
+        result: list[StatementItem] = []
+        for item in items:
             result.append(item)
+            while (joined := self._last_joined(result)) is not None:
+                result = joined
         return self._aligned(tuple(result))
 
-    def _joined(self, first: StatementItem, second: StatementItem) -> StatementItem | None:
-        one, two = _Nest.of(first), _Nest.of(second)
-        if one is None or two is None:
-            return None
-        pair = _level(one, two)
-        return self._appended(*pair) if pair is not None else None
+    def _last_joined(self, items: list[StatementItem]) -> list[StatementItem] | None:
+        """``items`` with the last one, or the last few, joined to a loop before them; what they pass is independent."""
+        for place in reversed(range(len(items) - 1)):
+            one = items[place]
+            if isinstance(one, StatementLoop) and one.items:
+                for last in (items[-1:], items[-len(one.items):]):
+                    between = items[place + 1:len(items) - len(last)]
+                    if place + len(last) < len(items) and self._free_to_pass(between, last):
+                        joined = self._continued(one, tuple(last))
+                        if joined is not None:
+                            return [*items[:place], joined, *between]
+        two = items[-1]
+        if isinstance(two, StatementLoop) and 0 < len(two.items) < len(items):
+            run = items[-1 - len(two.items):-1]
+            joined = self._preceded(tuple(run), two)
+            if joined is not None:
+                return [*items[:-1 - len(two.items)], joined]
+        return None
 
-    def _appended(self, one: _Nest, two: _Nest) -> StatementItem | None:
-        """``one`` then ``two`` along their outermost loops, when two starts where one ends."""
-        (counter, trips), (_, more) = one.loops[0], two.loops[0]
-        if not self._continues(one, two):
-            return None
-        self.ranges[counter] = trips + more - 1
-        return replace(one, loops=((counter, trips + more), *one.loops[1:])).item()
+    def _free_to_pass(self, passed: list[StatementItem], items: list[StatementItem]) -> bool:
+        return not any(self._conflict(a, b) for a in passed for b in items)
 
-    def _continues(self, one: _Nest, two: _Nest) -> bool:
-        (counter, trips), (_, more) = one.loops[0], two.loops[0]
-        if not trips.is_constant or not more.is_constant:
+    def _continued(self, one: StatementLoop, last: Items) -> StatementLoop | None:
+        """``one`` and then ``last``, another loop or one more iteration, as one loop."""
+        more, claims = self._as_continuation(one, last)
+        if more is None or not self._plausible(claims) or not self._hold(claims):
+            return None
+        trips = one.trips + more
+        self.ranges[one.counter] = trips - 1
+        return replace(one, trips=trips)
+
+    def _as_continuation(self, one: StatementLoop, last: Items) -> tuple[Linear | None, _Claims]:
+        """How often ``last`` repeats what ``one`` does, from where it ends, if the claims hold."""
+        claims = _Claims()
+        if not self._runs(one.trips):
+            return None, claims
+        if len(last) == 1 and isinstance(two := last[0], StatementLoop) and self._runs(two.trips):
+            onwards = {one.counter: Linear.symbol(two.counter) + one.trips}
+            if self._same(shape(*(moved(i, onwards) for i in one.items)), shape(*two.items), claims):
+                return two.trips, claims
+        onwards = {one.counter: one.trips}
+        if self._same(shape(*(moved(i, onwards) for i in one.items)), shape(*last), claims):
+            return Linear.of(1), claims
+        return None, claims
+
+    def _preceded(self, run: Items, two: StatementLoop) -> StatementLoop | None:
+        """One iteration and then ``two`` as one loop."""
+        claims = _Claims()
+        before = {two.counter: Linear.of(-1)}
+        if not self._runs(two.trips) or not self._same(shape(*(moved(i, before) for i in two.items)), shape(*run),
+                                                       claims) or not self._hold(claims):
+            return None
+        self.ranges[two.counter] = two.trips
+        onwards = {two.counter: Linear.symbol(two.counter) - 1}
+        return StatementLoop(two.counter, two.trips + 1, tuple(moved(i, onwards) for i in two.items))
+
+    @staticmethod
+    def _runs(trips: Linear) -> bool:
+        """Whether a loop of so many iterations is sure to run as often."""
+        return trips.is_constant and trips.constant >= 0
+
+    def _same(self, one: Shape, two: Shape, claims: _Claims) -> bool:
+        if one.key != two.key:
             return False
-        renamed = two.renamed({c: d for (c, _), (d, _) in zip(two.loops, one.loops, strict=True)})
-        distance = replace(renamed, loops=renamed.loops[1:]).distance(replace(one, loops=one.loops[1:]))
-        strides = tuple(a.coefficient(counter) for a in one.statement.linears)
-        return self._lies(distance, _times(trips.constant, strides))
+        claims.zero += two.distance(one)
+        claims.alike += zip(one.scalars, two.scalars, strict=True)
+        return self._plausible(claims)
 
-    def _aligned(self, items: tuple[StatementItem, ...]) -> tuple[StatementItem, ...]:
+    def _aligned(self, items: Items) -> Items:
         """Neighbours that would join if it were not for the order of their operands (which decides NaN payloads)
         stay apart, but over the same loops and registers."""
         result = list(items)
-        for number in range(len(result) - 1):
-            one, two = _Nest.of(result[number]), _Nest.of(result[number + 1])
-            if one is None or two is None:
-                continue
-            order = _commuted(two.statement, one.statement)
-            if order is None:
-                continue
-            pair = _level(one, replace(two, statement=_reordered(two.statement, one.statement, order)))
-            if pair is not None and self._continues(*pair):
-                first, second = pair
-                result[number] = first.item()
-                result[number + 1] = replace(second, statement=_restored(second.statement, two.statement, order)).item()
+        for number in range(1, len(result)):
+            result[number] = self._beside(result[number - 1], result[number]) or result[number]
         return tuple(result)
 
-    def _captured(self, distance: tuple[Linear, ...] | None) -> tuple[int, ...] | None:
-        if distance is None or any(not d.symbols <= self.aliasing.sample.keys() for d in distance):
+    def _beside(self, one: StatementItem, two: StatementItem) -> StatementItem | None:
+        """``two`` as a loop like ``one``, when it continues it in another order of operands."""
+        kept, other = _innermost(one), _innermost(two)
+        if not isinstance(one, StatementLoop) or kept is None or other is None:
             return None
-        return tuple(d.evaluate(self.aliasing.sample) for d in distance)
+        reordered = commuted(other, kept)
+        if reordered is None:
+            return None
+        more, claims = self._as_continuation(one, (_with_innermost(two, reordered),))
+        if more is None or not self._hold(claims):
+            return None
+        self.ranges[one.counter] = Linear.of(max(one.trips.constant, more.constant) - 1)
+        onwards = {one.counter: Linear.symbol(one.counter) + one.trips}
+        there = _innermost(moved(one, onwards))
+        assert there is not None
+        continued = _with_innermost(moved(one, onwards), restored(there, other))
+        assert isinstance(continued, StatementLoop)
+        return replace(continued, trips=more)
 
-    def _lies(self, distance: tuple[Linear, ...] | None, expected: tuple[int, ...]) -> bool:
-        if distance is None or self._captured(distance) != expected:
+    # -- claims -------------------------------------------------------------------------------------------------
+
+    def _plausible(self, claims: _Claims) -> bool:
+        """Whether they hold in the captured state, whatever the iteration."""
+        known = self.aliasing.sample
+        return (all(z.symbols <= known.keys() and z.evaluate(known) == 0 for z in claims.zero)
+                and all(one == two or self.captured.alike(one, two) for one, two in claims.alike))
+
+    def _hold(self, claims: _Claims) -> bool:
+        """Whether they always hold, if need be by guards."""
+        if not all(self.captured.always(z, 0) for z in claims.zero):
             return False
-        return all(self.unify(d, e) for d, e in zip(distance, expected, strict=True))
+        for one, two in claims.alike:
+            if one != two:
+                self.captured.equate(one, two)
+        return True
 
 
-def _level(one: _Nest, two: _Nest) -> tuple[_Nest, _Nest] | None:
-    """Both with the same number of loops, one of them as a single iteration where it has one less."""
-    if len(one.statement.linears) != len(two.statement.linears):
-        return None
-    if one.depth == two.depth and one.depth > 0:
-        return one, two
-    if one.depth == two.depth + 1:
-        return one, two.wrapped(one)
-    if two.depth == one.depth + 1:
-        return one.wrapped(two), two
-    return None
+def _cells(statement: CellStatement) -> list[tuple[Linear, int]]:
+    """Address and bytes of each access, the write first."""
+    return [(a, e.size) for a, e in zip(statement.accesses, statement.elements, strict=True)]
 
 
-def _commuted(mine: CellStatement, other: CellStatement) -> tuple[int, ...] | None:
-    """For each read of ``other`` the read of ``mine`` in its place, when the expressions are equal but for the order
-    of operands of sums and products."""
-    found = _match(mine.expression, other.expression, {})
-    if found is None or len(found) != len(other.reads) or len(mine.reads) != len(other.reads):
-        return None
-    return tuple(found[n] for n in range(len(other.reads)))
+def _divided(one: Shape, counter: str, count: int) -> tuple[int, ...] | None:
+    """How far one of ``count`` copies in an iteration is from the next, when all of them make up the loop's step."""
+    coefficients = tuple(linear.coefficient(counter) for linear in one.linears)
+    return None if any(c % count for c in coefficients) else tuple(c // count for c in coefficients)
 
 
-def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[int, int] | None:
-    match mine, other:
-        case Read(here), Read(there):
-            return {**known, there: here} if known.get(there, here) == here else None
-        case Apply(name, left, kind), Apply(same, right, like) if (name, kind, len(left)) == (same, like, len(right)):
-            orders = (left, left[::-1]) if name in ("add", "mul") else (left,)
-            for order in orders:
-                found: dict[int, int] | None = known
-                for a, b in zip(order, right, strict=True):
-                    found = None if found is None else _match(a, b, found)
-                if found is not None:
-                    return found
+def _innermost(item: StatementItem) -> CellStatement | None:
+    """The only statement of a perfect nest."""
+    while isinstance(item, StatementLoop):
+        if len(item.items) != 1:
             return None
-    return known if mine == other else None
+        item = item.items[0]
+    return item
 
 
-def _reordered(mine: CellStatement, other: CellStatement, order: tuple[int, ...]) -> CellStatement:
-    """``mine`` with the expression and order of reads of ``other``, for comparing addresses only."""
-    return replace(mine, reads=tuple(mine.reads[n] for n in order), read_elements=other.read_elements,
-                   expression=other.expression)
-
-
-def _restored(moved: CellStatement, original: CellStatement, order: tuple[int, ...]) -> CellStatement:
-    """The addresses of ``moved`` (see ``_reordered``) with the expression and order of reads of ``original``."""
-    reads = list(original.reads)
-    for place, number in enumerate(order):
-        reads[number] = moved.reads[place]
-    return replace(moved, reads=tuple(reads), read_elements=original.read_elements, expression=original.expression)
-
-
-def _times(factor: int, step: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(factor * s for s in step)
-
-
-@dataclass(frozen=True, slots=True)
-class _Nest:
-    """A perfect nest: loops around one statement."""
-
-    loops: tuple[tuple[str, Linear], ...]
-    statement: CellStatement
-
-    @staticmethod
-    def of(item: StatementItem) -> _Nest | None:
-        loops: list[tuple[str, Linear]] = []
-        while isinstance(item, StatementLoop):
-            if len(item.items) != 1:
-                return None
-            loops.append((item.counter, item.trips))
-            item = item.items[0]
-        return _Nest(tuple(loops), item)
-
-    @property
-    def depth(self) -> int:
-        return len(self.loops)
-
-    def item(self) -> StatementItem:
-        item: StatementItem = self.statement
-        for counter, trips in reversed(self.loops):
-            item = StatementLoop(counter, trips, (item,))
-        return item
-
-    def renamed(self, names: dict[str, str]) -> _Nest:
-        values = {old: Linear.symbol(new) for old, new in names.items()}
-        accesses = tuple(a.substitute(values) for a in self.statement.linears)
-        return _Nest(tuple((names[c], t) for c, t in self.loops), self.statement.moved(accesses))
-
-    def wrapped(self, other: _Nest) -> _Nest:
-        """One iteration of ``other``'s outermost loop, with its strides; both have equally many accesses."""
-        counter = other.loops[0][0]
-        inner = {c: d for (c, _), (d, _) in zip(self.loops, other.loops[1:], strict=True)}
-        renamed = self.renamed(inner)
-        accesses = tuple(a + Linear.symbol(counter, b.coefficient(counter))
-                         for a, b in zip(renamed.statement.linears, other.statement.linears, strict=True))
-        return _Nest(((counter, Linear.of(1)), *renamed.loops), renamed.statement.moved(accesses))
-
-    def distance(self, first: _Nest) -> tuple[Linear, ...] | None:
-        """How far each access of this nest lies from ``first``'s, when all else is equal."""
-        mine, other = self.statement, first.statement
-        if mine.expression != other.expression or mine.elements != other.elements:
-            return None
-        if len(mine.linears) != len(other.linears) or len(self.loops) != len(first.loops):
-            return None
-        here = self.renamed({c: d for (c, _), (d, _) in zip(self.loops, first.loops, strict=True)})
-        if here.loops != first.loops:
-            return None
-        return tuple(a - b for a, b in zip(here.statement.linears, other.linears, strict=True))
+def _with_innermost(item: StatementItem, statement: CellStatement) -> StatementItem:
+    if isinstance(item, CellStatement):
+        return statement
+    return replace(item, items=tuple(_with_innermost(i, statement) for i in item.items))

@@ -45,6 +45,7 @@ class Reason(Enum):
     SHADOW_MISMATCH = "shadow-mismatch"
     SHADOW_INCONCLUSIVE = "shadow-inconclusive"
     NOT_FASTER = "not-faster"
+    GUARD_FAILED = "guard-never-held"
     ENDED = "program-ended"
     DRY_RUN = "dry-run"
     INTERNAL = "internal-error"
@@ -86,7 +87,8 @@ _WORDS = {
     Reason.NOT_REACHED: "the loop header was not reached again",
     Reason.SHADOW_MISMATCH: "the new code gave other results in a trial copy",
     Reason.SHADOW_INCONCLUSIVE: "no trial copy could run to its end",
-    Reason.NOT_FASTER: "the new code was not faster in a trial copy",
+    Reason.NOT_FASTER: "the new code was not faster",
+    Reason.GUARD_FAILED: "the loop was not entered again with the values the new code is for",
     Reason.ENDED: "the program ended first",
     Reason.DRY_RUN: "this is a dry run",
     Reason.INTERNAL: "memopt failed inside",

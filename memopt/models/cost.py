@@ -90,13 +90,15 @@ def operations(expression: Expression) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
+class Stream:
     """One access of a nest: byte strides along the loops, outermost first. ``passes``: times a line is moved, 2 where
-    it is written back."""
+    it is written back. ``advance``: bytes from one line of work to the next, where that is not the innermost loop's
+    stride (lanes of a vector may be lines apart and still each walk along its own)."""
 
     strides: tuple[int, ...]
     element: int
     passes: int = 1
+    advance: int | None = None
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
         """Distinct lines that the loops from ``depth`` inwards touch."""
@@ -129,8 +131,8 @@ def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], 
     streams = []
     for access in dict.fromkeys((statement.write, *statement.reads)):
         strides = tuple(stride(scop, access, n) for n in names)
-        streams.append(_Stream(strides, element, passes=2 if access == statement.write else 1))
-    return max(prod(counts) * step, _traffic(streams, counts, machine))
+        streams.append(Stream(strides, element, passes=2 if access == statement.write else 1))
+    return max(prod(counts) * step, traffic(streams, counts, machine))
 
 
 def _chain(statement: Statement) -> int:
@@ -147,20 +149,21 @@ def _chain(statement: Statement) -> int:
     return depth(statement.expression) or 0
 
 
-def _traffic(streams: list[_Stream], trips: tuple[int, ...], machine: Machine) -> float:
+def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> float:
     """Cycles for lines that move into each cache, and for page walks."""
     cycles = 0.0
     for number, cache in enumerate(machine.levels[:3]):
         for access in streams:
             depth = _reused_from(streams, access, trips, cache)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
-            cost = _STREAMED if abs(access.strides[-1]) <= cache.line else _SCATTERED
+            advance = access.strides[-1] if access.advance is None else access.advance
+            cost = _STREAMED if abs(advance) <= cache.line else _SCATTERED
             # A line from further out is counted again for every cache on its way.
             cycles += moved * (cost[number] - (cost[number - 1] if number else 0.0))
     return cycles + WALK * sum(_walks(access, trips, machine.page_size) for access in streams)
 
 
-def _reused_from(streams: list[_Stream], access: _Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:
+def _reused_from(streams: list[Stream], access: Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:
     """The outermost loop whose reuse of ``access`` is had: all lines of one of its iterations stay in ``cache``. An
     iteration of the innermost loop always does."""
     capacity = _USABLE * cache.share / cache.line
@@ -171,7 +174,7 @@ def _reused_from(streams: list[_Stream], access: _Stream, trips: tuple[int, ...]
     return len(trips) - 1
 
 
-def _walks(access: _Stream, trips: tuple[int, ...], page: int) -> float:
+def _walks(access: Stream, trips: tuple[int, ...], page: int) -> float:
     """Page walks: when one run of the innermost loop that moves the access leaves the TLB's reach."""
     depth = len(trips) - 1
     pages = access.lines(trips, depth, page)
@@ -212,7 +215,7 @@ def _size(plan: Plan, dimension: str, trips: Mapping[str, int]) -> int:
 
 def _footprint(scop: Scop, access: Access, statement: Statement, trips: Mapping[str, int], line: int) -> int:
     names = [d.name for d in statement.dimensions]
-    stream = _Stream(tuple(stride(scop, access, n) for n in names), scop.array(access.array).element.size)
+    stream = Stream(tuple(stride(scop, access, n) for n in names), scop.array(access.array).element.size)
     return stream.lines(tuple(trips[n] for n in names), 0, line)
 
 
@@ -262,8 +265,8 @@ def _unpacked(
     strides = {n: stride(scop, access, n) for n in order}
     strides[tile.vector] *= tile.vector_count * tile.lanes
     element = scop.array(access.array).element.size
-    stream = _Stream(tuple(strides[n] for n in order), element)
-    return _traffic([stream], tuple(counts[n] for n in order), machine)
+    stream = Stream(tuple(strides[n] for n in order), element)
+    return traffic([stream], tuple(counts[n] for n in order), machine)
 
 
 def packing_cycles(

@@ -48,6 +48,7 @@ def _loop(loop: LoopReport) -> dict[str, Any]:
         "seconds_per_iteration_after": loop.seconds_per_iteration_after,
         "shadow_speedup": loop.shadow_speedup,
         "installed_after_seconds": loop.installed_after_seconds,
+        "installed_after_first_sample_seconds": loop.installed_after_first_sample_seconds,
         "iterations_run": loop.iterations_run,
         "runs": loop.runs,
     }

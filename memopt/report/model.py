@@ -38,6 +38,7 @@ class LoopReport:
     seconds_per_iteration_before: float | None = None
     seconds_per_iteration_after: float | None = None
     installed_after_seconds: float | None = None
+    installed_after_first_sample_seconds: float | None = None
     iterations_run: int = 0
     runs: int = 0
     shadow_speedup: float | None = None

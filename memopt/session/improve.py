@@ -23,6 +23,7 @@ from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.report.model import LoopReport, Outcome, RunReport, Stage
 from memopt.session.glance import around, computes
+from memopt.session.service import Service, Verdict
 from runtime import faults
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Decision:
     measurement: Measurement | None = None
     cache: CodeCache | None = None
     installed_after: float | None = None
+    service: Service | None = None
     _source: str | None = None
 
     def source(self) -> str:
@@ -84,7 +86,7 @@ class Improver:
 
     def __post_init__(self) -> None:
         # Made once, before the main thread lowers its priority: new threads would inherit that.
-        self._addresses: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._busy = False
         threading.Thread(target=self._serve, daemon=True, name="improver").start()
         self._settled: list[tuple[int, int]] = []
@@ -104,24 +106,55 @@ class Improver:
         settled, self._settled = self._settled, []
         if settled:
             hotness.settle(settled)
+        if self._review():
+            return True
         address = hotness.hottest()
         if address is None:
             return False
         if computes(self.pid, address):
-            self._busy = True
-            self._addresses.put(address)
+            self._start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
                                   detail="no floating-point arithmetic"))
         return True
 
+    def _start(self, job: Callable[[], None]) -> None:
+        self._busy = True
+        self._jobs.put(job)
+
     def _serve(self) -> None:
         while True:
-            address = self._addresses.get()
+            job = self._jobs.get()
             try:
-                self._work(address)
+                job()
             finally:
                 self._busy = False
+
+    # -- versions in service ------------------------------------------------------------------------------------
+
+    def _review(self) -> bool:
+        """Take up a version that does not win in service, if there is one."""
+        for decision in self.decisions:
+            if decision.reason is None and decision.cache is not None and decision.service is not None:
+                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second())
+                if verdict is not None:
+                    self._start(functools.partial(self._take_out, decision, verdict))
+                    return True
+        return False
+
+    def _take_out(self, decision: Decision, verdict: Verdict) -> None:
+        assert decision.cache is not None
+        try:
+            with self._timed("remove"):
+                gone = self._give_back(decision.cache)
+        except Exception as error:  # noqa: BLE001 - it stays, and the program runs on
+            say_internal(self._stage, error)
+            gone = False
+        if gone:
+            decision.cache.close()
+            decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
+        else:
+            decision.service = None  # it could not be taken out: no use trying for ever
 
     # -- the stages ---------------------------------------------------------------------------------------------
 
@@ -216,10 +249,12 @@ class Improver:
             self._install(compiled, cache, site)
         except Exception:
             self._give_back(cache)
+            cache.close()
             raise
         decision.cache = cache
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
+        decision.service = Service(decision.measurement.original if decision.measurement else None)
 
     def _reserve(self, loop: Loop, parts: tuple[Region, ...], plan: NestPlan) -> CodeCache:
         """Memory for the version in the target."""
@@ -240,8 +275,8 @@ class Improver:
                 raise
             return cache
 
-    def _give_back(self, cache: CodeCache) -> None:
-        """Nothing stays in a program that was not improved, as far as it can still be reached.
+    def _give_back(self, cache: CodeCache) -> bool:
+        """Nothing stays in a program that was not improved, as far as it can still be reached; was it?
 
         What failed may have failed after the commit: then the original code has to go back first.
         """
@@ -249,6 +284,7 @@ class Improver:
         from runtime.ptrace import TargetEnded
         from runtime.tracee import attach
 
+        gone = False
         with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
             committed = [x for x in find_installed(self.pid) if x.placement.code == cache.placement.code]
@@ -256,7 +292,8 @@ class Improver:
                 remove(tracee, installed)
             if not committed:
                 cache.release(tracee)
-        cache.close()
+            gone = True
+        return gone
 
     @contextmanager
     def _shadows(self, count: int) -> Iterator[tuple[Shadow, ...]]:
@@ -288,7 +325,8 @@ class Improver:
         from runtime.trial import general_registers, live_values, peek, reach, vector_registers
 
         with self._shadows(1) as (shadow,):
-            reach(shadow, loop.header)
+            with self._timed("reach"):
+                reach(shadow, loop.header)
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
@@ -307,15 +345,14 @@ class Improver:
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
         from memopt.machine.description import usable_isas
-        from passes.distribution import distribute
-        from passes.pipeline import plan_nest
+        from passes.pipeline import plan_region
 
         with self._timed("schedule"):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            parts = distribute(lifted.region)
-            made = plan_nest(parts, machine, isa, self.options.fp, trips=trips, observer=self._print_after)
+            parts, made = plan_region(lifted.region, machine, isa, self.options.fp, trips=trips,
+                                      observer=self._print_after)
             self._print_after("plan", made)
             return parts, made
 
@@ -398,8 +435,15 @@ class Improver:
             after = ticks_to_seconds(statistics.cycles) / statistics.iterations if statistics.iterations else None
             base = replace(base, outcome=Outcome.REPLACED, reason=None, seconds_per_iteration_after=after,
                            iterations_run=statistics.iterations, runs=statistics.runs,
-                           installed_after_seconds=decision.installed_after)
+                           installed_after_seconds=decision.installed_after,
+                           installed_after_first_sample_seconds=self._since_first(decision, hotness))
         return replace(base, share=hotness.share(ranges))
+
+    def _since_first(self, decision: Decision, hotness: Hotness) -> float | None:
+        first = hotness.first_seen(decision.ranges)
+        if first is None or decision.installed_after is None:
+            return None
+        return self.started + decision.installed_after - first
 
     def close(self) -> None:
         """The program has ended: give up what memopt still holds of it."""

@@ -9,6 +9,7 @@ Invariant: every instruction that leaves this module was decoded again and compa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -21,6 +22,7 @@ from memopt.x86.verify import verify_run
 # Odd and too large for any disp8 * N: it always gets four unscaled bytes, right even for EVEX.
 _PLACEHOLDER = 0x12345679
 _PLACEHOLDER_BYTES = _PLACEHOLDER.to_bytes(4, "little")
+_DECIMAL = re.compile(r"\b\d+\b")
 _JUMPS = {name: number for number, name in enumerate(
     ("jo", "jno", "jb", "jae", "je", "jne", "jbe", "ja", "js", "jns", "jp", "jnp", "jl", "jge", "jle", "jg"))}
 # No-operations of 1 .. 9 bytes (Intel SDM volume 2, NOP, table 4-12).
@@ -153,11 +155,16 @@ def _encode_forms(instructions: Iterable[Instruction]) -> dict[Instruction, byte
     forms = list(dict.fromkeys(map(_form, instructions)))
     if not forms:
         return {}
-    blob = _run_keystone([str(f) for f in forms])
+    blob = _run_keystone([_in_hexadecimal(str(f)) for f in forms])
     decoded = decode(blob, 0)
     if len(decoded) != len(forms) or decoded[-1].end != len(blob):
         raise VerifyError(f"Keystone made {len(decoded)} instructions of {len(forms)}")
     return {form: found.bytes for form, found in zip(forms, decoded, strict=True)}
+
+
+def _in_hexadecimal(text: str) -> str:
+    """Keystone's default radix is not initialised: in some processes it takes "192" for 0x192."""
+    return _DECIMAL.sub(lambda found: hex(int(found[0])), text)
 
 
 def _run_keystone(texts: list[str], attempts: int = 3) -> bytes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Pack, Plan
-from memopt.ir.scop import Access, Apply, Constant, Expression, Read, Scalar, Scop, Statement
+from memopt.ir.scop import Access, Apply, Constant, Expression, Index, Read, Scalar, Scop, Statement
 
 Point = dict[str, int]
 Cell = tuple[str, tuple[int, ...]]
@@ -71,6 +71,8 @@ def evaluate(expression: Expression, values: list[Term]) -> Term:
             return (register,)
         case Constant(bits):
             return (bits,)
+        case Index(value):
+            return ("index", str(value))
 
 
 class Memory:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import re
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -67,11 +68,10 @@ def run(seeds: Sequence[int], jobs: int) -> list[Summary]:
         wait([w.connection for w in busy], timeout=1.0)
         for worker in busy:
             done = worker.collect()
-            if done is None:  # it died or hung: one program at a time, and the one alone in its chunk is to blame
+            if isinstance(done, str):  # halve the chunk, until the program to blame is alone in it
                 if len(worker.chunk) == 1:
                     seed = worker.chunk[0]
-                    found[seed] = Summary(seed, draw(seed).build.name, "lost", "", internal=["the worker died"],
-                                          lost=True)
+                    found[seed] = Summary(seed, draw(seed).build.name, "lost", "", internal=[done], lost=True)
                 else:
                     half = len(worker.chunk) // 2
                     waiting = [worker.chunk[:half], worker.chunk[half:], *waiting]
@@ -101,17 +101,17 @@ class _Worker:
         self.deadline = time.monotonic() + max(_LEAST_SECONDS, _SECONDS * len(chunk))
         self.connection.send(chunk)
 
-    def collect(self) -> list[Summary] | None:
-        """What is done, nothing yet, or ``None`` when nothing will come."""
+    def collect(self) -> list[Summary] | str:
+        """What is done, nothing yet, or why nothing will come."""
         if self.connection.poll():
             try:
-                result: list[Summary] = self.connection.recv()
+                result: list[Summary] | str = self.connection.recv()
             except (EOFError, ConnectionResetError):
-                return None
+                return "the worker died"
             return result
-        if not self.process.is_alive() or time.monotonic() > self.deadline:
-            return None
-        return []
+        if not self.process.is_alive():
+            return "the worker died"
+        return "the worker hung" if time.monotonic() > self.deadline else []
 
     def restart(self) -> None:
         self.end()
@@ -130,4 +130,7 @@ def _serve(connection: Connection) -> None:
             seeds: list[int] = connection.recv()
         except EOFError:
             os._exit(0)
-        connection.send([summary(c) for c in check([draw(s) for s in seeds])])
+        try:
+            connection.send([summary(c) for c in check([draw(s) for s in seeds])])
+        except Exception:  # noqa: BLE001 - a fault of the generator or the harness: shown with the program's number
+            connection.send(traceback.format_exc())

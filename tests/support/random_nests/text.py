@@ -65,7 +65,7 @@ class Writer:
             case "sqrt":
                 return f"sqrt{suffix}({args[0]})"
             case "neg":
-                return f"(-{args[0]})" if real else self.wrap("-", e, args)
+                return f"(-({args[0]}))" if real else self.wrap("-", e, args)
             case ">>":
                 return f"({e.type.name})({args[0]} >> {e.text})"
             case "<<":

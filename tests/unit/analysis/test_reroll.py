@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,7 +13,7 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Apply, ElementType, Read
+from memopt.ir.scop import Apply, ElementType, Read, Scalar
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C = (Linear.symbol(name) for name in "abc")
@@ -38,15 +39,28 @@ def ranges(item: StatementItem) -> dict[str, Linear]:
     return {item.counter: item.trips - 1} | {c: r for i in item.items for c, r in ranges(i).items()}
 
 
-def exactly(distance: Linear, expected: int) -> bool:
-    if distance.is_constant:
-        return distance.constant == expected
-    raise Specialise(distance)
+@dataclass
+class Lanes:
+    """A captured state in which live-in operands are equal as ``bits`` says."""
+
+    bits: dict[Scalar, int] = field(default_factory=dict)
+    equated: list[tuple[Scalar, Scalar]] = field(default_factory=list)
+
+    def always(self, distance: Linear, expected: int) -> bool:
+        if distance.is_constant:
+            return distance.constant == expected
+        raise Specialise(distance)
+
+    def alike(self, one: Scalar, two: Scalar) -> bool:
+        return self.bits[one] == self.bits[two]
+
+    def equate(self, one: Scalar, two: Scalar) -> None:
+        self.equated.append((one, two))
 
 
-def rolled(*items: StatementItem) -> StatementLoop:
+def rolled(*items: StatementItem, lanes: Lanes | None = None) -> StatementLoop:
     outer = StatementLoop("c:i", Linear.symbol("R"), items)
-    return reroll(outer, Aliasing(ranges(outer), SAMPLE), exactly)
+    return reroll(outer, Aliasing(ranges(outer), SAMPLE), lanes or Lanes())
 
 
 def executed(item: StatementItem, values: dict[str, int]) -> Iterator[tuple[int, ...]]:
@@ -148,10 +162,102 @@ def test_copies_through_another_register_are_specialised_on() -> None:
     other = statement(C + H * 8, C + H * 8, A + J * 16 + 8, Linear.symbol("d") + J * 16 - 32)
     with pytest.raises(Specialise) as need:
         rolled(loop("j", 5, product(H * 8, J * 16, J * 16), other))
-    assert need.value.linear == Linear.build({"d": 1, "b": -1}, -32)
+    assert need.value.linear == Linear.build({"d": 1, "b": -1}, -40)
 
 
 def test_statements_with_different_numbers_of_accesses_are_neighbours_only() -> None:
     copy = CellStatement(C + H * 8, (A,), Read(0), ElementType.F64, 0)
     items = (copy, loop("j", 5, product(H * 8, J * 8, J * 8)), copy)
     assert trace(*rolled(*items).items) == trace(*items)
+
+
+def stencil(b: Linear, a: Linear) -> CellStatement:
+    return CellStatement(B + b, (A + a, A + a + 8), Apply("add", (Read(0), Read(1))), ElementType.F64, 0)
+
+
+def scaled(c: Linear, b: Linear, *lanes: Scalar) -> CellStatement:
+    expression = Apply("mul", (Read(0), lanes[0])) if lanes else Read(0)
+    return CellStatement(C + c, (B + b,), expression, ElementType.F64, 0)
+
+
+def test_vector_code_of_two_statements() -> None:
+    """All lanes of the first, then all lanes of the second, which reads what the first wrote in its own lane."""
+    lanes = range(4)
+    items = (loop("j", 5, *(stencil(J * 32 + 8 * n, J * 32 + 8 * n) for n in lanes),
+                  *(scaled(J * 32 + 8 * n, J * 32 + 8 * n) for n in lanes)),)
+    result = rolled(*items)
+    assert lines(result)[0] == "for c:j < 20"
+    assert len(lines(result)) == 3
+    assert sorted(trace(*result.items)) == sorted(trace(*items))
+    assert conflicts_in_order(trace(*items)[:40], trace(*result.items)[:40])
+
+
+def test_lanes_that_read_what_a_later_lane_wrote_stay() -> None:
+    """In the original every lane of the first comes first; rolled up, lane 0 of the second would read an old value."""
+    lanes = range(4)
+    items = (loop("j", 5, *(stencil(J * 32 + 8 * n, J * 32 + 8 * n) for n in lanes),
+                  *(scaled(J * 32 + 8 * n, J * 32 + 8 * n + 8) for n in lanes)),)
+    assert trace(*rolled(*items).items) == trace(*items)
+
+
+def test_two_statements_and_their_epilogue() -> None:
+    items = (loop("j", 5, stencil(J * 8, J * 8), scaled(J * 8, J * 8)), stencil(Linear.of(40), Linear.of(40)),
+             scaled(Linear.of(40), Linear.of(40)))
+    result = rolled(*items)
+    assert lines(result)[0] == "for c:j < 6"
+    assert trace(*result.items) == trace(*items)
+
+
+def test_an_epilogue_behind_an_independent_loop() -> None:
+    other = loop("k", 5, scaled(K * 8 + 4000, K * 8 + 4000))
+    items = (loop("j", 5, stencil(J * 8, J * 8)), other, stencil(Linear.of(40), Linear.of(40)))
+    result = rolled(*items)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:j < 6", "for c:k < 5"]
+    assert sorted(trace(*result.items)) == sorted(trace(*items))
+
+
+def test_an_epilogue_that_must_wait_for_a_loop_stays() -> None:
+    """The loop between reads the cell that the epilogue writes."""
+    other = loop("k", 5, scaled(K * 8, K * 8 + 8))
+    items = (loop("j", 5, stencil(J * 8, J * 8)), other, stencil(Linear.of(40), Linear.of(40)))
+    assert trace(*rolled(*items).items) == trace(*items)
+
+
+def test_statements_are_parted_where_only_some_roll_up() -> None:
+    """Two lanes of one statement, and one of another that touches nothing of theirs."""
+    single = CellStatement(C + J * 16, (C + J * 16,), Apply("sqrt", (Read(0),)), ElementType.F64, 0)
+    items = (loop("j", 5, stencil(J * 16, J * 16), single, stencil(J * 16 + 8, J * 16 + 8)),)
+    result = rolled(*items)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:j < 10", "for c:j~1 < 5"]
+    assert sorted(trace(*result.items)) == sorted(trace(*items))
+
+
+def test_two_sums_of_one_cell_are_rolled_in_the_order_of_both_loops() -> None:
+    """for k: for j: c[j] += a[2k] b[2k, j]; c[j] += a[2k + 1] b[2k + 1, j] (unroll and jam)"""
+    items = (loop("k", 3, loop("j", 5, *(product(J * 8, K * 16 + 8 * n, K * 80 + J * 8 + 40 * n) for n in range(2)))),)
+    result = rolled(*items)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:k < 6", "for c:j < 5"]
+    before, after = trace(*items)[:30], trace(*result.items)[:30]
+    assert sorted(before) == sorted(after)
+    for cell in {t[0] for t in before}:
+        assert [t for t in after if t[0] == cell] == [t for t in before if t[0] == cell]
+
+
+def test_lanes_multiplied_by_lanes_of_a_register() -> None:
+    low, high, other = Scalar("xmm1"), Scalar("xmm1", ElementType.F64, 8), Scalar("xmm2")
+    lanes = Lanes({low: 5, high: 5, other: 6})
+    items = (loop("j", 5, scaled(J * 16, J * 16, low), scaled(J * 16 + 8, J * 16 + 8, high)),
+             scaled(Linear.of(80), Linear.of(80), other))
+    result = rolled(*items, lanes=lanes)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:j < 10"]
+    assert lanes.equated == [(low, high)]
+    assert "xmm1" in lines(result)[1]
+    assert "xmm2" in lines(result)[2]
+
+
+def test_lanes_that_hold_different_numbers_stay() -> None:
+    low, high = Scalar("xmm1"), Scalar("xmm1", ElementType.F64, 8)
+    lanes = Lanes({low: 5, high: 6})
+    items = (loop("j", 5, scaled(J * 16, J * 16, low), scaled(J * 16 + 8, J * 16 + 8, high)),)
+    assert trace(*rolled(*items, lanes=lanes).items) == trace(*items)
+    assert not lanes.equated

@@ -9,6 +9,7 @@ import keystone
 import pytest
 
 from memopt.ir.reasons import VerifyError
+from memopt.x86 import assembler
 from memopt.x86.assembler import assemble, listing, padding
 from memopt.x86.decoder import decode
 from memopt.x86.instructions import (
@@ -117,6 +118,15 @@ def test_listing_names_labels_and_tables() -> None:
 def test_refused(items: Code) -> None:
     with pytest.raises(VerifyError):
         assemble(items, BASE)
+
+
+def test_numbers_mean_the_same_in_any_radix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keystone reads decimal numbers as hexadecimal ones in some processes."""
+    texts: list[str] = []
+    run = assembler._run_keystone
+    monkeypatch.setattr(assembler, "_run_keystone", lambda lines: texts.extend(lines) or run(lines))
+    assemble((instruction("add", "rax", 192), instruction("imul", "rcx", Mem("rbp", "rax", 8, 0x40), -16)), 0)
+    assert texts == ["add rax, 0xc0", "imul rcx, qword ptr [rbp + rax*0x8 + 0x40], -0x10"]
 
 
 def test_one_bad_instruction_among_many_is_named() -> None:

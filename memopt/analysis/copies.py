@@ -1,0 +1,156 @@
+"""Copies: items of a nest that do the same and differ only in where they do it.
+
+An item is taken apart into its *form* (operations, nesting, element types) and its *linears* (addresses, indices,
+conditions, trip counts). Copies have equal forms; how they lie apart is the difference of their linears. Their
+live-in operands, lanes of vector registers, may be other ones as long as these hold the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from memopt.analysis.algebra import LOOP_COUNTER
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.ir.linear import Linear
+from memopt.ir.scop import Apply, Expression, Read, Scalar
+
+_OWN = f"{LOOP_COUNTER}#"  # prefix of an item's own counters, numbered in order
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``linears`` with the item's own counters numbered; ``scalars`` in the order in which they are used."""
+
+    form: Hashable
+    linears: tuple[Linear, ...]
+    scalars: tuple[Scalar, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for items whose linears differ by numbers that no loop changes."""
+        return self.form, tuple(Linear(tuple(t for t in linear.terms if t[0].startswith(LOOP_COUNTER)))
+                                for linear in self.linears)
+
+    def distance(self, first: Shape) -> tuple[Linear, ...]:
+        """How far each linear of this item lies from the one of ``first``, which has the same form."""
+        return tuple(a - b for a, b in zip(self.linears, first.linears, strict=True))
+
+
+def shape(*items: StatementItem) -> Shape:
+    """The shape of a sequence of items."""
+    names: dict[str, Linear] = {}
+    scalars: list[Scalar] = []
+    form = tuple(_form(item, names, scalars) for item in items)
+    return Shape(form, tuple(linear.substitute(names) for linear in linears(*items)), tuple(scalars))
+
+
+def linears(*items: StatementItem) -> tuple[Linear, ...]:
+    """Everything numeric in ``items``, in a fixed order."""
+    return tuple(linear for item in items for linear in _linears(item))
+
+
+def moved(item: StatementItem, values: Mapping[str, Linear]) -> StatementItem:
+    """``item`` with counters of loops around it replaced."""
+    return rebuilt(item, tuple(linear.substitute(values) for linear in linears(item)))
+
+
+def rebuilt(item: StatementItem, numbers: tuple[Linear, ...]) -> StatementItem:
+    """``item`` with other linears."""
+    rest = iter(numbers)
+    result = _rebuilt(item, rest)
+    assert next(rest, None) is None
+    return result
+
+
+def counters(item: StatementItem) -> set[str]:
+    """The counters of the loops in ``item``."""
+    if isinstance(item, CellStatement):
+        return set()
+    return {item.counter}.union(*map(counters, item.items))
+
+
+def statements(item: StatementItem) -> Iterator[CellStatement]:
+    if isinstance(item, CellStatement):
+        yield item
+    else:
+        for inner in item.items:
+            yield from statements(inner)
+
+
+def _linears(item: StatementItem) -> Iterator[Linear]:
+    if isinstance(item, CellStatement):
+        yield from item.linears
+        return
+    yield item.trips
+    for inner in item.items:
+        yield from _linears(inner)
+
+
+def _rebuilt(item: StatementItem, rest: Iterator[Linear]) -> StatementItem:
+    if isinstance(item, CellStatement):
+        return item.moved(tuple(next(rest) for _ in item.linears))
+    return StatementLoop(item.counter, next(rest), tuple(_rebuilt(i, rest) for i in item.items))
+
+
+def _form(item: StatementItem, names: dict[str, Linear], scalars: list[Scalar]) -> Hashable:
+    if isinstance(item, CellStatement):
+        expression = _without_scalars(item.expression, scalars)
+        return expression, item.elements, len(item.reads), len(item.indices), len(item.conditions)
+    names[item.counter] = Linear.symbol(f"{_OWN}{len(names)}")
+    return tuple(_form(inner, names, scalars) for inner in item.items)
+
+
+def _without_scalars(expression: Expression, found: list[Scalar]) -> Expression:
+    match expression:
+        case Scalar(_, element, _):
+            found.append(expression)
+            return Scalar("", element)
+        case Apply(_, operands, _):
+            return replace(expression, operands=tuple(_without_scalars(o, found) for o in operands))
+    return expression
+
+
+# -- the same up to the order of operands ---------------------------------------------------------------------------
+
+
+def commuted(mine: CellStatement, other: CellStatement) -> CellStatement | None:
+    """``mine`` with the expression of ``other``, when they are equal but for the order of operands of sums and
+    products: for comparing addresses only, since that order decides NaN payloads."""
+    if mine.indices or other.indices or mine.element != other.element:
+        return None
+    found = _match(mine.expression, other.expression, {})
+    if found is None or len(found) != len(other.reads) or len(mine.reads) != len(other.reads):
+        return None
+    if any(mine.elements[1 + found[n]] != other.elements[1 + n] for n in found):
+        return None
+    reads = tuple(mine.reads[found[n]] for n in range(len(other.reads)))
+    return replace(mine, reads=reads, expression=other.expression)
+
+
+def restored(moved_statement: CellStatement, original: CellStatement) -> CellStatement:
+    """The addresses of ``moved_statement``, once ``commuted(original, ...)``, with the expression of ``original``."""
+    found = _match(original.expression, moved_statement.expression, {})
+    assert found is not None
+    reads = list(original.reads)
+    for place, number in found.items():
+        reads[number] = moved_statement.reads[place]
+    return replace(moved_statement, reads=tuple(reads), expression=original.expression)
+
+
+def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[int, int] | None:
+    """For each read of ``other`` the read of ``mine`` in its place."""
+    match mine, other:
+        case Read(here), Read(there):
+            return {**known, there: here} if known.get(there, here) == here else None
+        case Apply(name, left, kind), Apply(same, right, other_kind) if (name, kind, len(left)) == (
+                same, other_kind, len(right)):
+            orders = (left, left[::-1]) if name in ("add", "mul") and kind.is_float else (left,)
+            for order in orders:
+                found: dict[int, int] | None = known
+                for a, b in zip(order, right, strict=True):
+                    found = None if found is None else _match(a, b, found)
+                if found is not None:
+                    return found
+            return None
+    return known if mine == other else None

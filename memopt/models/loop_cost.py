@@ -1,0 +1,247 @@
+"""Estimated cycles of one statement in a loop schedule: arithmetic and loads of its register tiles, and the lines
+that its loops move (memopt.models.cost).
+
+It ranks schedules and tells when nothing is to be gained; the trial run measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Isa
+from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
+from memopt.machine.description import Machine
+from memopt.models.cost import Stream, traffic
+
+# Cycles on current server cores: throughput of one vector operation of each kind, latency of an addition.
+VECTOR_LOAD = 0.6
+BROADCAST = 0.5
+STORE = 1.0
+GATHERED = 0.8  # for each element
+SCATTERED = 1.2
+ARITHMETIC = 0.5
+DIVIDED = 1.25  # for each element of a vector
+DIVIDED_ALONE = 4.5
+LATENCY = 4.0
+LONG_LATENCY = 13.0
+INSTANCE = 15.0  # to enter and leave one macro instance
+TILE = 4.0
+
+SCALAR_CYCLES = 1.5
+EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer does not hide
+
+UNKNOWN_SYMBOL = 1000  # what a bound that is no number is taken for
+
+
+@dataclass(frozen=True)
+class LeafNest:
+    """A statement's loops, outermost first, as (variable, iterations); the last ones are those of ``rows``, ``vector``
+    and ``sequential`` that are named. ``place``: the statement's dimensions as Linear over these variables.
+    ``latency``: cycles that one step of the innermost loop waits for the one before."""
+
+    levels: tuple[tuple[str, int], ...]
+    place: Mapping[str, Linear]
+    rows: str | None = None
+    vector: str | None = None
+    sequential: str | None = None
+    latency: float = 0.0
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        return dict(self.levels)
+
+    @property
+    def instances(self) -> int:
+        leaf = (self.rows, self.vector, self.sequential)
+        return prod(count for name, count in self.levels if name not in leaf)
+
+
+def average_trips(statement: Statement, first: int) -> dict[str, int]:
+    """Iterations of each loop, those that vary taken at the middle of the loops around them; ``first``: of the
+    patched one."""
+    middles: dict[str, int] = {}
+    trips: dict[str, int] = {}
+    for number, dimension in enumerate(statement.dimensions):
+        value = first
+        if number:
+            known = {s: middles.get(s, first if s == "R" else UNKNOWN_SYMBOL) for s in dimension.trips.symbols}
+            value = max(1, dimension.trips.evaluate(known))
+        trips[dimension.name], middles[dimension.name] = value, value // 2
+    return trips
+
+
+def step(scop: Scop, access: Access, nest: LeafNest, variable: str | None) -> int:
+    """Bytes from one iteration of ``variable`` to the next."""
+    if variable is None:
+        return 0
+    array = scop.array(access.array)
+    moved = (e.substitute(nest.place).coefficient(variable) for e in access.subscripts)
+    return sum(s * c for s, c in zip(array.strides, moved, strict=True))
+
+
+def lanes(scop: Scop, statement: Statement, isa: Isa) -> int:
+    """Iterations that one vector of the widest element holds."""
+    return isa.vector_bytes // max(scop.array(a.array).element.size for a in (statement.write, *statement.reads))
+
+
+@dataclass(frozen=True, slots=True)
+class TileCost:
+    """Cycles of one step of a register tile of ``rows`` x ``vectors``, spread over its iterations."""
+
+    rows: int
+    vectors: int
+    cycles: float
+
+
+def best_tile(
+    scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rough: bool = False
+) -> TileCost:
+    """The register tile that costs least for an iteration, among those the register file holds; ``rough``: only one
+    of them is looked at."""
+    if rough:
+        shape = min(4, nest.counts[nest.rows]) if nest.rows else 1, 2 if nest.vector else 1
+        return TileCost(*shape, _step_cycles(scop, statement, nest, isa, promote, *shape))
+    row_counts = [r for r in (1, 2, 3, 4, 6, 8, 12) if nest.rows and r <= nest.counts[nest.rows]] or [1]
+    width = lanes(scop, statement, isa) if nest.vector else 1
+    most = ceil(nest.counts[nest.vector] / width) if nest.vector else 1
+    vector_counts = [v for v in (1, 2, 3, 4) if v <= most] or [1]
+    tiles = [TileCost(r, v, _step_cycles(scop, statement, nest, isa, promote, r, v))
+             for r in row_counts for v in vector_counts if _fits(scop, statement, nest, isa, promote, r, v)]
+    return min(tiles, key=lambda t: (round(t.cycles, 4), t.rows * t.vectors)) if tiles else TileCost(
+        1, 1, _step_cycles(scop, statement, nest, isa, promote, 1, 1))
+
+
+def _fits(scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rows: int, vectors: int) -> bool:
+    """Accumulators, and the operands of one row, in registers at once."""
+    operands = [a for a in dict.fromkeys(statement.reads) if not (promote and a == statement.write)]
+    varying = sum(step(scop, a, nest, nest.vector) != 0 for a in operands)
+    kept = rows * vectors if promote else 0
+    return kept + varying * vectors + (len(operands) - varying) + 2 <= isa.registers or rows * vectors == 1
+
+
+def _step_cycles(
+    scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rows: int, vectors: int
+) -> float:
+    width = lanes(scop, statement, isa) if nest.vector else 1
+    depth = nest.counts[nest.sequential] if nest.sequential else 1
+    loads = 0.0
+    for access in dict.fromkeys(statement.reads):
+        along = step(scop, access, nest, nest.vector)
+        copies = rows if step(scop, access, nest, nest.rows) else 1
+        still = nest.sequential is not None and not step(scop, access, nest, nest.sequential)
+        often = 1 / depth if still and (promote or access != statement.write) else 1.0
+        if not along:
+            loads += copies * BROADCAST * often
+        else:
+            size = scop.array(access.array).element.size
+            loads += copies * vectors * often * (VECTOR_LOAD if along == size else width * GATHERED)
+    along = step(scop, statement.write, nest, nest.vector)
+    size = scop.array(statement.write.array).element.size
+    store = STORE if along == size or not nest.vector else width * SCATTERED
+    store *= rows * vectors * (1 / depth if promote else 1.0)
+    simple, long = operation_counts(statement.expression)
+    division = width * DIVIDED if nest.vector else DIVIDED_ALONE
+    arithmetic = rows * vectors * (simple * ARITHMETIC + long * division)
+    idle = 1.0
+    if nest.vector:
+        count = nest.counts[nest.vector]
+        idle = ceil(count / (width * vectors)) * width * vectors / count
+    if nest.rows:
+        idle *= ceil(nest.counts[nest.rows] / rows) * rows / nest.counts[nest.rows]
+    start = TILE / depth
+    return (max(loads, store, arithmetic, nest.latency) + start) / (rows * vectors * width) * idle
+
+
+def operation_counts(expression: Expression) -> tuple[int, int]:
+    """Operations, and those among them that take a divider."""
+    if not isinstance(expression, Apply):
+        return 0, 0
+    simple, long = (0, 1) if expression.operator in ("div", "sqrt") else (1, 0)
+    for operand in expression.operands:
+        more = operation_counts(operand)
+        simple, long = simple + more[0], long + more[1]
+    return simple, long
+
+
+def chain(statement: Statement, read: Access) -> float:
+    """Cycles from the value of ``read`` to the value written; 0 when it is not used."""
+
+    def depth(node: Expression) -> float | None:
+        if isinstance(node, Read):
+            return 0.0 if statement.reads[node.index] == read else None
+        if isinstance(node, Apply):
+            found = [d for d in map(depth, node.operands) if d is not None]
+            return (LONG_LATENCY if node.operator in ("div", "sqrt") else LATENCY) + max(found) if found else None
+        return None
+
+    return depth(statement.expression) or 0.0
+
+
+def original_cycles(
+    scop: Scop, statement: Statement, latency: float, trips: Mapping[str, int], machine: Machine
+) -> float:
+    """A scalar loop as compiled, that waits ``latency`` cycles in each iteration for the one before."""
+    counts = tuple(trips[d.name] for d in statement.dimensions)
+    nest = LeafNest(tuple(trips.items()), {n: Linear.symbol(n) for n in trips})
+    simple, long = operation_counts(statement.expression)
+    compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
+    levels = tuple((n, 1) for n in trips)
+    streams = [_stream(scop, a, nest, levels, {}, a == statement.write) for a in _distinct(statement)]
+    return overlapped(prod(counts) * compute, traffic(streams, counts, machine))
+
+
+def overlapped(compute: float, lines: float) -> float:
+    """Arithmetic and the movement of lines hide each other for the most part."""
+    return max(compute, lines) + EXPOSED * min(compute, lines)
+
+
+def leaf_cycles(
+    scop: Scop, statement: Statement, nest: LeafNest, tile: TileCost, isa: Isa, machine: Machine
+) -> float:
+    """All of a statement's instances: its register tiles or its lines, whichever takes longer, and what it costs to
+    enter each macro instance."""
+    iterations = prod(count for _, count in nest.levels)
+    width = lanes(scop, statement, isa) if nest.vector else 1
+    levels = [(name, 1, count) for name, count in nest.levels
+              if name not in (nest.rows, nest.vector, nest.sequential)]
+    sizes = {nest.rows: tile.rows, nest.vector: tile.vectors * width}
+    for name, size in sizes.items():
+        if name is not None:
+            levels.append((name, size, ceil(nest.counts[name] / size)))
+    if nest.sequential is not None:
+        levels.append((nest.sequential, 1, nest.counts[nest.sequential]))
+    inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
+    levels += [(name, 1, count) for name, count in inside.items()]
+    factors = tuple((name, factor) for name, factor, _ in levels)
+    streams = [_stream(scop, a, nest, factors, inside, a == statement.write) for a in _distinct(statement)]
+    lines = traffic(streams, tuple(count for _, _, count in levels), machine)
+    return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
+
+
+def _distinct(statement: Statement) -> Iterator[Access]:
+    """One access of each group that differs by constants: they walk over the same lines, one after the other."""
+    seen = set()
+    for access in (statement.write, *statement.reads):
+        group = access.array, tuple(s.terms for s in access.subscripts)
+        if group not in seen:
+            seen.add(group)
+            yield access
+
+
+def _stream(
+    scop: Scop, access: Access, nest: LeafNest, levels: tuple[tuple[str, int], ...], counts: Mapping[str, int],
+    written: bool,
+) -> Stream:
+    """``levels``: variables with the factor each of their loops steps by, outermost first; ``counts``: iterations of
+    the last ones, those of the register tile. Lanes and rows of a register
+    tile count as one place: how the next places lie is what decides about prefetching."""
+    strides = tuple(step(scop, access, nest, name) * factor for name, factor in levels)
+    outer, element = len(strides) - len(counts), scop.array(access.array).element.size
+    following = next((abs(s) for s in reversed(strides[:outer]) if s), 0)
+    run = max((counts[name] * element for (name, _), s in zip(levels[outer:], strides[outer:], strict=True)
+               if abs(s) == element), default=0)
+    return Stream(strides, element, 2 if written else 1, 0 if following <= run else following)

@@ -1,0 +1,52 @@
+"""Installed versions under watch: one that loses in service, or whose guard never holds, is taken out again.
+
+The trial has measured the original; the version counts its own runs, iterations and time. What comes into the guard
+and out of the version again costs time too, which the version's own clock does not see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from memopt.ir.reasons import Reason
+from runtime.codecache import Statistics
+
+PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
+GAIN = 1.03
+ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
+ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
+TICK_SECONDS = 50e-9  # a guard that fails
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a version is to be taken out."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass
+class Service:
+    """One installed version; ``original_per_iteration``: seconds, None when there was no trial."""
+
+    original_per_iteration: float | None
+    _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
+
+    def judge(self, counted: Statistics, ticks_per_second: float) -> Verdict | None:
+        """What happened since the last judgement says; None: it stays, or it is too early to tell."""
+        entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
+                                             for f in fields(Statistics))
+        if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
+            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for")
+        if self.original_per_iteration is None:
+            return None
+        original, failed = self.original_per_iteration * iterations, max(0, entries - runs)
+        if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
+            return None
+        self._judged = counted
+        version = cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        if version * GAIN > original:
+            return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
+                           if failed > runs else f"{original / version:.2f} times as fast in service")
+        return None

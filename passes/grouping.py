@@ -1,0 +1,42 @@
+"""Statements that depend on each other in a circle, in an order that respects all other dependences.
+
+Allen and Kennedy, "Automatic translation of FORTRAN programs to vector form", TOPLAS 9(4), 1987: what is not in one
+strongly connected component can run in loops of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memopt.analysis.conflicts import Conflict
+from memopt.ir.scop import Statement
+
+
+def components(statements: Iterable[Statement], conflicts: Iterable[Conflict]) -> tuple[tuple[Statement, ...], ...]:
+    """Strongly connected components, sources first; where there is a choice, as in the text."""
+    ordered = sorted(statements, key=lambda s: s.position)
+    reached = _reached([s.name for s in ordered], conflicts)
+    groups: list[tuple[Statement, ...]] = []
+    for statement in ordered:
+        if not any(statement in g for g in groups):
+            groups.append(tuple(s for s in ordered if s is statement or (
+                s.name in reached[statement.name] and statement.name in reached[s.name])))
+    result: list[tuple[Statement, ...]] = []
+    while groups:
+        first = next(g for g in groups if not any(g[0].name in reached[other[0].name] for other in groups
+                                                  if other is not g))
+        groups.remove(first)
+        result.append(first)
+    return tuple(result)
+
+
+def _reached(names: list[str], conflicts: Iterable[Conflict]) -> dict[str, set[str]]:
+    """The statements that must come after each, transitively."""
+    reached: dict[str, set[str]] = {n: set() for n in names}
+    for each in conflicts:
+        reached[each.earlier].add(each.later)
+    for middle in names:
+        for name in names:
+            if middle in reached[name]:
+                reached[name] |= reached[middle]
+    return reached

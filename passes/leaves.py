@@ -1,0 +1,224 @@
+"""The leaf of one statement: which of its loops become vectors, rows and the sequential dimension of register tiles,
+and in which order the others run around them.
+
+``options`` lists what the dependences allow, cheapest first by the cost model. Where no loop is parallel, a skewed
+front through two or three of them may be (Wolfe, "Loop skewing: the wavefront method revisited", IJPP 15(4), 1986).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations, product
+
+from memopt.analysis.polyhedra import Polyhedron
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Date, Leaf
+from memopt.ir.scop import Scop, Statement
+from memopt.models.loop_cost import LeafNest, TileCost, best_tile, chain, lanes, leaf_cycles, step
+from passes.base import Context
+from passes.ordering import Conflicts, carry, equal
+
+MOST_COEFFICIENT = 3
+_SHORT_LIST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the schedule of a statement has got: ``dates`` are fixed, ``free`` dimensions are not.
+
+    ``levels``, ``place``: the loops so far, for the cost model; a free dimension that a date has cut into tiles varies
+    inside its tile only. ``left``: its dependences on itself that the dates leave at one time.
+    """
+
+    statement: Statement
+    dates: tuple[Date, ...]
+    free: tuple[tuple[str, int], ...]
+    levels: tuple[tuple[str, int], ...]
+    place: tuple[tuple[str, Linear], ...]
+    left: Conflicts
+
+    def at(self, name: str, date: Linear, count: int, left: Conflicts) -> Position:
+        """One more date, that fixes the free dimension ``name``."""
+        return replace(self, dates=(*self.dates, Date(date)), levels=(*self.levels, (name, count)),
+                       free=tuple(f for f in self.free if f[0] != name), left=left)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A leaf with its dates, and the estimated cycles of all its instances."""
+
+    leaf: Leaf
+    nest: LeafNest
+    tile: TileCost
+    width: int
+    cycles: float
+
+
+def options(scop: Scop, position: Position, context: Context) -> list[Option]:
+    """Leaves for what is free at ``position``, cheapest first; at least the original order is always there."""
+    found = [x for x in (_legal(scop, position, *roles) for roles in _roles(scop, position)) if x is not None]
+    if not any(x.vector for x, _ in found):
+        found += _fronts(position)
+    return _priced(scop, position.statement, found, context)
+
+
+Found = tuple[Leaf, LeafNest]
+
+
+def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:
+    """Rows, vector, sequential dimension, and the others in an order."""
+    names = [n for n, _ in position.free]
+    whole = LeafNest(tuple(position.free), {n: Linear.symbol(n) for n in names})
+    accesses = (position.statement.write, *position.statement.reads)
+    moves = {n: [step(scop, a, whole, n) for a in accesses] for n in names}
+    still = {n for n in names if not all(moves[n])}
+    if not names:
+        yield None, None, None, ()
+    for vector in (*names, None):
+        for sequential in (*names, None):
+            for rows in (*names, None):
+                taken = [n for n in (rows, vector, sequential) if n]
+                if len(set(taken)) != len(taken) or not (vector or sequential) or (rows and rows not in still):
+                    continue
+                rest = [n for n in names if n not in taken]
+                for order in permutations(rest) if len(rest) <= 3 else (tuple(rest),):
+                    yield rows, vector, sequential, order
+
+
+def _legal(
+    scop: Scop, position: Position, rows: str | None, vector: str | None, sequential: str | None,
+    order: tuple[str, ...],
+) -> Found | None:
+    statement, name = position.statement, position.statement.name
+    whole = LeafNest((), dict(position.place))
+    counts, left, at = dict(position.free), position.left, position
+    for each in order:
+        carried = carry(left, {name: Linear.symbol(each)})
+        if carried is None:
+            return None
+        left = carried
+        at = at.at(each, Linear.symbol(each), counts[each], left)
+    if any(d and not equal(left, {name: Linear.symbol(d)}) for d in (rows, vector)):
+        return None
+    if sequential is None:
+        if left:
+            return None
+    elif not left and (rows or vector) and step(scop, statement.write, whole, sequential):
+        return None  # nothing is sequential about it
+    elif carry(left, {name: Linear.symbol(sequential)}) != ():
+        return None
+    inner = tuple((n, counts[n]) for n in (rows, vector, sequential) if n)
+    nest = LeafNest((*at.levels, *inner), dict(position.place), rows, vector, sequential,
+                    latency(statement, left, sequential))
+    promote = sequential is not None and not step(scop, statement.write, nest, sequential) and _alone(statement, left)
+    return Leaf(name, at.dates, sequential, rows, 1, vector, 1, promote), nest
+
+
+def latency(statement: Statement, left: Conflicts, inner: str | None) -> float:
+    """Cycles that a step of the loop ``inner`` waits for the steps before it, by the dependences ``left`` inside it."""
+    waits = [0.0]
+    for each in left:
+        if inner is not None and each.first == statement.write:
+            ahead = each.pairs.least(each.distance({statement.name: Linear.symbol(inner)}))
+            if ahead:
+                waits.append(chain(statement, each.second) / ahead)
+    return max(waits)
+
+
+def _alone(statement: Statement, left: Conflicts) -> bool:
+    """Whether no read but the accumulator meets the written cell in one macro instance."""
+    if any(c.first != statement.write or c.second != statement.write for c in left):
+        return False
+    return not any(_meets(statement, read.subscripts) for read in statement.reads
+                   if read != statement.write and read.array == statement.write.array)
+
+
+def _meets(statement: Statement, subscripts: tuple[Linear, ...]) -> bool:
+    """Whether one instance reads ``subscripts`` of the written array where it writes."""
+    names = tuple(d.name for d in statement.dimensions)
+    pairs = [a - b for a, b in zip(statement.write.subscripts, subscripts, strict=True)]
+    bounds = [b for d in statement.dimensions
+              for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
+    symbols = {s for e in (*pairs, *bounds, *statement.conditions) for s in e.symbols} - set(names)
+    return not Polyhedron.build(names, tuple(sorted(symbols)), equal=pairs,
+                                nonnegative=(*bounds, *statement.conditions)).is_empty
+
+
+def _fronts(position: Position) -> Iterator[Found]:
+    """Skewed dates that carry all dependences, smallest coefficients first, and a vector along each front."""
+    counts = dict(position.free)
+    names = [n for n, _ in position.free]
+    for size in (2, 3):
+        for chosen in combinations(names, size):
+            rest = [n for n in names if n not in chosen]
+            made = list(_front(position, counts, chosen, rest))
+            if made:
+                yield from made
+                return
+
+
+def _front(position: Position, counts: dict[str, int], chosen: tuple[str, ...], rest: list[str]) -> Iterator[Found]:
+    statement, at = position.statement, position
+    for each in rest:
+        left = carry(at.left, {statement.name: Linear.symbol(each)})
+        if left is None:
+            return
+        at = at.at(each, Linear.symbol(each), counts[each], left)
+    ranked = sorted(product(range(MOST_COEFFICIENT + 1), repeat=len(chosen)), key=lambda c: (sum(c), c))
+    for coefficients in ranked:
+        if 1 not in coefficients or sum(c != 0 for c in coefficients) < 2:
+            continue
+        front = Linear.build(dict(zip(chosen, coefficients, strict=True)))
+        left = carry(at.left, {statement.name: front})
+        if left is None:
+            continue
+        legal = [x for fixed in chosen if front.coefficient(fixed) == 1
+                 for x in _along_front(at, counts, chosen, front, fixed, left)]
+        if legal:
+            yield from legal
+            return
+
+
+def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], front: Linear, fixed: str,
+                 left: Conflicts) -> Iterator[Found]:
+    """``front`` stands for ``fixed``; one of the others is the vector, what remains has dates of its own."""
+    name = at.statement.name
+    length = sum(c * (counts[n] - 1) for n, c in front.terms) + 1
+    for vector in chosen:
+        if vector == fixed:
+            continue
+        inside, remaining = at.at(fixed, front, length, left), left
+        for each in chosen:
+            if each not in (vector, fixed):
+                after = carry(remaining, {name: Linear.symbol(each)})
+                if after is None:
+                    break
+                remaining = after
+                inside = inside.at(each, Linear.symbol(each), counts[each], remaining)
+        if remaining:
+            continue
+        place = dict(at.place)
+        place[fixed] = Linear.symbol(fixed) - front.without(fixed)
+        across = max(1, counts[fixed] * counts[vector] // length)
+        nest = LeafNest((*inside.levels, (vector, across)), place, vector=vector)
+        yield Leaf(name, inside.dates, vector=vector), nest
+
+
+def _priced(scop: Scop, statement: Statement, found: list[Found], context: Context) -> list[Option]:
+    """With register tiles and costs; only a short list is looked at closely."""
+
+    def rough(candidate: Found) -> float:
+        leaf, nest = candidate
+        return leaf_cycles(scop, statement, nest, best_tile(scop, statement, nest, context.isa, leaf.promote, True),
+                           context.isa, context.machine)
+
+    made = []
+    for leaf, nest in sorted(found, key=rough)[:_SHORT_LIST]:
+        tile = best_tile(scop, statement, nest, context.isa, leaf.promote)
+        cycles = leaf_cycles(scop, statement, nest, tile, context.isa, context.machine)
+        counted = replace(leaf, row_count=tile.rows if nest.rows else 1,
+                          vector_count=tile.vectors if nest.vector else 1)
+        width = lanes(scop, statement, context.isa) if leaf.vector else 1
+        made.append(Option(counted, nest, tile, width, cycles))
+    return sorted(made, key=lambda o: o.cycles)

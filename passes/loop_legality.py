@@ -1,0 +1,299 @@
+"""Legality of loop plans, checked a second time: does this plan keep every dependence of this SCoP?
+
+Shares no code with the scheduler: which instances meet in a cell, in which order they ran and in which order they
+will run are written out anew from the SCoP and the finished plan, as questions to isl that must all have the answer
+"no such pair". Invariant: whatever is not shown to be legal is Rejected(NO_SCHEDULE).
+
+Shown are: the pieces of each statement are its instances, each once; every leaf says where each of its dimensions
+comes from; of two instances that touch one cell, one of them writing, the earlier one still runs first, and none are
+rows or lanes of one macro instance; a promoted cell is touched by its accumulation alone; private arrays are large
+enough, and no cell is overwritten while another one lives there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from memopt.analysis.dependences import iteration_domain
+from memopt.analysis.polyhedra import DEFAULT_BUDGET, Polyhedron, budget
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Leaf, LoopPlan, Storage
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Access, Scop, Statement
+
+
+def check_loops(scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, most: int | None = None) -> None:
+    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols, where no more than
+    ``most`` iterations of the patched loop run; else ``Rejected(NO_SCHEDULE)`` with the first violation found."""
+    with budget(operations):
+        for violation in _violations(scop, plan, most):
+            raise Rejected(Reason.NO_SCHEDULE, violation)
+
+
+def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
+    shape = tuple(_shape(scop, plan))
+    yield from shape
+    if shape:
+        return
+    yield from _pieces(scop, plan)
+    leaves = {leaf.statement: leaf for leaf in plan.leaves}
+    placed = tuple(_Placed(s, leaves[s.name]) for s in plan.statements)
+    for each in placed:
+        yield from each.undetermined()
+        yield from each.promotion()
+    for first in placed:
+        for second in placed:
+            yield from _order(first, second)
+    private = {a.name for a in scop.arrays if a.private}
+    for name in sorted({a.array for p in placed for a in p.accesses} & private):
+        yield from _storage(name, placed, plan.storage, most)
+
+
+def _shape(scop: Scop, plan: LoopPlan) -> Iterator[str]:
+    names = [s.name for s in plan.statements]
+    if len(set(names)) != len(names) or sorted(names) != sorted(leaf.statement for leaf in plan.leaves):
+        yield "the leaves are not one for each statement"
+        return
+    if len({len(leaf.dates) for leaf in plan.leaves}) != 1:
+        yield "the dates are not equally long"
+    symbols = _symbols(scop)
+    for statement in plan.statements:
+        leaf = next(x for x in plan.leaves if x.statement == statement.name)
+        inside = [n for n in (leaf.rows, leaf.vector, leaf.sequential) if n is not None]
+        if len(set(inside)) != len(inside) or not set(inside) <= {d.name for d in statement.dimensions}:
+            yield f"rows, vector and sequential dimension of {leaf.statement} are not different loops of it"
+        known = symbols | {d.name for d in statement.dimensions}
+        if not {s for d in leaf.dates for s in d.expression.symbols} <= known:
+            yield f"the dates of {leaf.statement} use loops that are not its own"
+        if any(d.divisor < 1 for d in leaf.dates) or leaf.row_count < 1 or leaf.vector_count < 1:
+            yield f"{leaf} has an empty tile"
+
+
+def _symbols(scop: Scop) -> set[str]:
+    """What is no loop counter."""
+    found = {s for a in scop.arrays for s in a.base.symbols}
+    for statement in scop.statements:
+        expressions = [d.trips for d in statement.dimensions] + list(statement.conditions)
+        expressions += [s for a in (statement.write, *statement.reads) for s in a.subscripts]
+        found |= {s for e in expressions for s in e.symbols}
+    return found - {d.name for s in scop.statements for d in s.dimensions}
+
+
+def _pieces(scop: Scop, plan: LoopPlan) -> Iterator[str]:
+    """Every statement's instances, each once: pieces have its text, and divide its domain."""
+    pieces: dict[tuple[int, ...], list[Statement]] = {}
+    lifted = {s.position: s for s in scop.statements}
+    for piece in plan.statements:
+        whole = lifted.get(piece.position)
+        if whole is None or replace(piece, name="", conditions=()) != replace(whole, name="", conditions=()):
+            yield f"{piece} is no piece of a statement of the nest"
+            return
+        pieces.setdefault(piece.position, []).append(piece)
+    for position, statement in lifted.items():
+        parts = pieces.get(position, [])
+        if len(parts) == 1 and parts[0].conditions == statement.conditions:
+            continue
+        domains = [iteration_domain(Scop(scop.arrays, (replace(p, name="S"),))) for p in parts]
+        whole_domain = iteration_domain(Scop(scop.arrays, (replace(statement, name="S"),)))
+        for each in domains:
+            if not each <= whole_domain:
+                yield f"instances of {statement.name} that it does not have, or has in two pieces"
+            whole_domain = whole_domain - each
+        if not whole_domain.is_empty:
+            yield f"instances of {statement.name} are left out"
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    statement: Statement
+    leaf: Leaf
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        return (self.statement.write, *self.statement.reads)
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        """Variables of one instance: its counters, and the quotients of its dates."""
+        counters = tuple(prefix + d.name for d in self.statement.dimensions)
+        return counters + tuple(f"{prefix}/{n}" for n, d in enumerate(self.leaf.dates) if d.divisor > 1)
+
+    def of(self, expression: Linear, prefix: str) -> Linear:
+        return expression.substitute({d.name: Linear.symbol(prefix + d.name) for d in self.statement.dimensions})
+
+    def date(self, number: int, prefix: str) -> Linear:
+        date = self.leaf.dates[number]
+        return self.of(date.expression, prefix) if date.divisor == 1 else Linear.symbol(f"{prefix}/{number}")
+
+    def bounds(self, prefix: str) -> Iterator[Linear]:
+        """What is >= 0 at every instance."""
+        for d in self.statement.dimensions:
+            yield self.of(Linear.symbol(d.name), prefix)
+            yield self.of(d.trips - Linear.symbol(d.name) - 1, prefix)
+        for condition in self.statement.conditions:
+            yield self.of(condition, prefix)
+        for number, date in enumerate(self.leaf.dates):
+            if date.divisor > 1:
+                rest = self.of(date.expression, prefix) - self.date(number, prefix) * date.divisor
+                yield rest
+                yield -rest + (date.divisor - 1)
+
+    def symbols(self) -> set[str]:
+        expressions = [d.trips for d in self.statement.dimensions] + list(self.statement.conditions)
+        expressions += [d.expression for d in self.leaf.dates] + [s for a in self.accesses for s in a.subscripts]
+        return {s for e in expressions for s in e.symbols} - {d.name for d in self.statement.dimensions}
+
+    def undetermined(self) -> Iterator[str]:
+        """Dimensions that dates and leaf do not fix: one by one, or as integer combinations of dates."""
+        inside = {n for n in (self.leaf.rows, self.leaf.vector, self.leaf.sequential) if n}
+        names = [d.name for d in self.statement.dimensions if d.name not in inside]
+        rows = [[Fraction(d.expression.coefficient(n)) for n in names] for d in self.leaf.dates if d.divisor == 1]
+        if not _unimodular(rows, len(names)):
+            yield f"the dates of {self.statement.name} do not fix {', '.join(names)}"
+
+    def promotion(self) -> Iterator[str]:
+        """A promoted cell stays the same, and nothing but its own accumulation touches it in a macro instance."""
+        leaf, write = self.leaf, self.statement.write
+        if not leaf.promote:
+            return
+        if leaf.sequential is None:
+            yield f"{leaf.statement} keeps a cell over no loop"
+            return
+        together = _pair(self, self).where(equal=[self.date(n, "y.") - self.date(n, "x.")
+                                                  for n in range(len(leaf.dates))])
+        same = together.where(equal=[self.of(Linear.symbol(d), "y.") - self.of(Linear.symbol(d), "x.")
+                                     for d in (leaf.rows, leaf.vector) if d is not None])
+        for subscript in write.subscripts:
+            moved = self.of(subscript, "y.") - self.of(subscript, "x.")
+            if not same.where(nonnegative=[moved - 1]).is_empty or not same.where(nonnegative=[-moved - 1]).is_empty:
+                yield f"{write} moves while it is kept in a register"
+        for read in self.statement.reads:
+            if read != write and read.array == write.array and not together.where(
+                    equal=_met(self, write, self, read)).is_empty:
+                yield f"{read} may read {write} from memory while it is kept in a register"
+
+
+def _unimodular(rows: list[list[Fraction]], width: int) -> bool:
+    """Whether each of ``width`` unknowns is an integer combination of the rows' values."""
+    for column in range(width):
+        pivot = next((r for r in rows[column:] if abs(r[column]) == 1), None)
+        if pivot is None:
+            return False
+        rest = [r for r in rows if r is not pivot]
+        rest = [[a - b * r[column] / pivot[column] for a, b in zip(r, pivot, strict=True)] for r in rest]
+        rows = [*rest[:column], pivot, *rest[column:]]
+    return True
+
+
+def _pair(first: _Placed, second: _Placed) -> Polyhedron:
+    """Instances ``x.`` of the first statement and ``y.`` of the second."""
+    return Polyhedron.build(
+        (*first.names("x."), *second.names("y.")), tuple(sorted(first.symbols() | second.symbols())),
+        nonnegative=[*first.bounds("x."), *second.bounds("y.")])
+
+
+def _met(first: _Placed, one: Access, second: _Placed, other: Access) -> list[Linear]:
+    return [second.of(b, "y.") - first.of(a, "x.") for a, b in zip(one.subscripts, other.subscripts, strict=True)]
+
+
+def _order(first: _Placed, second: _Placed) -> Iterator[str]:
+    """Pairs of which the first statement's instance ran first, and would not any more."""
+    touching = [(a, b) for a in set(first.accesses) for b in set(second.accesses) if a.array == b.array
+                and (a == first.statement.write or b == second.statement.write)]
+    if not touching:
+        return
+    orders = tuple(_ran_before(first, second, _pair(first, second)))
+    for a, b in touching:
+        for earlier in orders:
+            meeting = earlier.where(equal=_met(first, a, second, b))
+            if not meeting.is_empty and not _runs_before(first, second, meeting):
+                yield f"{first.statement.name} {a} and {second.statement.name} {b} change their order"
+
+
+def _ran_before(first: _Placed, second: _Placed, pair: Polyhedron) -> Iterator[Polyhedron]:
+    """The pairs in textual (2d+1) order, piece by piece."""
+    s, t = first.statement, second.statement
+    for level, position in enumerate(s.position):
+        if level >= len(t.position):
+            return
+        if position != t.position[level]:
+            if position < t.position[level]:
+                yield pair
+            return
+        if level < min(len(s.dimensions), len(t.dimensions)):
+            ahead = second.of(Linear.symbol(t.dimensions[level].name), "y.") - first.of(
+                Linear.symbol(s.dimensions[level].name), "x.")
+            yield pair.where(nonnegative=[ahead - 1])
+            pair = pair.where(equal=[ahead])
+
+
+def _runs_before(first: _Placed, second: _Placed, meeting: Polyhedron) -> bool:
+    """Whether all pairs run in this order: by their dates, or one after the other along the sequential dimension."""
+    for number in range(len(first.leaf.dates)):
+        ahead = second.date(number, "y.") - first.date(number, "x.")
+        if not meeting.where(nonnegative=[-ahead - 1]).is_empty:
+            return False
+        meeting = meeting.where(equal=[ahead])
+        if meeting.is_empty:
+            return True
+    if first.leaf != second.leaf:
+        return False
+    leaf = first.leaf
+    for name in (leaf.rows, leaf.vector):
+        if name is not None:
+            apart = first.of(Linear.symbol(name), "y.") - first.of(Linear.symbol(name), "x.")
+            if not all(meeting.where(nonnegative=[a - 1]).is_empty for a in (apart, -apart)):
+                return False
+    if leaf.sequential is None:
+        return False
+    ahead = first.of(Linear.symbol(leaf.sequential), "y.") - first.of(Linear.symbol(leaf.sequential), "x.")
+    return meeting.where(nonnegative=[-ahead]).is_empty
+
+
+def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...], most: int | None) -> Iterator[str]:
+    """Every cell has a place; who shares it lives at another value of the dates that the origins use, or earlier."""
+    found = [s for s in storage if s.array == array]
+    if len(found) != 1:
+        yield f"{array} has {len(found)} places"
+        return
+    (place,) = found
+    users = [p for p in placed if any(a.array == array for a in p.accesses)]
+    used = [int(s[1:]) for o in place.origins for s in o.symbols]
+    depth = max(used, default=-1) + 1
+    if any(depth > len(p.leaf.dates) for p in users):
+        yield f"{place} names no date"
+        return
+    for user in users:
+        yield from _inside(user, place, array, most)
+    for first in users:
+        for second in users:
+            pair = _pair(first, second)
+            for a in first.accesses:
+                for b in second.accesses:
+                    if a.array == b.array == array:
+                        meeting = pair.where(equal=_met(first, a, second, b))
+                        if not all(_agree(first, second, meeting, number) for number in range(depth)):
+                            yield f"a cell of {array} lives longer than its place"
+
+
+def _agree(first: _Placed, second: _Placed, meeting: Polyhedron, number: int) -> bool:
+    ahead = second.date(number, "y.") - first.date(number, "x.")
+    return all(meeting.where(nonnegative=[a - 1]).is_empty for a in (ahead, -ahead))
+
+
+def _inside(user: _Placed, place: Storage, array: str, most: int | None) -> Iterator[str]:
+    """Whether every index lies within ``place``'s sizes."""
+    instances = Polyhedron.build(user.names("x."), tuple(sorted(user.symbols())), nonnegative=list(user.bounds("x.")))
+    if most is not None:
+        outer = user.of(Linear.symbol(user.statement.dimensions[0].name), "x.")
+        instances = instances.where(nonnegative=[-outer + (most - 1)])
+    dates = {f"d{n}": user.date(n, "x.") for n in range(len(user.leaf.dates))}
+    for access in user.accesses:
+        if access.array != array:
+            continue
+        for subscript, origin, size in zip(access.subscripts, place.origins, place.sizes, strict=True):
+            index = user.of(subscript, "x.") - origin.substitute(dates)
+            if not all(instances.where(nonnegative=[out]).is_empty for out in (-index - 1, index - size)):
+                yield f"{access} lies outside of {place}"
+

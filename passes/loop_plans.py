@@ -1,0 +1,72 @@
+"""Loop plans for the statements of a region, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memopt.analysis.conflicts import conflicts
+from memopt.analysis.polyhedra import budget
+from memopt.ir.linear import Linear
+from memopt.ir.plan import LoopPlan
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Scop, Statement
+from memopt.models.loop_cost import average_trips, original_cycles
+from passes.arrangement import Arrangement
+from passes.base import Context
+from passes.leaves import Option, latency
+from passes.ordering import Conflicts, carry, within
+from passes.storage import store
+
+LEAST_GAIN = 1.1
+
+
+def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
+    """Candidates for all of ``scop``'s statements, best first; their legality is not checked here.
+
+    Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
+    many to look at.
+    """
+    with budget():
+        pairs = conflicts(scop)
+        found = Arrangement(scop, pairs, context).made()
+        before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
+                     for s in scop.statements)
+    after = sum(o.cycles for o in found)
+    if before < LEAST_GAIN * after:
+        raise Rejected(Reason.NO_PLAN, f"expected {before / after:.2f} times as fast")
+    leaves = tuple(o.leaf for o in found)
+    stored = store(scop, scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
+    yield LoopPlan(context.isa, scop.statements, leaves, stored, _trial_iterations(scop, found),
+                   _summary(found, context))
+
+
+def _latency(statement: Statement, pairs: Conflicts) -> float:
+    """Cycles that an iteration of the innermost original loop waits for the one before it."""
+    left: Conflicts | None = within(pairs, (statement.name,))
+    for dimension in statement.dimensions[:-1]:
+        left = carry(left or (), {statement.name: Linear.symbol(dimension.name)})
+    return latency(statement, left or (), statement.dimensions[-1].name)
+
+
+def _trial_iterations(scop: Scop, found: tuple[Option, ...]) -> int:
+    """Iterations of the patched loop that make a full register tile and a ragged one, where it is part of one."""
+    return 3 + max(_span(s, o) for s, o in zip(scop.statements, found, strict=True))
+
+
+def _span(statement: Statement, option: Option) -> int:
+    outer, leaf = statement.dimensions[0].name, option.leaf
+    return {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}.get(outer, 1)
+
+
+def _summary(found: tuple[Option, ...], context: Context) -> str:
+    """``vectors along j, rows i, avx512`` for the statement that costs most."""
+    largest = max(found, key=lambda o: o.cycles).leaf
+    parts = [f"vectors along {largest.vector}" if largest.vector else "one element at a time"]
+    if largest.rows and largest.row_count > 1:
+        parts.append(f"{largest.row_count} rows of {largest.rows} at once")
+    if any(d.divisor > 1 for d in largest.dates):
+        parts.insert(0, "in strips of " + ", ".join(f"{d.divisor} {d.expression}" for d in largest.dates
+                                                    if d.divisor > 1))
+    if len(found) > 1:
+        parts.append(f"{len(found)} statements")
+    return ", ".join((*parts, context.isa.value))

@@ -1,0 +1,291 @@
+"""A register tile of a leaf: loads, the statement's operations and stores for some rows, vectors and steps.
+
+Invariant: every point of the tile performs exactly the statement's operations on its own operands; a value that several
+points share is computed once. A promoted result stays in its register from ``begin`` to ``end``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from memopt.ir.reasons import Rejected
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.x86.instructions import Mem
+from passes import masks, strided
+from passes.addresses import Group, Groups, Pointers
+from passes.emitter import Emitter, displaced
+from passes.leaf_shape import VECTOR, LeafShape, Stream
+from passes.lowering import Lowering
+from passes.tile_values import Point, Tile, Uses, Values, is_truth, uses
+from passes.vectors import Leaf, OutOfRegisters, Registers, VectorUnit
+
+MASK = "k1"
+"""The mask register with the valid lanes of a masked tile."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileContext:
+    """What all tiles of a leaf have in common. ``constants``: where the value of a ``Scalar`` or ``Constant`` lies, one
+    element in memory."""
+
+    shape: LeafShape
+    groups: Groups
+    spilled: Mapping[Group, Mem]
+    constants: Callable[[Expression], Mem]
+
+
+@dataclass(frozen=True, slots=True)
+class TileKind:
+    """A tile and how its lanes are computed; ``steps`` are emitted together."""
+
+    tile: Tile
+    unit: VectorUnit
+    masked: bool
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """How the register file is used. ``shared``: loads are shared, not only operations. ``kept``: values that no step
+    changes and that stay in registers."""
+
+    rows_outside: bool
+    shared: bool
+    kept: tuple[tuple[Expression, Point], ...] = ()
+
+
+def allocate(context: TileContext, kind: TileKind) -> Allocation:
+    """The first way that fits the register file; raises ``OutOfRegisters`` (or ``Rejected``) when none does."""
+    failure: Exception = OutOfRegisters("no allocation")
+    for allocation in (Allocation(True, True), Allocation(False, True), Allocation(True, False)):
+        try:
+            left = _registers_left(context, kind, allocation)
+        except (OutOfRegisters, Rejected) as error:
+            failure = error
+            continue
+        candidates = _invariants(context, kind)
+        for count in range(min(left, len(candidates)), 0, -1):
+            keeping = replace(allocation, kept=candidates[:count])
+            try:
+                _registers_left(context, kind, keeping)
+            except OutOfRegisters:
+                continue
+            return keeping
+        return allocation
+    raise failure
+
+
+def _registers_left(context: TileContext, kind: TileKind, allocation: Allocation) -> int:
+    """Registers that a whole tile never uses; raises when there are too few."""
+    attempt = TileBody(context, kind, allocation, Emitter(0))
+    attempt.begin()
+    attempt.emit(kind.steps)
+    attempt.end()
+    return attempt.registers_left
+
+
+def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression, Point], ...]:
+    """Maximal values that no step changes, those used most first."""
+    values = Values(context.shape, context.groups, kind.tile)
+    found: dict[int, tuple[int, Expression, Point]] = {}
+
+    def visit(node: Expression, point: Point) -> None:
+        if values.is_invariant(node) and not is_truth(node):
+            number = values.number(node, point)
+            found[number] = found.get(number, (0,))[0] + 1, node, point
+        elif isinstance(node, Apply):
+            for operand in node.operands:
+                visit(operand, point)
+
+    for point in kind.tile.points(0, rows_outside=True):
+        visit(context.shape.statement.expression, point)
+    return tuple((node, point) for _, node, point in sorted(found.values(), key=lambda f: -f[0]))
+
+
+class TileBody:
+    """Emits one tile: ``load_pointers`` by the caller, ``begin``, ``emit`` and ``advance`` as often as wanted, ``end``.
+
+    The pointers are ``pointers``; rcx is not touched.
+    """
+
+    def __init__(self, context: TileContext, kind: TileKind, allocation: Allocation, emitter: Emitter) -> None:
+        self.kind = kind
+        self._context = context
+        self._shape = context.shape
+        self._allocation = allocation
+        self._values = Values(context.shape, context.groups, kind.tile)
+        self._pool = _CountedRegisters(kind.unit)
+        self._lowering = Lowering(kind.unit, emitter, self._pool, reads=tuple(s.element for s in context.shape.reads),
+                                  mask=MASK if kind.masked else None)
+        self._emitter = emitter
+        self.pointers = Pointers(emitter, context.groups, context.spilled)
+        self._places: dict[int, str] = {}
+        self._kept: frozenset[int] = frozenset()
+        self._busy: set[int] = set()
+        self._ramps: dict[tuple[int, ElementType], str] = {}
+        self._offsets: dict[tuple[int, ElementType], str] = {}
+        self._accumulators: dict[tuple[int, int], str] = {}
+
+    @property
+    def registers_left(self) -> int:
+        return self._pool.least
+
+    def begin(self) -> None:
+        """Before the first step: what stays in registers."""
+        for index, along in self._shape.indices.items():
+            if along.vector and not self.kind.unit.scalar:
+                self._ramps[along.vector, index.element] = ramp = self._pool.take()
+                masks.ramp(self._lowering.code, ramp, along.vector, index.element)
+        for stream in (self._shape.write, *self._shape.reads):
+            if strided.needs_offsets(self._lowering.code, self._stride(stream), stream.element):
+                self._make_offsets(stream)
+        nothing = Uses.none()
+        for node, point in self._allocation.kept:
+            self._materialised(node, point, nothing)
+        self._kept = frozenset(self._places)
+        if self._values.promoted:
+            for point in self._points(0, 1):
+                register = self._pool.take()
+                self._accumulators[point.row, point.vector] = register
+                self._load(register, self._shape.write, point)
+
+    def emit(self, steps: int) -> None:
+        """The operations of ``steps`` steps from where the pointers are."""
+        points = self._points(0, steps)
+        used = uses(self._values, self._shape.statement.expression, points)
+        for position, point in enumerate(points):
+            self._compute(point, used)
+            for number in [n for n in self._places if n not in self._kept and used.last.get(n, -1) <= position]:
+                self._pool.give(self._places.pop(number))
+
+    def advance(self, steps: int) -> None:
+        self.pointers.advance(self.kind.tile.inner, steps * self.kind.tile.advance)
+
+    def end(self) -> None:
+        """After the last step: promoted results to where the pointers are (which have not moved across rows)."""
+        for (row, vector), register in self._accumulators.items():
+            self._store(register, Point(row, vector, 0))
+
+    def _points(self, first: int, count: int) -> list[Point]:
+        return [p for step in range(first, first + count)
+                for p in self.kind.tile.points(step, rows_outside=self._allocation.rows_outside)]
+
+    def _compute(self, point: Point, used: Uses) -> None:
+        expression, leaf = self._shape.statement.expression, self._leaf(point, used)
+        accumulator = self._accumulators.get((point.row, point.vector))
+        if accumulator is not None:
+            self._lowering.into(accumulator, expression, leaf)
+            return
+        place = leaf(expression)
+        register = place if isinstance(place, str) else self._pool.take()
+        if register != place:
+            self._lowering.into(register, expression, leaf)
+        self._store(register, point)
+        if register != place:
+            self._pool.give(register)
+
+    # values
+
+    def _leaf(self, point: Point, used: Uses) -> Leaf:
+        def place(node: Expression) -> str | Mem | None:
+            if self._values.is_accumulator(node):
+                return self._accumulators[point.row, point.vector]
+            number = self._values.number(node, point)
+            if number in self._places:
+                return self._places[number]
+            if isinstance(node, Scalar | Constant):
+                return replace(self._context.constants(node), broadcast=self.kind.unit.lanes)
+            if number in self._busy:
+                return None
+            if self._in_place(node, number, used):
+                return self._operand(self._values.stream(node), point) if isinstance(node, Read) else None
+            return self._materialised(node, point, used)
+
+        return place
+
+    def _in_place(self, node: Expression, number: int, used: Uses) -> bool:
+        """Whether an operand in memory, or code where it is used, is all that the value needs."""
+        match node:
+            case Read():
+                stream = self._values.stream(node)
+                plain = self._stride(stream) in (0, stream.element.size) and self.pointers.at_hand(stream.address)
+                return plain and not (self._allocation.shared and used.count[number] > 1)
+            case Index():
+                return False
+        return is_truth(node) or used.count[number] <= 1
+
+    def _materialised(self, node: Expression, point: Point, used: Uses) -> str:
+        """A register with the value, kept for its other uses."""
+        number = self._values.number(node, point)
+        register = self._pool.take()
+        self._busy.add(number)
+        match node:
+            case Read():
+                self._load(register, self._values.stream(node), point)
+            case Index():
+                self._count(register, node, point)
+            case _:
+                self._lowering.into(register, node, self._leaf(point, used))
+        self._busy.discard(number)
+        self._places[number] = register
+        return register
+
+    def _count(self, register: str, node: Index, point: Point) -> None:
+        """A loop counter as data: the pointer of its group is the number of lane 0."""
+        along = self._shape.indices[node]
+        member, _ = self._context.groups.members[along]
+        here = self.pointers.operand(along, self._values.displacement(member, point), 8)
+        self._emitter.op("lea", "rdx", here)
+        ramp = None if self.kind.unit.scalar else self._ramps.get((along.vector, node.element))
+        if ramp is None:
+            self._lowering.code.broadcast(register, "rdx", node.element)
+        else:
+            masks.counter(self._lowering.code, register, "rdx", ramp, node.element)
+
+    # memory
+
+    def _stride(self, stream: Stream) -> int:
+        """Bytes from lane to lane; with one lane, as if lanes were neighbours."""
+        return stream.element.size if self.kind.unit.scalar else stream.address.factor(VECTOR)
+
+    def _memory(self, stream: Stream, point: Point, size: int) -> Mem:
+        member, _ = self._context.groups.members[stream.address]
+        place = self.pointers.operand(stream.address, self._values.displacement(member, point), size)
+        assert place.base is not None
+        return displaced(place.base, place.displacement, size)
+
+    def _operand(self, stream: Stream, point: Point) -> Mem:
+        if self._stride(stream) == 0:
+            return replace(self._memory(stream, point, stream.element.size), broadcast=self.kind.unit.lanes)
+        return self._memory(stream, point, self.kind.unit.width(stream.element))
+
+    def _load(self, register: str, stream: Stream, point: Point) -> None:
+        stride = self._stride(stream)
+        strided.load(self._lowering.code, register, self._memory(stream, point, stream.element.size), stride,
+                     stream.element, self._offsets.get((stride, stream.element)))
+
+    def _store(self, register: str, point: Point) -> None:
+        stream = self._shape.write
+        stride = self._stride(stream)
+        strided.store(self._lowering.code, self._memory(stream, point, stream.element.size), register, stride,
+                      stream.element, self._offsets.get((stride, stream.element)))
+
+    def _make_offsets(self, stream: Stream) -> None:
+        key = self._stride(stream), stream.element
+        if key not in self._offsets:
+            self._offsets[key] = self._pool.take()
+            strided.offsets(self._lowering.code, self._offsets[key], *key)
+
+
+class _CountedRegisters(Registers):
+    """``least``: how many registers were left when most were taken."""
+
+    def __init__(self, unit: VectorUnit) -> None:
+        super().__init__(unit)
+        self.least = self.left
+
+    def take(self) -> str:
+        register = super().take()
+        self.least = min(self.least, self.left)
+        return register

@@ -1,0 +1,146 @@
+"""The values of a register tile, numbered: what is computed once for several rows, vectors or steps has one number.
+
+Sharing an operation on equal operands changes neither bits nor exception flags. Invariant: two reads have one number
+only when the element they read is the same and no write of the leaf comes between them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from memopt.ir.scop import Apply, Constant, Expression, Index, Read, Scalar
+from passes.addresses import Group, Groups
+from passes.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape, Stream
+
+_COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord"))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One vector of a tile in one step of the loop around it."""
+
+    row: int
+    vector: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``row_count`` rows by ``vector_count`` vectors of ``lanes`` lanes, repeated along ``inner``, an axis: along the
+    sequential one by 1, along the vector one by the width of the tile."""
+
+    row_count: int
+    vector_count: int
+    lanes: int
+    inner: str | None
+
+    @property
+    def width(self) -> int:
+        return self.vector_count * self.lanes
+
+    @property
+    def advance(self) -> int:
+        """Numbers along ``inner`` from one step to the next."""
+        return self.width if self.inner == VECTOR else 1
+
+    def points(self, step: int, *, rows_outside: bool) -> list[Point]:
+        if rows_outside:
+            return [Point(r, v, step) for r in range(self.row_count) for v in range(self.vector_count)]
+        return [Point(r, v, step) for v in range(self.vector_count) for r in range(self.row_count)]
+
+
+class Values:
+    """Numbers of the values of one leaf in a tile."""
+
+    def __init__(self, shape: LeafShape, groups: Groups, tile: Tile) -> None:
+        self._shape = shape
+        self._groups = groups
+        self._tile = tile
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
+
+    def stream(self, node: Read) -> Stream:
+        return self._shape.reads[node.index]
+
+    def is_accumulator(self, node: Expression) -> bool:
+        return self.promoted and isinstance(node, Read) and self.stream(node) == self._shape.write
+
+    def displacement(self, stream_address: Group, point: Point) -> int:
+        """Bytes from where the pointers of the tile are to the lanes of ``point``."""
+        tile, factor = self._tile, stream_address.factor
+        along = factor(tile.inner) * tile.advance * point.step if tile.inner else 0
+        return factor(ROW) * point.row + factor(VECTOR) * tile.lanes * point.vector + along
+
+    def number(self, node: Expression, point: Point) -> int:
+        """Equal numbers are equal values."""
+        key: tuple[object, ...]
+        match node:
+            case Apply(operator, operands, element):
+                key = (operator, element, *(self.number(o, point) for o in operands))
+            case Read() if self.is_accumulator(node):
+                key = ("accumulator", point.row, point.vector)
+            case Read():
+                stream = self.stream(node)
+                member, distance = self._groups.members[stream.address]
+                written = stream.array == self._shape.write.array and not self.promoted
+                key = ("read", stream.element, member.number, distance + self.displacement(member, point),
+                       point.step if written else 0)
+            case Index(_, element):
+                member, distance = self._groups.members[self._shape.indices[node]]
+                key = ("index", element, member.number, distance + self.displacement(member, point))
+            case Scalar() | Constant():
+                key = (node,)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def is_invariant(self, node: Expression) -> bool:
+        """Whether the value is the same in every step and at every turn of the loop."""
+        inner = self._tile.inner
+        match node:
+            case Apply(_, operands):
+                return all(map(self.is_invariant, operands))
+            case Read():
+                stream = self.stream(node)
+                return not self.is_accumulator(node) and not (inner and stream.address.factor(inner)) and (
+                    self.promoted or stream.array != self._shape.write.array)
+            case Index():
+                return not (inner and self._shape.indices[node].factor(inner))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """``count`` of each value that is used in a sequence of points, and the ``last`` point that uses it."""
+
+    count: Counter[int]
+    last: dict[int, int]
+
+    @staticmethod
+    def none() -> Uses:
+        return Uses(Counter(), {})
+
+
+def uses(values: Values, expression: Expression, points: list[Point]) -> Uses:
+    """What is used again does not use its operands again, unless it cannot be kept."""
+    count: Counter[int] = Counter()
+    last: dict[int, int] = {}
+
+    def visit(node: Expression, point: Point, position: int) -> None:
+        number = values.number(node, point)
+        count[number] += 1
+        last[number] = position
+        if isinstance(node, Apply) and (count[number] == 1 or is_truth(node)):
+            for operand in node.operands:
+                visit(operand, point, position)
+
+    for position, point in enumerate(points):
+        visit(expression, point, position)
+    return Uses(count, last)
+
+
+def is_truth(node: Expression) -> bool:
+    """Whether a value is the outcome of a comparison: a mask, not an element."""
+    if not isinstance(node, Apply):
+        return False
+    return node.operator in _COMPARISONS or (
+        node.operator in ("and", "or", "xor", "not") and all(map(is_truth, node.operands)))

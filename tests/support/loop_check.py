@@ -1,0 +1,106 @@
+"""Loop plans run in this process and compared with the statements run one by one: all bytes and exception flags."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from memopt.ir.code import Placement
+from memopt.ir.plan import LoopPlan, NestPlan
+from memopt.ir.region import Region
+from memopt.ir.scop import Access, Scop, Statement
+from memopt.x86.frame import FrameLayout
+from passes.kernel import nest_kernel, nest_scratch_bytes
+from tests.support import scalar_nest
+from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
+from tests.support.lanes import adversarial, packed
+
+
+def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int], *, seed: int = 1,
+          specials: bool = False, poison: bool = False, scalars: Sequence[int] = (),
+          mxcsr: int = MXCSR_DEFAULT) -> None:
+    """Runs the plan and the region's statements on equal memory; AssertionError at the first difference.
+
+    ``symbols``: live-ins that are no arrays' bases, and H. Arrays are exactly as large as what is accessed of them;
+    they end (even seeds) or start (odd seeds) at an inaccessible page. ``specials``: NaNs, infinities and the like;
+    ``poison``: what no instance reads is signalling NaNs, what one reads small numbers whose sums are exact."""
+    nest = plan if isinstance(plan, NestPlan) else NestPlan((plan,))
+    scop = region.scop
+    values = {"R": symbols["H"] + 1, **symbols}
+    ours, theirs = {}, {}
+    low: dict[str, int] = {}
+    for number, array in enumerate(scop.arrays):
+        first, end, read = _extent(scop, array.name, values)
+        if array.private:
+            theirs[array.name] = Buffer(max(end - first, 1))
+            values[array.name] = theirs[array.name].address - first
+            continue
+        rng = random.Random(seed * 131 + number)
+        ours[array.name], theirs[array.name] = (Buffer(max(end - first, 1), at_end=seed % 2 == 0) for _ in range(2))
+        contents = _contents(array.element, first, end, read if poison else None, specials, rng)
+        ours[array.name].view[:len(contents)] = theirs[array.name].view[:len(contents)] = contents
+        low[array.name] = first
+    layout = FrameLayout.build(tuple(x.symbol for x in region.live_ins), 16384)
+    frame = Buffer(layout.size)
+    needed = nest_scratch_bytes((region,) * len(nest.parts), nest)
+    scratch = Buffer(max(needed, 1))
+    placement = Placement(0, 0, frame.address, layout.size, 0, scratch.address, needed)
+    made = nest_kernel((region,) * len(nest.parts), nest, layout, placement)
+    assert made.local_bytes <= layout.local_bytes
+    bases = {a.name: next(iter(a.base.symbols)) for a in scop.arrays if not a.private}
+    here = values | {bases[n]: b.address - low[n] for n, b in ours.items()}
+    there = values | {bases[n]: b.address - low[n] for n, b in theirs.items() if n in bases}
+    for name, offset in layout.symbols.items():
+        frame.view[offset:offset + 8] = (here[name] % (1 << 64)).to_bytes(8, "little")
+    flags = NativeKernel(made.items, nest.isa).run(frame.address, scalars, mxcsr)
+    expected = scalar_nest.run(scop, there, scalars, mxcsr)
+    what = f"{scop}\n{plan}\n{dict(symbols)} seed={seed}"
+    for array in scop.arrays:
+        if not array.private and ours[array.name].view != theirs[array.name].view:
+            raise AssertionError(f"{array.name} differs: {_difference(ours, theirs, array.name, low)}\n{what}")
+    assert flags == expected, f"MXCSR {flags:#x}, reference {expected:#x}\n{what}"
+
+
+def _contents(element, first: int, end: int, read: set[int] | None, specials: bool, rng: random.Random) -> bytes:
+    count = (end - first) // element.size
+    if read is not None:
+        signalling = {8: 0x7FF0000000000033, 4: 0x7F800033}.get(element.size, 0) if element.is_float else 0
+        one, step = {8: (0x3FF0000000000000, 52), 4: (0x3F800000, 23)}.get(element.size, (0, 0))
+        small = [one + (rng.randrange(4) << step) if element.is_float else rng.randrange(8) for _ in range(count)]
+        return packed([v if first + n * element.size in read else signalling for n, v in enumerate(small)], element)
+    if specials:
+        return packed([adversarial(rng, element) for _ in range(count)], element)
+    if not element.is_float:
+        return rng.randbytes(count * element.size)
+    import struct
+    return struct.pack(f"<{count}{'d' if element.size == 8 else 'f'}", *(rng.uniform(-2, 2) for _ in range(count)))
+
+
+def _extent(scop: Scop, name: str, values: Mapping[str, int]) -> tuple[int, int, set[int]]:
+    """First and last byte that is accessed, from the array's base on, and where reads start."""
+    array = scop.array(name)
+    touched: set[int] = set()
+    read: set[int] = set()
+    zero = values | dict.fromkeys(array.base.symbols, 0) | {name: 0}
+    for statement in scop.statements:
+        points = scalar_nest.instances(statement, values)
+        for access in (statement.write, *statement.reads):
+            if access.array == name and len(points):
+                offsets = set(_offsets(scop, statement, access, points, zero))
+                touched |= offsets
+                read |= offsets if access is not statement.write else set()
+    if not touched:
+        return 0, 0, set()
+    return min(touched), max(touched) + array.element.size, read
+
+
+def _offsets(scop: Scop, statement: Statement, access: Access, points, zero: Mapping[str, int]) -> list[int]:
+    address = scalar_nest._address(scop, access, zero)
+    return scalar_nest._column(address, [d.name for d in statement.dimensions], points, zero).tolist()
+
+
+def _difference(ours: dict[str, Buffer], theirs: dict[str, Buffer], name: str, low: dict[str, int]) -> str:
+    one, other = bytes(ours[name].view), bytes(theirs[name].view)
+    at = next(n for n in range(len(one)) if one[n] != other[n]) // 8 * 8
+    values = [int.from_bytes(b[at:at + 8], "little") for b in (one, other)]
+    return f"near byte {at + low[name]}: {values[0]:#x}, reference {values[1]:#x}"

@@ -1,0 +1,59 @@
+"""The verdict on an installed version, from its counters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memopt.ir.reasons import Reason
+from memopt.session.service import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
+from runtime.codecache import Statistics
+
+RATE = 1e9
+
+
+def counted(entries: int, runs: int, iterations: int) -> Statistics:
+    return Statistics(entries, runs, iterations, 0)
+
+
+def judge(statistics: Statistics, version_seconds: float, original_per_iteration: float | None) -> Verdict | None:
+    return Service(original_per_iteration).judge(replace(statistics, cycles=int(version_seconds * RATE)), RATE)
+
+
+def test_a_version_that_wins_stays() -> None:
+    assert judge(counted(10, 10, 10_000), 0.02, 1e-4) is None
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.99])
+def test_a_version_that_is_no_faster_goes(seconds: float) -> None:
+    verdict = judge(counted(10, 10, 10_000), seconds, 1e-4)
+    assert verdict is not None
+    assert verdict.reason is Reason.NOT_FASTER
+
+
+def test_the_way_in_and_out_counts() -> None:
+    runs = 100_000
+    assert judge(counted(runs, runs, runs), 0.01, 10 * PASSAGE_SECONDS) is None
+    assert judge(counted(runs, runs, runs), 0.01, PASSAGE_SECONDS) is not None
+
+
+def test_too_early_to_tell() -> None:
+    assert judge(counted(1, 1, 10), 1.0, 1e-4) is None
+    assert judge(counted(10, 10, 10_000), 5.0, None) is None
+
+
+def test_a_guard_that_never_holds() -> None:
+    assert judge(counted(ENOUGH_ENTRIES - 1, 0, 0), 0.0, 1.0) is None
+    verdict = judge(counted(ENOUGH_ENTRIES, 0, 0), 0.0, 1.0)
+    assert verdict is not None
+    assert verdict.reason is Reason.GUARD_FAILED
+
+
+def test_past_gains_do_not_excuse_present_losses() -> None:
+    service = Service(1e-4)
+    assert service.judge(Statistics(10, 10, 100_000, 0), RATE) is None
+    later = Statistics(1_000_010, 1_000_010, 1_100_010, int(200 * RATE))
+    verdict = service.judge(later, RATE)
+    assert verdict is not None
+    assert verdict.reason is Reason.NOT_FASTER

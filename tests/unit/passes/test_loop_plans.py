@@ -1,0 +1,67 @@
+"""Loop plans of every family: legal, and the same operations on the same operands as the original."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.ir.plan import Isa, LoopPlan, Plan
+from memopt.ir.reasons import Reason, Rejected
+from passes.base import Context
+from passes.loop_legality import check_loops
+from passes.loop_plans import loop_plans
+from passes.pipeline import plan_region
+from tests.support.affine_nests import nests
+from tests.support.loop_runs import run_plan, run_scop
+from tests.support.machines import HASWELL, ZEN5
+from tests.support.products import product
+
+_LARGE, _SMALL = nests(2000), nests(9)
+# What the model expects to be no faster; any other nest has a plan.
+_NO_GAIN: set[str] = {"shortest paths", "alignment", "triangular solution", "square roots"}
+
+
+def _plans(name: str, isa: Isa = Isa.AVX512) -> list[LoopPlan]:
+    region = _LARGE[name]
+    return list(loop_plans(region.scop, Context(ZEN5 if isa is Isa.AVX512 else HASWELL, isa, trips=2000)))
+
+
+@pytest.mark.parametrize("name", list(_LARGE))
+def test_every_family_has_a_legal_plan(name: str) -> None:
+    if name in _NO_GAIN:
+        with pytest.raises(Rejected) as refusal:
+            _plans(name)
+        assert refusal.value.reason is Reason.NO_PLAN
+        return
+    for isa in (Isa.AVX512, Isa.AVX2):
+        made = _plans(name, isa)
+        assert made
+        for each in made:
+            check_loops(_LARGE[name].scop, each)
+            assert each.summary.endswith(isa.value)
+
+
+@pytest.mark.parametrize("name", [n for n in _SMALL if n not in _NO_GAIN])
+def test_a_plan_performs_the_same_operations(name: str) -> None:
+    """The plan made for the large nest, run on a small one of the same shape."""
+    small = _SMALL[name].scop
+    for trips in (2, 7):
+        expected = run_scop(small, trips)
+        for each in _plans(name):
+            assert [s.name for s in small.statements] == [s.name for s in each.statements]
+            fitted = LoopPlan(each.isa, small.statements, each.leaves, each.storage)
+            assert run_plan(small, fitted, trips) == expected
+
+
+def test_contractions_keep_their_own_plans() -> None:
+    region = product("ijk", dict.fromkeys("ijk", 1009))
+    parts, plan = plan_region(region, ZEN5, Isa.AVX512)
+    assert len(parts) == 1
+    assert isinstance(plan.parts[0], Plan)
+
+
+def test_the_region_of_a_loop_plan_has_its_statements() -> None:
+    parts, plan = plan_region(_LARGE["jacobi"], ZEN5, Isa.AVX512, trips=100)
+    (loops,) = plan.parts
+    assert isinstance(loops, LoopPlan)
+    assert parts[0].scop.statements == loops.statements
+    assert "vectors along j" in plan.summary

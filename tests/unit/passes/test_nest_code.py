@@ -1,0 +1,72 @@
+"""Loop plans run in this process and compared with scalar code: bytes of all arrays and exception flags."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.ir.plan import Date, Isa, Leaf, LoopPlan
+from memopt.ir.region import Region
+from tests.support.inprocess import host_isas
+from tests.support.loop_check import check
+from tests.support.nests import linear, region
+
+ISAS = [pytest.param(isa, id=isa.value, marks=pytest.mark.skipif(isa not in host_isas(), reason="not this machine"))
+        for isa in Isa]
+MATRICES = {"A": (60, 60), "B": (60, 60), "C": (60, 60)}
+
+
+def dates(*texts: str) -> tuple[Date, ...]:
+    """``i/8`` is floor(i / 8)."""
+    pairs = (text.partition("/") for text in texts)
+    return tuple(Date(linear(e), int(d or 1)) for e, _, d in pairs)
+
+
+def plan(nest: Region, isa: Isa, *leaves: Leaf) -> LoopPlan:
+    return LoopPlan(isa, nest.scop.statements, leaves)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_and_vectors_without_a_sequence(isa: Isa, rows: int) -> None:
+    nest = region("""
+for i < R
+  for j < 50
+    A[i, j] = add(A[i, j], mul(B[j, i], C[i, j]))
+""", MATRICES)
+    for trips in (1, 2, 5, 17):
+        leaf = Leaf("S0", dates("i/8"), rows="i", row_count=rows, vector="j", vector_count=2)
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=True)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("tile", [(1, 1), (3, 2), (4, 1)])
+@pytest.mark.parametrize("outer", [("i/8", "j/24"), ("j/16",), ("0",)])
+def test_triangles_in_every_direction(isa: Isa, tile: tuple[int, int], outer: tuple[str, ...]) -> None:
+    nest = region("""
+for i < R
+  for j < i + 1
+    for k < 37 - j
+      A[i, j] = add(A[i, j], mul(B[i, k], C[k, j]))
+""", MATRICES)
+    for trips in (1, 2, 5, 17, 30):
+        leaf = Leaf("S0", dates(*outer), rows="i", row_count=tile[0], vector="j", vector_count=tile[1], sequential="k",
+                    promote=True)
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=True)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_bands_narrower_than_a_block_of_rows(isa: Isa, rows: int) -> None:
+    """Nothing is common to the rows of a block, and nothing is run twice."""
+    nest = region("""
+for i < R
+  for j < 43
+    if j - i + 2 >= 0
+      if i + 3 - j >= 0
+        A[i, j] = add(A[i, j], B[i, j])
+""", MATRICES)
+    for trips in (1, 9, 40, 50):
+        leaf = Leaf("S0", dates("0"), rows="i", row_count=rows, vector="j", vector_count=2)
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=True)
