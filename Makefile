@@ -9,7 +9,7 @@ CC ?= gcc
 DEMO_SIZE ?= 2048
 DEMO := $(BUILD)/demo/dgemm
 
-.PHONY: demo test lint bench headline clean
+.PHONY: demo test lint bench headline suite clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED) $(DEMO)
@@ -29,6 +29,10 @@ bench: $(INSTALLED)
 
 headline: $(INSTALLED)
 	$(BIN)/python -m bench.run --headline $(BENCH_FLAGS)
+
+# The kernels of every family in every build, hours long; SUITE_FLAGS selects less (python -m bench.suite --help).
+suite: $(INSTALLED)
+	$(BIN)/python -m bench.suite --fp $(SUITE_FLAGS)
 
 $(DEMO): bench/kernels/gemm_ijk.c bench/kernels/matrix.h
 	@mkdir -p $(@D)

@@ -37,6 +37,11 @@ class Execution:
         return float(found.group(1)) if found else None
 
     @property
+    def steps(self) -> list[float]:
+        """Seconds of each repetition, for a kernel that prints each."""
+        return [float(x) for x in _NEST_SECONDS.findall(self.stderr)]
+
+    @property
     def replaced(self) -> list[dict[str, Any]]:
         """The loops whose replacement ran, hottest first."""
         loops = self.report["loops"] if self.report else []

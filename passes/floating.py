@@ -89,11 +89,6 @@ def _accumulator(values: Sequence[Held], target: str | None) -> int:
     return next((n for n in (2, 1, 0) if isinstance(places[n], Mem)), 2)
 
 
-def sign(code: VectorCode, name: str, element: ElementType, value: Held, mask: Held, target: str | None) -> Held:
-    """neg and abs; ``mask`` is the sign bit, or its complement."""
-    return bitwise(code, "xor" if name == "neg" else "and", element, value, mask, target)
-
-
 def bitwise(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
             target: str | None = None) -> Held:
     """and, or, xor, andnot (~first & second). AVX-512F has integer forms only."""

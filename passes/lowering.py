@@ -1,7 +1,7 @@
 """Expressions lowered to vector instructions.
 
-Bit-exactness lives here and in the operators' modules: the first operand of an operation is the machine's first source,
-no operation is contracted or reordered.
+Bit-exactness lives here and in the operators' modules (floating, integers, truths, widths): the first operand of an
+operation is the machine's first source, no operation is contracted or reordered.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from memopt.x86.instructions import Mem
-from passes import floating
+from passes import floating, integers, truths, widths
 from passes.emitter import Emitter
-from passes.vector_code import Held, VectorCode
+from passes.truths import Truth
+from passes.vector_code import I64, Held, VectorCode
 from passes.vectors import Leaf, MaskRegisters, Registers, VectorUnit
 
 
@@ -23,8 +24,8 @@ class Lowering:
     ``reads``: the types of the statement's reads; None: every value is of the unit's type. ``mask``, ``aligned``,
     ``spare``: see ``VectorCode``, which is ``code`` and has loads, stores and broadcasts.
 
-    Constants that operators need (sign masks and the like) are asked of the leaf first, as ``Constant``, and made on
-    the spot where it has none.
+    Constants, those of the expression and those that operators need (sign masks and the like), are asked of the leaf
+    first, as ``Constant``, and made on the spot where it has none.
     """
 
     def __init__(self, unit: VectorUnit, emitter: Emitter, pool: Registers, *,
@@ -37,17 +38,17 @@ class Lowering:
     def into(self, target: str, expression: Expression, leaf: Leaf) -> None:
         """``target = expression``; ``target`` may be a register the expression reads."""
         target = self.unit.canonical(target)
-        held = self._value(expression, leaf, target)
+        held = _Tree(self, leaf).value(expression, target)
         if held.place != target:
             self.code.fetch(target, held.place, self.element(expression))
             self.code.release(held)
 
     def fused(self, name: str, target: str, factors: tuple[Expression, ...], leaf: Leaf) -> None:
         """``target += x * y`` (or ``-=``) in one rounding; ``name`` is fmadd231 or fnmadd231."""
-        first, second = (self._value(f, leaf) for f in factors)
+        tree, target = _Tree(self, leaf), self.unit.canonical(target)
+        first, second = map(tree.value, factors)
         operator = {"fmadd231": "fma", "fnmadd231": "fnma"}[name]
-        floating.fused(self.code, operator, self.unit.element, (first, second, Held(self.unit.canonical(target))),
-                       target)
+        floating.fused(self.code, operator, self.unit.element, (first, second, Held(target)), target)
 
     def element(self, expression: Expression) -> ElementType:
         """The type of an expression's value."""
@@ -57,49 +58,151 @@ class Lowering:
             return self._reads[expression.index]
         return expression.element
 
-    def _value(self, expression: Expression, leaf: Leaf, target: str | None = None) -> Held:
-        place = leaf(expression)
+
+class _Tree:
+    """One expression being lowered. Operands are evaluated before their operation and consumed by it."""
+
+    def __init__(self, lowering: Lowering, leaf: Leaf) -> None:
+        self._lowering = lowering
+        self._code = lowering.code
+        self._unit = lowering.unit
+        self._leaf = leaf
+
+    def value(self, expression: Expression, target: str | None = None) -> Held:
+        place = self._leaf(expression)
         if place is not None:
-            return Held(place if isinstance(place, Mem) or place[0] == "k" else self.unit.canonical(place))
+            return Held(place if isinstance(place, Mem) else self._unit.canonical(place))
         match expression:
             case Apply():
-                return self._apply(expression, leaf, target)
+                return self._apply(expression, self._lowering.element(expression), target)
             case Constant(bits):
-                register = target or self.code.pool.take()
-                self.code.constant(register, bits, self.element(expression))
+                register = target or self._code.pool.take()
+                self._code.constant(register, bits, self._lowering.element(expression))
                 return Held(register, ours=target is None)
             case Read() | Scalar() | Index():
                 raise VerifyError(f"no place for {expression}")
 
-    def _apply(self, expression: Apply, leaf: Leaf, target: str | None) -> Held:
-        name, element, operands = expression.operator, self.element(expression), expression.operands
+    def _constant(self, bits: int, element: ElementType) -> Held:
+        """One of an operator's own: always of the type it says."""
+        constant = Constant(bits & (1 << 8 * element.size) - 1, element)
+        place = self._leaf(constant)
+        if place is not None:
+            return Held(place if isinstance(place, Mem) else self._unit.canonical(place))
+        register = self._code.pool.take()
+        self._code.constant(register, constant.bits, element)
+        return Held(register, ours=True)
 
-        def values() -> list[Held]:
-            return [self._value(o, leaf) for o in operands]
+    def _apply(self, expression: Apply, element: ElementType, target: str | None) -> Held:
+        name, operands = expression.operator, expression.operands
+        if name == "select":
+            return self._select(operands, element, target)
+        if name in ("shl", "shr", "sar"):
+            return self._shift(name, operands, element, target)
+        if name in ("sext", "zext", "trunc"):
+            return self._resize(name, operands[0], element, target)
+        if is_truth(expression):
+            raise Rejected(Reason.NO_PLAN, f"the truth value of {name} as data")
+        if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ("sqrt", "neg", "abs")):
+            return self._floating(name, [self.value(o) for o in operands], element, target)
+        return self._integer(name, operands, element, target)
 
-        def constant(bits: int) -> Held:
-            return self._value(Constant(bits & (1 << 8 * element.size) - 1, element), leaf)
+    def _floating(self, name: str, values: list[Held], element: ElementType, target: str | None) -> Held:
+        code = self._code
+        if name in floating.FUSED:
+            return floating.fused(code, name, element, values, target)
+        if name in floating.BINARY:
+            first, second = values
+            return floating.binary(code, name, element, first, second, target)
+        if name == "sqrt":
+            return floating.square_root(code, element, values[0], target)
+        sign = 1 << 8 * element.size - 1
+        if name == "neg":
+            return floating.bitwise(code, "xor", element, values[0], self._constant(sign, element), target)
+        return floating.bitwise(code, "and", element, values[0], self._constant(sign - 1, element), target)
 
-        code = self.code
-        if element.is_float:
-            if name in floating.BINARY:
-                first, second = values()
-                return floating.binary(code, name, element, first, second, target)
-            if name == "sqrt":
-                return floating.square_root(code, element, values()[0], target)
-            if name in floating.FUSED:
-                return floating.fused(code, name, element, values(), target)
-            if name in ("neg", "abs"):
-                sign = 1 << 8 * element.size - 1
-                (value,) = values()
-                return floating.sign(code, name, element, value, constant(sign if name == "neg" else ~sign), target)
-        if name in ("and", "or", "xor", "andnot"):
-            first, second = values()
-            return floating.bitwise(code, name, element, first, second, target)
-        if name == "not":
-            (value,) = values()
-            return floating.bitwise(code, "xor", element, value, constant(-1), target)
+    def _integer(self, name: str, operands: tuple[Expression, ...], element: ElementType,
+                 target: str | None) -> Held:
+        """Integer arithmetic, and what works on the bits of any type."""
+        code = self._code
+        if name == "mul" and element is I64 and (signed := self._extended(operands)) is not None:
+            first, second = map(self.value, operands)
+            return integers.multiply_extended(code, signed, first, second, target)
+        if name in integers.EXTREMES and not integers.has_extreme(code, name, element):
+            return self._extreme(name, operands, element, target)
+        first = self.value(operands[0])
         if name == "bits":
-            return values()[0]
-        raise Rejected(Reason.NO_PLAN, f"no vector instructions for {name} of {element.value}")
+            return first
+        if name == "not":
+            return floating.bitwise(code, "xor", element, first, self._constant(-1, element), target)
+        if name in widths.CONVERSIONS:
+            return widths.convert(code, name, first, self._constant, target)
+        rules = {"add": integers.add, "sub": integers.subtract, "mul": integers.multiply}
+        if name not in (*rules, *integers.EXTREMES, *truths.CONNECTIVES):
+            raise Rejected(Reason.NO_PLAN, f"no vector instructions for {name} of {element.value}")
+        second = self.value(operands[1])
+        if name in rules:
+            return rules[name](code, element, first, second, target)
+        rule = integers.extreme if name in integers.EXTREMES else floating.bitwise
+        return rule(code, name, element, first, second, target)
 
+    def _extended(self, operands: tuple[Expression, ...]) -> bool | None:
+        """Whether both factors are sign extensions (True) or zero extensions (False) of at most 32 bits."""
+        for name, signed in (("zext", False), ("sext", True)):
+            if all(isinstance(o, Apply) and o.operator == name for o in operands):
+                return signed if self._unit.three_operands or not signed else None
+        return None
+
+    def _extreme(self, name: str, operands: tuple[Expression, ...], element: ElementType,
+                 target: str | None) -> Held:
+        _, less, swapped = integers.EXTREMES[name]
+        first, second = (self._code.in_register(self.value(o), element) for o in operands)
+        left, right = (second, first) if swapped else (first, second)
+        truth = truths.compare(self._code, less, element, left.kept, right.kept, self._constant)
+        return truths.select(self._code, truth, element, first, second, self._constant, target)
+
+    def _shift(self, name: str, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> Held:
+        value, count = operands
+        if not isinstance(count, Constant):
+            raise Rejected(Reason.NO_PLAN, f"{name} by a variable count")
+        bits = integers.shift_count(count.bits, element)
+        return integers.shift(self._code, name, element, self.value(value), bits, self._constant, target)
+
+    def _resize(self, name: str, operand: Expression, element: ElementType, target: str | None) -> Held:
+        source, value = self._lowering.element(operand), self.value(operand)
+        if source.size == element.size:
+            return value
+        if name == "trunc":
+            return widths.truncate(self._code, source, element, value, target)
+        return widths.extend(self._code, name == "sext", source, element, value, self._constant, target)
+
+    def _select(self, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> Held:
+        chosen, other = (self.value(o) for o in operands[1:])
+        truth = self._truth(operands[0])
+        return truths.select(self._code, truth, element, chosen, other, self._constant, target)
+
+    def _truth(self, expression: Expression) -> Truth:
+        if not isinstance(expression, Apply):
+            raise VerifyError(f"{expression} is no truth value")
+        operands = expression.operands
+        if (place := self._leaf(expression)) is not None:
+            register = place if isinstance(place, str) and place[0] == "k" else self._unit.canonical(str(place))
+            return Truth(Held(register), expression.element)
+        if expression.operator == "not":
+            return self._truth(operands[0]).opposite
+        if expression.operator in truths.CONNECTIVES:
+            left, right = map(self._truth, operands)
+            return truths.combine(self._code, expression.operator, left, right, self._constant)
+        if expression.operator not in truths.FLOATING and expression.operator not in truths.INTEGER:
+            raise Rejected(Reason.NO_PLAN, f"{expression.operator} as a truth value")
+        first, second = map(self.value, operands)
+        return truths.compare(self._code, expression.operator, self._lowering.element(operands[0]), first, second,
+                              self._constant)
+
+
+def is_truth(expression: Expression) -> bool:
+    """Whether the value is a truth value: a comparison, or made of comparisons."""
+    if not isinstance(expression, Apply):
+        return False
+    if expression.operator in truths.FLOATING or expression.operator in truths.INTEGER:
+        return True
+    return expression.operator in ("not", *truths.CONNECTIVES) and all(map(is_truth, expression.operands))

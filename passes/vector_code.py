@@ -241,6 +241,16 @@ class VectorCode:
         """A store under the mask: lanes outside keep what they hold."""
         self.emitter.op("v" + mnemonic, *operands, mask=self.mask)
 
+    def spill(self, memory: Mem, source: str, element: ElementType) -> None:
+        """The whole register to the frame, lanes outside the mask as zeros."""
+        if self.mask:
+            register = self.pool.take()
+            self.emit(_move(element, 64, aligned=True), view(register, 64), view(source, 64), raises=True)
+            self.emit(_move(element, memory.size), memory, view(register, memory.size))
+            self.pool.give(register)
+        else:
+            self.emit(_move(element, memory.size), memory, view(source, memory.size))
+
     def broadcast(self, target: str, source: Mem | str, element: ElementType) -> None:
         """Every lane of ``target`` = one element in memory, or in a (64-bit name of a) general-purpose register."""
         if isinstance(source, Mem):

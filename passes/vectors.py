@@ -21,7 +21,8 @@ _PREFIXES = {16: "xmm", 32: "ymm", 64: "zmm"}
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
     """``lanes`` values of ``element``, the widest type of a statement, at a time; a power of two, by default (0) as
-    many as a vector of the instruction set holds. One lane stands for scalar instructions.
+    many as a vector of the instruction set holds. One lane stands for scalar instructions. AVX-512F has no arithmetic
+    on bytes and words: where they are the widest type, vectors are AVX2's.
 
     ``mixed``: values of narrower types occur too. AVX-512F operates on whole 512-bit registers only, so that narrower
     values need AVX2's instructions, which reach the first 16 registers.
@@ -33,7 +34,7 @@ class VectorUnit:
     mixed: bool = False
 
     def __post_init__(self) -> None:
-        most = self.isa.vector_bytes // self.element.size
+        most = min(self.isa.vector_bytes, 64 if self.element.size >= 4 else 32) // self.element.size
         if not 0 <= self.lanes <= most or self.lanes & (self.lanes - 1):
             raise VerifyError(f"{self.lanes} lanes of {self.element.value} on {self.isa.value}")
         object.__setattr__(self, "lanes", self.lanes or most)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 import time
+from collections import abc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from memopt.ir.code import Placement
 from memopt.ir.reasons import Reason, Rejected
@@ -18,7 +20,7 @@ from runtime import faults
 from runtime.codecache import MEMFD_NAME, STATISTICS_SIZE, CodeCache, unmap
 from runtime.memory import PAGE, Mapping, Memory, mapping_at, mappings
 from runtime.remote import stack_values
-from runtime.tracee import Tracee
+from runtime.tracee import Tracee, threads
 
 RECORD_OFFSET = 256  # in the statistics page
 _MAGIC = b"MEMOPT\0\0"
@@ -27,6 +29,7 @@ _HEADER = struct.Struct("<8sII6Q")  # magic, version, patches; code, frame, scra
 _ENTRY = struct.Struct("<QQ16s16s")  # address, length, original, replacement
 _MOST_PATCHES = (STATISTICS_SIZE - RECORD_OFFSET - _HEADER.size) // _ENTRY.size
 _SYSCALL_BYTES = 2
+_LONGEST_INSTRUCTION = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +66,27 @@ def jump(source: int, target: int, original: bytes) -> Patch:
     return Patch(source, original[:5], b"\xe9" + displacement.to_bytes(4, "little", signed=True))
 
 
-def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0) -> None:
+def install(tracee: Tracee, patch: Patch, cache: CodeCache, moved: abc.Mapping[int, int] = MappingProxyType({}),
+            timeout_s: float = 1.0) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
-    ``timeout_s``: how long to look for a moment when nothing stands inside the displaced bytes, resuming between.
-    Raises ``Rejected``: NO_ROOM (page border, other bytes there), BLOCKED (no such moment), PROTECTED_MAPPING.
+    ``moved``: old to new address of code that must not be executed where it was any more; a thread that stands in
+    it goes on in the copy (first: the copy does the same with or without the patch). ``timeout_s``: how long to look
+    for a moment when nothing stands inside the displaced bytes, resuming between. Raises ``Rejected``: NO_ROOM (page
+    border, other bytes there, threads that sleep and cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
     """
     _check_place(tracee.pid, patch)
-    _stop_outside(tracee, timeout_s, lambda: not _inside(tracee, patch.address + 1, patch.end))
+    if moved and len(threads(tracee.pid)) > 1:
+        raise Rejected(Reason.NO_ROOM, "the loop would have to move, and threads sleep that may stand in it")
+    _stop_outside(tracee, timeout_s, lambda: _movable(tracee, patch, moved))
     found = tracee.memory.read(patch.address, len(patch.original))
     if found != patch.original:
         raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}, not {patch.original.hex()}")
     _record(cache, patch)
+    for tid in tracee.threads:
+        registers = tracee.registers(tid)
+        if registers.rip in moved and registers.rip != patch.address:
+            tracee.set_registers(replace(registers, rip=moved[registers.rip]), tid)
     faults.point("install.commit")
     tracee.memory.write(patch.address, patch.replacement)
 
@@ -136,6 +148,20 @@ def _stop_outside(tracee: Tracee, timeout_s: float, outside: Callable[[], bool])
             raise Rejected(Reason.BLOCKED, "a thread stands inside the code to be replaced all the time")
         tracee.run_for(pause)
         pause = min(2 * pause, 0.02)
+
+
+def _movable(tracee: Tracee, patch: Patch, moved: abc.Mapping[int, int]) -> bool:
+    """Stands no thread in the bytes to be replaced, or else all that stand in moved code at an instruction's start,
+    and will none return into any of it?"""
+    if not moved:
+        return not _inside(tracee, patch.address + 1, patch.end)
+    low, high = min(moved), max(moved) + _LONGEST_INSTRUCTION
+    for tid in tracee.threads:
+        registers = tracee.registers(tid)
+        inside = low <= registers.rip < high and registers.rip not in moved
+        if inside or registers.restarting or stack_values(tracee.memory, registers.rsp, low, high):
+            return False
+    return True
 
 
 def _inside(tracee: Tracee, low: int, high: int) -> bool:

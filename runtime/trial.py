@@ -1,8 +1,9 @@
 """Trial runs in forked copies: reach a loop header, and hold a version against the original.
 
-Two shadows of one instant run the same iterations, one by the original code, one by the version; both then run one
-more iteration of the original and must agree in every register, all vector state and every byte of memory. That last
-iteration also rewrites what a version may leave behind (dead registers), so nothing has to be left out.
+Two shadows of one instant run the same iterations, one by the original code, one by the version; both then run
+as many iterations of the original as a version has to leave to it, and must agree in every register, all vector state
+and every byte of memory. Those iterations also rewrite what a version may leave behind (dead registers), so nothing
+has to be left out.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledR
     ``exact``: bit for bit; else results may differ as far as reassociation makes them. Raises Rejected:
     SHADOW_MISMATCH, SHADOW_INCONCLUSIVE (a system call came first), TOO_SHORT (too few iterations left), NOT_FASTER.
     """
-    header, placement = compiled.region.header, compiled.placement
+    header, placement, left = compiled.region.header, compiled.placement, compiled.region.left
     own = [(placement.frame, placement.frame + placement.frame_size),
            (placement.statistics, placement.statistics + PAGE),
            (placement.scratch, placement.scratch + placement.scratch_size)]
@@ -106,12 +107,12 @@ def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledR
         version.run_to(header, REACH_SECONDS)
         values = live_values(compiled.region, original)
         work = Work(compiled.region.scop, values)
-        if values[TRIPS] < 3:
+        if values[TRIPS] < 2 + left:
             raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
         overhead = _run_original(original, compiled, 0)
         seconds, timed = max(_run_original(original, compiled, 1) - overhead, SHORTEST), 0
         affordable = max(1, int(AFFORDABLE_SECONDS / seconds))
-        count = min(values[TRIPS] - 2, max(slice_iterations, min(affordable, MOST_BY_HAND)))
+        count = min(values[TRIPS] - 1 - left, max(slice_iterations, min(affordable, MOST_BY_HAND)))
         by_hand = min(count, affordable)
         if by_hand > 1:
             elapsed = _run_original(original, compiled, by_hand - 1) - overhead
@@ -119,13 +120,13 @@ def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledR
         if count > by_hand:
             _run_version(original, compiled, count - by_hand)
         elapsed = max(_run_version(version, compiled, count) - overhead, SHORTEST)
-        original.run_to(header, REACH_SECONDS)
-        version.run_to(header, REACH_SECONDS)
+        original.run_to(header, REACH_SECONDS, hits=left)
+        version.run_to(header, REACH_SECONDS, hits=left)
         results = [] if exact else _written(compiled.region, values)
         _agree(original, version, [*own, *results], exact)
         _check_close(original, version, compiled.region, results)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        more = min(values[TRIPS] - count - 2, _most_timed(count), affordable)
+        more = min(values[TRIPS] - count - 1 - left, _most_timed(count), affordable)
         start = 0
         if more > count:
             elapsed = max(_run_version(version, compiled, more) - overhead, SHORTEST)

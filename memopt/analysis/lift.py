@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Obligation, Promote, RelateToTrips, Specialise
+from memopt.analysis.algebra import LOOP_COUNTER, Obligation, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
-from memopt.analysis.liveness import check_dead
+from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
@@ -81,19 +81,21 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.add_equation(need.linear, need.unknowns)
         except Promote as need:
             facts.add_cell(need.address, need.width)
+        except Split as need:
+            facts.split[need.address] = facts.split.get(need.address, 0) + 1
         except RelateToTrips:
             facts.by_trips = True
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.forest, code.lift, facts)
+    executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
-    statements = recover(outer.node, aliasing, builder.require)
+    statements = recover(outer.node, aliasing, builder.demands)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
@@ -125,19 +127,16 @@ class _Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample)
+        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts.split)
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
 
-    def require(self, linear: Linear, why: str, address: int) -> None:
-        """``linear`` must be >= 0 in every iteration."""
-        self.demands.append(Obligation(linear, address, why))
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        check_dead(self.outer)
+        left = iterations_left(self.outer)
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = flatten(statements)
@@ -151,13 +150,13 @@ class _Builder:
         arrays = tuple(replace(a, element=types[a.name]) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
         self.guards += self.proofs
-        self.guards += guards_for(self.outer, tuple(self.demands), self.sample)
+        self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts.split)
         self._separate(found)
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found, scop)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)

@@ -11,10 +11,10 @@ kept in a private cell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import least, number_at_least
 from memopt.analysis.canonical import canonical_nest
@@ -33,11 +33,9 @@ from memopt.ir.reasons import Reason, Rejected
 
 ATTEMPTS = 200
 
-Require = Callable[[Linear, str, int], None]
 
-
-def recover(node: LoopNode, aliasing: Aliasing, require: Require) -> StatementLoop:
-    """The statements of a lifted nest; ``require(linear, why, address)`` demands ``linear`` >= 0 in every iteration.
+def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> StatementLoop:
+    """The statements of a lifted nest; what they rely on is added to ``obligations``.
 
     Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
     register.
@@ -51,8 +49,7 @@ def recover(node: LoopNode, aliasing: Aliasing, require: Require) -> StatementLo
             loop = recovery.outermost(node)
         except _StartAgain:
             continue
-        for obligation in recovery.obligations:
-            require(*obligation)
+        obligations += recovery.obligations
         return loop
     raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
 
@@ -84,10 +81,12 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The loops around: their counters, and the cells that their carried values live in and that they store to."""
+    """What is around: the counters of loops, the cells that their carried values live in and that they store to,
+    and conditions."""
 
     counters: tuple[str, ...] = ()
     owned: frozenset[Linear] = frozenset()
+    conditions: tuple[Linear, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class _Recovery:
     needs: Needs
     kept: _Kept
     privates: Privates = field(default_factory=Privates)
-    obligations: list[tuple[Linear, str, int]] = field(default_factory=list)
+    obligations: list[Obligation] = field(default_factory=list)
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
     names: list[str] = field(default_factory=list)  # of the outermost loop
 
@@ -114,8 +113,8 @@ class _Recovery:
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
         return loop
 
-    def _require(self, linear: Linear, why: str, address: int) -> None:
-        self.obligations.append((linear, why, address))
+    def _require(self, linear: Linear, why: str, address: int, scope: _Scope) -> None:
+        self.obligations.append(Obligation(linear, address, why, given=scope.conditions))
 
     @property
     def homes(self) -> Homes:
@@ -133,14 +132,15 @@ class _Recovery:
                     held.hold(value, pointer)
                     result += self._copies(value, held, scope, address)
                 case StoreEvent():
-                    result += self._store(item, held)
+                    result += self._store(item, held, scope)
                 case LoopNode():
                     statements, after = self._loop(item, items[number + 1:], held, scope)
                     result += statements
                     held.cells.clear()
                     held.cells.update(after.cells)
                 case Guarded(conditions, inner):
-                    result += (conditional(s, conditions) for s in self._items(inner, held.copy(), scope))
+                    under = replace(scope, conditions=scope.conditions + conditions)
+                    result += (conditional(s, conditions) for s in self._items(inner, held.copy(), under))
                     held.kill_all(inner)
         return result
 
@@ -150,26 +150,26 @@ class _Recovery:
         for value in self.needs.of_value(base):
             if value in self.kept.copied:
                 cell = self.privates.cell(("copied", value), scope.counters)
-                result += self._store(StoreEvent(cell, value, value.width, address), held)
+                result += self._store(StoreEvent(cell, value, value.width, address), held, scope)
         return result
 
-    def _store(self, store: StoreEvent, held: Held) -> list[StatementItem]:
+    def _store(self, store: StoreEvent, held: Held, scope: _Scope) -> list[StatementItem]:
         """One statement, or one for each link of an accumulation chain (an unrolled reduction)."""
         result: list[StatementItem] = []
         link = self._link(store, held)
         if link is not None:
-            result += self._store(replace(store, value=link), held)
+            result += self._store(replace(store, value=link), held, scope)
         elif held.holds(store.value, store.pointer):
             if not is_private(store.pointer):
                 self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
-        result.append(self._statement(store, held))
+        result.append(self._statement(store, held, scope))
         held.kill(store.pointer, store.width)
         held.hold(store.value, store.pointer)
         return result
 
-    def _statement(self, store: StoreEvent, held: Held) -> CellStatement:
-        builder = ExpressionBuilder(held, lambda linear, why: self._require(linear, why, store.address))
+    def _statement(self, store: StoreEvent, held: Held, scope: _Scope) -> CellStatement:
+        builder = ExpressionBuilder(held, lambda linear, why: self._require(linear, why, store.address, scope))
         element = element_of(store.value)
         try:
             expression = builder.build(store.value, element)
@@ -214,8 +214,9 @@ class _Recovery:
         if loop.trips is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.address:#x}")
         homes = [self._home(loop, p, rest, held, scope) for p in self.homes.parts(loop)]
-        statements = self._prepared(loop, homes, held)
-        inner = _Scope((*scope.counters, loop.counter), scope.owned | {h.cell for h in homes if h.store})
+        statements = self._prepared(loop, homes, held, scope)
+        owned = scope.owned | {h.cell for h in homes if h.store}
+        inner = replace(scope, counters=(*scope.counters, loop.counter), owned=owned)
         inside = held.copy()
         added = self._added(loop, homes, scope)
         body = (*loop.items, *added)
@@ -238,13 +239,13 @@ class _Recovery:
             statements.append(StatementLoop(loop.counter, loop.trips, tuple(items)))
         return statements, after
 
-    def _prepared(self, loop: LoopNode, homes: list[Home], held: Held) -> list[StatementItem]:
+    def _prepared(self, loop: LoopNode, homes: list[Home], held: Held, scope: _Scope) -> list[StatementItem]:
         """Entry values stored to their homes, before the loop."""
         statements: list[StatementItem] = []
         for home in homes:
             if home.initialise:
                 entry = StoreEvent(home.cell, home.part.entry, home.part.entry.width, loop.address)
-                statements += self._store(entry, held)
+                statements += self._store(entry, held, scope)
         for home in homes:  # a store for one may have overwritten another's
             if not held.holds(home.part.entry, home.cell.substitute({loop.counter: Linear()})):
                 self._give_up(loop, home)
@@ -305,7 +306,7 @@ class _Recovery:
                 _, low = origin(final)
                 cell = end.find(part(value, low, final.width))
                 if final in self.kept.final:
-                    self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address)
+                    self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address, scope)
                     after.hold(final, self.privates.cell(("final", final), scope.counters))
                 elif cell is not None and more is not None and more >= 0:
                     after.hold(final, cell.substitute({loop.counter: loop.trips - 1}))

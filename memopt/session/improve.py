@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memopt.ir.region import Region
     from memopt.machine.description import Machine
     from memopt.session.site import Ranges, Site
+    from memopt.x86.displacement import Displacement
     from runtime.codecache import CodeCache
     from runtime.shadow import Shadow
     from runtime.trial import Measurement
@@ -218,7 +219,7 @@ class Improver:
 
     def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
         from memopt.session.site import screen
-        from memopt.x86.relocate import branches_into, displace, jump_targets_inside, relocate
+        from memopt.x86.displacement import displacement
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
@@ -226,27 +227,21 @@ class Improver:
         check_process(self.pid)
         memory = Memory(self.pid)
         try:
-            instructions = displace(memory.read, loop.header)
-            size = sum(i.size for i in instructions)
-            jump_targets_inside(site.graph, loop.header, size)
-            inside = branches_into(memory.read, site.text, loop.header, size)
-            if inside:
-                raise Rejected(Reason.NO_ROOM, f"a branch at {inside[0]:#x} leads into the patch")
+            moved = displacement(memory.read, site.graph, loop, site.text)
         finally:
             memory.close()
-        displaced = b"".join(i.bytes for i in instructions)
         with self._timed("capture"):
-            lifted, trips = self._capture_and_lift(site, loop, operations, displaced)
+            lifted, trips = self._capture_and_lift(site, loop, operations, moved.original)
         machine = detected_machine()
         parts, plan = self._schedule(lifted, machine, trips)
         cache = self._reserve(loop, parts, plan)
         try:
-            compiled = self._generate(lifted, parts, plan, cache, machine, functools.partial(relocate, instructions))
+            compiled = self._generate(lifted, parts, plan, cache, machine, moved.code)
             decision.measurement = self._validate(compiled) if self.options.shadow else None
             decision.plan = plan
             if self.options.dry_run:
                 raise Rejected(Reason.DRY_RUN)
-            self._install(compiled, cache, site)
+            self._install(compiled, cache, site, moved)
         except Exception:
             self._give_back(cache)
             cache.close()
@@ -378,7 +373,7 @@ class Improver:
             return hold_against_original(original, version, compiled, slice_of(compiled.plan),
                                          exact=self.options.fp == "exact")
 
-    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site) -> None:
+    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement) -> None:
         from runtime import perfmap
         from runtime.install import install, jump
         from runtime.refusals import check_threads
@@ -390,7 +385,8 @@ class Improver:
             with self.attached(), attach(self.pid) as tracee:
                 tracee.stop()
                 check_threads(self.pid)
-                install(tracee, jump(region.header, compiled.entry, region.displaced), cache)
+                install(tracee, jump(region.header, compiled.entry, region.displaced), cache,
+                        moved.places(compiled.placement.code))
             perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(region.header),
                         compiled.plan.isa.value)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode, rip_displacement_offset
 
@@ -107,6 +107,35 @@ def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> by
         copies[instruction.address] = at
         at += size
     return b"".join(_moved(i, copies[i.address], copies) for i in instructions)
+
+
+def relocate_blocks(blocks: Sequence[BasicBlock], new_address: int) -> tuple[bytes, dict[int, int]]:
+    """A whole loop, its header block first, moved to ``new_address``: the bytes, and each instruction's new address.
+
+    Branches inside go to the copies, those back to the header to the header where it was (a patch lies there).
+    Raises as ``relocate``.
+    """
+    header = blocks[0].start
+    copies: dict[int, int] = {}
+    gaps: dict[int, int] = {}  # where a block falls through to one that does not follow it -> which one
+    at = new_address
+    for block, following in zip(blocks, (*blocks[1:], None), strict=True):
+        for instruction in block.instructions:
+            copies[instruction.address] = at
+            at += _moved_size(instruction)
+        if block.kind.falls_through and (following is None or following.start != block.end):
+            gaps[at] = block.end
+            at += JUMP_SIZE
+    targets = {old: new for old, new in copies.items() if old != header}
+    code = b""
+    for block in blocks:
+        for instruction in block.instructions:
+            code += _moved(instruction, copies[instruction.address], targets)
+        end = new_address + len(code)
+        if end in gaps:
+            target = targets.get(gaps[end], gaps[end])
+            code += b"\xe9" + _relative(target - (end + JUMP_SIZE), block.instructions[-1])
+    return code, copies
 
 
 def _moved_size(instruction: DecodedInstruction) -> int:

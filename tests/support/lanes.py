@@ -11,6 +11,7 @@ import random
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from memopt.x86.instructions import Mem
 from passes.emitter import Emitter
 from passes.lowering import Lowering
 from passes.masks import first_lanes
-from passes.vectors import Leaf, Registers, VectorUnit
+from passes.vectors import Leaf, Registers, VectorUnit, view
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
 
 F64, F32, I64, I32, I16, I8 = ElementType
@@ -125,6 +126,7 @@ class Scalars:
         return unpacked(target.raw, result)
 
 
+_POISON = 256  # offset in the frame
 _TRUTHS = ("eq", "slt", "sle", "ult", "ule")
 
 
@@ -185,6 +187,7 @@ class VectorKernel:
                  masked: bool = False, memory: bool = False) -> None:
         self.unit, self.reads, self.result = unit, tuple(reads), result
         self._frame = Buffer(4096)
+        self._frame.view[_POISON:_POISON + 16] = packed((0x7FA00001, 1, 0x7FF00000, 1), I32)
         emitter = Emitter(512)
         pool = Registers(unit)
         lowering = Lowering(unit, emitter, pool, reads=reads, mask="k1" if masked else None)
@@ -200,6 +203,7 @@ class VectorKernel:
             if not memory:
                 register = pool.take()
                 lowering.code.load(register, unit.at(pointer, 0, element), element)
+                _poison(lowering, register, element)
                 places[-1] = register
         left = pool.left
         target = pool.take()
@@ -224,6 +228,19 @@ class VectorKernel:
         stored = bytes(target.view)
         assert not any(stored[count * self.result.size:]), "stored past the last lane"
         return unpacked(stored[:count * self.result.size], self.result), after
+
+
+def _poison(lowering: Lowering, register: str, element: ElementType) -> None:
+    """What no flag may come from: signalling NaNs and denormals above the lanes of a narrow value."""
+    unit, code = lowering.unit, lowering.code
+    size, place = unit.width(element), Mem("rbp", displacement=_POISON, size=16)
+    if unit.evex and size in (16, 32):
+        code.emitter.op("vinsertf32x4", view(register, 64), view(register, 64), place, size // 16)
+    elif size == 16 and unit.bytes == 32:
+        code.emitter.op("vinsertf128", view(register, 32), view(register, 32), place, 1)
+    elif size in (4, 8):
+        low = (view(register, 16),) * (2 if unit.three_operands else 1)
+        code.emit("unpcklps" if size == 4 else "movhpd", *low, replace(place, size=16 if size == 4 else 8))
 
 
 def reads_at(places: Sequence[str | Mem]) -> Leaf:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.recovery import recover
@@ -45,7 +46,9 @@ def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linea
     ranges = {"c:i": Linear.symbol("R") - 1, "c:j": inner - 1, "c:k": inner - 1}
     sample = {name: 10000 * n for n, name in enumerate(("a", "b", "c", "d", "s", "R"), 1)}
     demands.clear()
-    text = str(recover(node, Aliasing(ranges, sample), lambda need, why, address: demands.append(str(need))))
+    obligations: list[Obligation] = []
+    text = str(recover(node, Aliasing(ranges, sample), obligations))
+    demands.extend(str(o.linear) for o in obligations)
     return [_PRIVATE.sub(_private, line) for line in text.splitlines()[1:]]
 
 

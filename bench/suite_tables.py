@@ -1,0 +1,188 @@
+"""The suite's results as markdown: counts, the table kernel x build, families, references, and every exception."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from bench.cells import COUNTED, MAIN_BUILD, REFERENCES, Cell
+from bench.execution import median
+from bench.families import FAMILIES, KERNELS, Kernel
+from bench.tables import table
+
+_NO_FMA = ("gcc-O1", "gcc-O2", "gcc-O3", "clang-O2", "clang-O3")  # these give the same bits
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    logarithms = [math.log(v) for v in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else None
+
+
+def wrong(cell: Cell) -> bool:
+    """An output that differs, or no output: a failure whatever else is said."""
+    return bool(cell.memopt_seconds) and not cell.identical
+
+
+def right_reason(kernel: Kernel, cell: Cell) -> bool:
+    """A nest to be left alone was, and for a reason of its own."""
+    return not cell.replaced and any(x["reason"] in {r.value for r in kernel.kept} for x in cell.loops)
+
+
+def suite_text(cells: Sequence[Cell]) -> str:
+    """Everything, sections in the order of their weight."""
+    builds = [name for name in dict.fromkeys(c.build for c in cells) if name not in REFERENCES]
+    sections = [
+        ("Counts", counts_table(cells, builds)),
+        ("Kernel x build", kernel_table(cells, builds)),
+        (f"Families, {MAIN_BUILD}", family_table(cells)),
+        ("References", reference_lines(cells)),
+        ("Exceptions", exceptions(cells)),
+    ]
+    return "\n".join(f"## {title}\n\n{text}" for title, text in sections)
+
+
+def counts_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
+    """Per build: affine kernels replaced, others rightly left alone, outputs the same, processes too slow."""
+    rows = []
+    for build in (*builds, *(["all builds"] if len(builds) > 1 else [])):
+        of = [c for c in cells if c.build == build or (build == "all builds" and c.build in COUNTED)]
+        affine = [c for c in of if KERNELS[c.kernel].affine]
+        others = [c for c in of if not KERNELS[c.kernel].affine]
+        replaced = [c for c in affine if c.replaced]
+        rows.append([
+            build,
+            f"{len(replaced)} of {len(affine)}" + (f" ({100 * len(replaced) / len(affine):.0f} %)" if affine else ""),
+            f"{sum(right_reason(KERNELS[c.kernel], c) for c in others)} of {len(others)}",
+            f"{sum(c.identical for c in of)} of {len(of)}",
+            str(sum(c.too_slow for c in of)),
+            _times(geometric_mean(c.speedup for c in affine if c.speedup)),
+        ])
+    return table(["build", "affine, replaced", "rightly left alone", "identical", "too slow", "speed-up"], rows)
+
+
+def kernel_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
+    """Speed-up of a repetition, or why the nest was kept; for the main build more."""
+    found = {c.key: c for c in cells}
+    extra = ["process", "installed after", "fp fast", *REFERENCES]
+    rows = []
+    for family in FAMILIES:
+        for kernel in (k for k in KERNELS.values() if k.family == family):
+            of = [found.get((kernel.name, build)) for build in builds]
+            if any(of):
+                rows.append([kernel.name, *map(_cell, of), *_extra(kernel.name, found)])
+    return table(["kernel", *builds, *extra], rows)
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    if wrong(cell):
+        return f"**{cell.detail or 'differs'}**"
+    if cell.replaced:
+        kept = sum(x["outcome"] != "replaced" and x["share"] >= 0.05 for x in cell.loops)
+        return _times(cell.speedup) + (f" ({kept} kept)" if kept else "")
+    return cell.reason or cell.detail[:60] or "?"
+
+
+def _extra(kernel: str, found: dict[tuple[str, str], Cell]) -> list[str]:
+    """Figures of the main build; references as native gcc -O2 over theirs."""
+    main = found.get((kernel, MAIN_BUILD))
+    if main is None:
+        return [""] * (3 + len(REFERENCES))
+    installed = "" if main.installed_after is None else f"{main.installed_after:.1f} s"
+    figures = [_times(main.process_speedup), installed, _times(_ratio(main.native_step, main.fast_step))]
+    for name in REFERENCES:
+        reference = found.get((kernel, name))
+        figures.append(_times(_ratio(main.native_step, reference.native_step)) if reference else "")
+    return figures
+
+
+def family_table(cells: Sequence[Cell]) -> str:
+    """Geometric means over the affine kernels, replaced or not, and over the families."""
+    main = [c for c in cells if c.build == MAIN_BUILD and KERNELS[c.kernel].affine]
+    rows, steps, processes = [], [], []
+    for family in FAMILIES:
+        of = [c for c in main if KERNELS[c.kernel].family == family]
+        step = geometric_mean(c.speedup for c in of if c.speedup)
+        process = geometric_mean(c.process_speedup for c in of if c.process_speedup)
+        if step and process:
+            rows.append([family, str(len(of)), _times(step), _times(process)])
+            steps.append(step)
+            processes.append(process)
+    rows.append(["**all families**", str(len(main)), _times(geometric_mean(steps)), _times(geometric_mean(processes))])
+    return table(["family", "kernels", "steady state", "whole process"], rows)
+
+
+def reference_lines(cells: Sequence[Cell]) -> str:
+    """How often memopt on the main build is at least as fast as the better reference."""
+    found = {c.key: c for c in cells}
+    compared, reached, missing, behind = 0, 0, 0, []
+    for cell in cells:
+        if cell.build != MAIN_BUILD or not KERNELS[cell.kernel].affine:
+            continue
+        steps = [found[cell.kernel, name].native_step for name in REFERENCES if (cell.kernel, name) in found]
+        known = [s for s in steps if s]
+        if not known or not cell.memopt_step:
+            missing += 1
+            continue
+        compared += 1
+        if cell.memopt_step <= min(known):
+            reached += 1
+        else:
+            behind.append(f"{cell.kernel} {min(known) / cell.memopt_step:.2f}")
+    lines = [f"memopt at least as fast as the better reference on {reached} of {compared} kernels"
+             + (f" ({missing} without a reference)." if missing else "."), ""]
+    if behind:
+        lines += ["Behind, at this part of its rate: " + ", ".join(behind) + ".", ""]
+    return "\n".join(lines)
+
+
+def exceptions(cells: Sequence[Cell]) -> str:
+    """Every cell that is not as it should be, one line each; wrong results first."""
+    lines = [f"- **WRONG** {c.kernel} {c.build}: {c.detail} (`memopt exec -- {c.command}`)" for c in cells if wrong(c)]
+    lines += _disagreements(cells)
+    for cell in cells:
+        kernel = KERNELS[cell.kernel]
+        if wrong(cell):
+            continue
+        if not cell.memopt_seconds:
+            if cell.detail:
+                lines.append(f"- {cell.kernel} {cell.build}: not run: {cell.detail}")
+        elif kernel.affine and not cell.replaced:
+            lines.append(f"- {cell.kernel} {cell.build}: {cell.reason or 'no reason'} ({cell.detail})")
+        elif not kernel.affine and cell.replaced:
+            lines.append(f"- {cell.kernel} {cell.build}: replaced, expected {_expected(kernel)}")
+        elif not kernel.affine and not right_reason(kernel, cell):
+            lines.append(f"- {cell.kernel} {cell.build}: kept for {cell.reason or 'no reason'} ({cell.detail}), "
+                         f"expected {_expected(kernel)}")
+        if cell.too_slow:
+            lines.append(f"- {cell.kernel} {cell.build}: slower than native, {cell.memopt_seconds:.2f} s for "
+                         f"{cell.native_seconds:.2f} s")
+    installed = median([c.installed_after for c in cells])
+    if installed is not None:
+        lines.append(f"- from launch to the first version of a cell: median {installed:.2f} s")
+    return "\n".join(lines) + "\n"
+
+
+def _disagreements(cells: Sequence[Cell]) -> list[str]:
+    """Kernels that native builds without fused operations do not agree on: a fault of the kernel."""
+    lines = []
+    for kernel in dict.fromkeys(c.kernel for c in cells):
+        hashes = {c.native_hash for c in cells if c.kernel == kernel and c.build in _NO_FMA and c.native_hash}
+        if len(hashes) > 1:
+            lines.append(f"- {kernel}: native outputs differ between builds")
+    return lines
+
+
+def _expected(kernel: Kernel) -> str:
+    return " or ".join(sorted(r.value for r in kernel.kept))
+
+
+def _ratio(over: float | None, under: float | None) -> float | None:
+    return over / under if over and under else None
+
+
+def _times(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.{0 if value >= 10 else 1 if value >= 2 else 2}f}x"
