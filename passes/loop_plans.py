@@ -11,10 +11,11 @@ from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
-from passes.arrangement import Arrangement
+from passes.arrangement import Arrangement, cycles
 from passes.base import Context
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
+from passes.splitting import split
 from passes.storage import store
 
 LEAST_GAIN = 1.1
@@ -28,16 +29,33 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     """
     with budget():
         pairs = conflicts(scop)
-        found = Arrangement(scop, pairs, context).made()
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
                      for s in scop.statements)
-    after = sum(o.cycles for o in found)
-    if before < LEAST_GAIN * after:
-        raise Rejected(Reason.NO_PLAN, f"expected {before / after:.2f} times as fast")
+        candidates = [(scop, Arrangement(scop, pairs, context).made())]
+        pieces = split(scop, pairs)
+        if pieces is not None:
+            candidates.append((pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+    candidates.sort(key=lambda c: cycles(c[1]))
+    if before < LEAST_GAIN * cycles(candidates[0][1]):
+        raise Rejected(Reason.NO_PLAN, f"expected {before / cycles(candidates[0][1]):.2f} times as fast")
+    refusals = []
+    made = 0
+    for arranged, found in candidates:
+        if before >= LEAST_GAIN * cycles(found):
+            try:
+                yield _plan(arranged, found, context)
+                made += 1
+            except Rejected as refusal:
+                refusals.append(refusal)
+    if not made:
+        raise refusals[0]
+
+
+def _plan(scop: Scop, found: tuple[Option, ...], context: Context) -> LoopPlan:
     leaves = tuple(o.leaf for o in found)
     stored = store(scop, scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
-    yield LoopPlan(context.isa, scop.statements, leaves, stored, _trial_iterations(scop, found),
-                   _summary(found, context))
+    return LoopPlan(context.isa, scop.statements, leaves, stored, _trial_iterations(scop, found),
+                    _summary(found, context))
 
 
 def _latency(statement: Statement, pairs: Conflicts) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
 from math import prod
 
 from memopt.analysis.dependences import dependences
@@ -95,12 +94,19 @@ def plan_candidates(
         if refusal.reason is Reason.TOO_SHORT:
             raise
     found: list[Candidate] = []
-    for loops in islice(loop_plans(region.scop, context), most):
-        check_loops(region.scop, loops)
+    refusals: list[Rejected] = []
+    for loops in loop_plans(region.scop, context):
+        try:
+            check_loops(region.scop, loops)
+        except Rejected as refusal:
+            refusals.append(refusal)
+            continue
         part = replace(region, scop=replace(region.scop, statements=loops.statements))
         found.append(((part,), NestPlan((loops,))))
+        if len(found) == most:
+            break
     if not found:
-        raise Rejected(Reason.NO_PLAN)
+        raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
     return tuple(found)
 
 

@@ -1,8 +1,9 @@
 """Trial runs in forked copies: reach a loop header, and hold a version against the original.
 
-Shadows of one instant run the same iterations, one by the original code, one by each version; all then run one more
-iteration of the original and must agree in every register, all vector state and every byte of memory. That last
-iteration also rewrites what a version may leave behind (dead registers), so nothing has to be left out.
+Shadows of one instant run the same iterations, one by the original code, one by each version; all then run as many
+iterations of the original as a version has to leave to it, and must agree in every register, all vector state and
+every byte of memory. Those iterations also rewrite what a version may leave behind (dead registers), so nothing has to
+be left out.
 """
 
 from __future__ import annotations
@@ -100,25 +101,25 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
     few iterations left), SHADOW_INCONCLUSIVE.
     """
     first = versions[0][1]
-    header = first.region.header
+    header, left = first.region.header, first.region.left
     try:
         original.run_to(header, REACH_SECONDS)
         values = live_values(first.region, original)
         work = Work(first.region.scop, values)
-        if values[TRIPS] < 3:
+        if values[TRIPS] < 2 + left:
             raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
         _write_code(original, first)
         overhead = _run_original(original, first, 0)
         seconds, timed = max(_run_original(original, first, 1) - overhead, SHORTEST), 0
         affordable = max(1, int(AFFORDABLE_SECONDS / seconds))
-        count = min(values[TRIPS] - 2, max(slice_iterations, min(affordable, MOST_BY_HAND)))
+        count = min(values[TRIPS] - 1 - left, max(slice_iterations, min(affordable, MOST_BY_HAND)))
         by_hand = min(count, affordable)
         if by_hand > 1:
             elapsed = _run_original(original, first, by_hand - 1) - overhead
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
             _run_version(original, first, count - by_hand)
-        original.run_to(header, REACH_SECONDS)
+        original.run_to(header, REACH_SECONDS, hits=left)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
     seconds *= work.mean / work.per_iteration(timed, max(1, by_hand - timed))
@@ -128,8 +129,8 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
 
 @dataclass(frozen=True, slots=True)
 class _Heat:
-    """What every version is held against: ``original`` after ``count`` iterations and one more, in ``seconds`` each
-    (of average length); ``overhead``: what running and stopping take."""
+    """What every version is held against: ``original`` after ``count`` iterations and those left to it, in
+    ``seconds`` each (of average length); ``overhead``: what running and stopping take."""
 
     original: Shadow
     values: dict[str, int]
@@ -148,7 +149,8 @@ class _Heat:
             return rejected
 
     def _run(self, version: Shadow, compiled: CompiledRegion) -> Measurement:
-        header, placement, count = compiled.region.header, compiled.placement, self.count
+        header, left, placement = compiled.region.header, compiled.region.left, compiled.placement
+        count = self.count
         own = [(placement.code, placement.code + placement.code_size),
                (placement.frame, placement.frame + placement.frame_size),
                (placement.statistics, placement.statistics + PAGE),
@@ -156,12 +158,12 @@ class _Heat:
         _write_code(version, compiled)
         version.run_to(header, REACH_SECONDS)
         elapsed = self._timed(version, compiled, count)
-        version.run_to(header, REACH_SECONDS)
+        version.run_to(header, REACH_SECONDS, hits=left)
         results = [] if self.exact else _written(compiled.region, self.values)
         _agree(self.original, version, [*own, *results], self.exact)
         _check_close(self.original, version, compiled.region, results)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        more = min(self.values[TRIPS] - count - 2, max(TIMED_ITERATIONS, count), affordable)
+        more = min(self.values[TRIPS] - count - 1 - left, max(TIMED_ITERATIONS, count), affordable)
         start = 0
         if more > count:
             start, elapsed, count = count + 1, self._timed(version, compiled, more), more

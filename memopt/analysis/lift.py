@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise
+from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, SLOT, Facts
-from memopt.analysis.liveness import check_dead
-from memopt.analysis.nest import bounds
+from memopt.analysis.liveness import iterations_left
+from memopt.analysis.nest import bounds, has_conditions
 from memopt.analysis.obligations import guards_for, longest
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
@@ -78,17 +78,21 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.add_equation(need.linear, need.unknowns)
         except Promote as need:
             facts.add_cell(need.address, need.width)
+        except Split as need:
+            facts.split[need.address] = facts.split.get(need.address, 0) + 1
         except RelateToTrips:
             facts.by_trips = True
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
-    executor = Executor(code.forest, code.lift, facts)
+    executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
+    if has_conditions(outer.node):  # statement recovery does not know them yet
+        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "parts of an iteration run in some iterations only")
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
     statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
@@ -119,14 +123,14 @@ class _Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.proofs = guards_for(self.outer, self.sample)
+        self.proofs = guards_for(self.outer, self.sample, self.facts.split)
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        check_dead(self.outer)
+        left = iterations_left(self.outer)
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = _flatten(statements)
@@ -141,7 +145,7 @@ class _Builder:
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
