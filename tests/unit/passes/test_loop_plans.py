@@ -43,7 +43,7 @@ def test_every_family_has_a_legal_plan(name: str) -> None:
 def test_a_plan_performs_the_same_operations(name: str) -> None:
     """The plan made for the large nest, run on a small one of the same shape."""
     small = _SMALL[name].scop
-    for trips in (2, 7):
+    for trips in (2, 18):
         expected = run_scop(small, trips)
         for each in _plans(name):
             assert run_plan(small, fitted(each, _LARGE[name].scop, small), trips) == expected
@@ -62,3 +62,21 @@ def test_the_region_of_a_loop_plan_has_its_statements() -> None:
     assert isinstance(loops, LoopPlan)
     assert parts[0].scop.statements == loops.statements
     assert "vectors along j" in plan.summary
+
+
+@pytest.mark.parametrize(("name", "slope"), [("jacobi", 2), ("three fields", 1)])
+def test_stencils_that_leave_the_cache_are_tiled_in_time(name: str, slope: int) -> None:
+    best = _plans(name)[0]
+    assert "8 time steps at once" in best.summary
+    assert best.trial_iterations > 8
+    for leaf in best.leaves:
+        assert str(leaf.dates[0]) == "floor((t)/8)"
+        assert leaf.dates[1].expression.coefficient("t") == slope
+        assert leaf.vector == "j"
+
+
+def test_long_rows_are_tiled_too() -> None:
+    scop = nests(50_000)["jacobi"].scop
+    best = next(iter(loop_plans(scop, Context(ZEN5, Isa.AVX512, trips=100))))
+    assert [d.divisor for d in best.leaves[0].dates[:3]] == [4, 16, 512]
+    check_loops(scop, best)
