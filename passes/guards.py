@@ -72,7 +72,7 @@ def _checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[I
             if (live_in.symbol in behind) == after:
                 yield from load_live_in(live_in, layout)
         if (TRIPS in late) == after:
-            yield from _trips(region.trips, layout, most)
+            yield from _trips(region.trips, region.left, layout, most)
         for guard in region.guards:
             if bool(late & _symbols(guard)) == after:
                 yield from _guard(guard, layout)
@@ -216,18 +216,18 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     return [*items, load, instruction("mov", slot, "rax")]
 
 
-def _trips(trips: Trips, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """R by exact division, R >= 2; H = min(R - 1, limit, most) >= 1."""
+def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
+    """R by exact division, R > ``left``; H = min(R - left, limit, most) >= 1."""
     numerator, divisor = trips.numerator, trips.divisor
     yield from checked(numerator, layout, FAIL)
     if divisor < 0:
         yield instruction("neg", "rax")
         yield jump(FAIL, "o")
     yield from _divide(abs(divisor))
-    yield instruction("cmp", "rax", 2)
-    yield jump(FAIL, "l")
+    yield instruction("cmp", "rax", left)
+    yield jump(FAIL, "le")
     yield instruction("mov", Mem("rbp", displacement=layout.symbols[TRIPS]), "rax")
-    yield instruction("sub", "rax", 1)
+    yield instruction("sub", "rax", left)
     yield instruction("cmp", "rax", Mem("rbp", displacement=layout.limit))
     yield instruction("cmovg", "rax", Mem("rbp", displacement=layout.limit))
     if most is not None:

@@ -8,7 +8,8 @@ only for a known number asks for it by raising ``Specialise``; the lifter starts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from memopt.analysis.values import (
@@ -23,6 +24,7 @@ from memopt.analysis.values import (
     centred,
     constant,
     constant_of,
+    data,
     either,
     negate,
 )
@@ -40,6 +42,13 @@ class Specialise(Exception):
 
     linear: Linear
     unknowns: frozenset[str] = frozenset()
+
+
+@dataclass
+class Split(Exception):
+    """Start again with the branch at ``address`` going different ways in different iterations."""
+
+    address: int
 
 
 class RelateToTrips(Exception):
@@ -64,12 +73,15 @@ class Obligation:
     """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it.
 
     ``widening``: without it a 64-bit value is still right modulo 2**32, which is all a 32-bit comparison looks at.
+    ``given``: only where all of these are >= 0. ``branch``: the branch that is taken to go one way.
     """
 
     linear: Linear
     address: int
     why: str
     widening: bool = False
+    given: tuple[Linear, ...] = ()
+    branch: int | None = None
 
 
 @dataclass
@@ -79,18 +91,32 @@ class Algebra:
     sample: dict[str, int]
     load_address: Callable[[int], Linear]
     condition: Callable[..., Value]
+    decide: Callable[[Formula], bool] = bool  # which way a condition goes in every iteration
     obligations: list[Obligation] = field(default_factory=list)
     address: int = 0
     exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
     trial: int = 0  # loops being tried, whose header values have no names yet
     ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
+    given: tuple[Linear, ...] = ()  # >= 0 where the code being run is reached
+    copy: str = ""  # tells apart the loops of code that is run more than once
+    selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def require(self, linear: Linear, why: str, widening: bool = False) -> None:
+    def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None) -> None:
         if not linear.is_constant or linear.constant < 0:
-            self.obligations.append(Obligation(linear, self.address, why, widening))
+            self.obligations.append(Obligation(linear, self.address, why, widening, self.given, branch))
+
+    @contextmanager
+    def under(self, conditions: tuple[Linear, ...], copy: str) -> Iterator[None]:
+        """What is required inside is required only where ``conditions`` are >= 0; its loops are named by ``copy``."""
+        before = self.given, self.copy
+        self.given, self.copy = self.given + conditions, self.copy + copy
+        try:
+            yield
+        finally:
+            self.given, self.copy = before
 
     def at_sample(self, linear: Linear) -> int:
         return linear.evaluate(self.sample)
@@ -119,6 +145,11 @@ class Algebra:
                 return None
             case Truth(bool() as known, width):
                 return constant(int(known), width)
+            case Node("select", (Truth(formula), *either), _) if value in self.selections and not list(data(formula)):
+                before, self.address = self.address, self.selections[value]
+                chosen = either[0 if self.decide(formula) else 1]
+                self.address = before
+                return self.integer(chosen)
             case Node(operator, operands, width):
                 return self._node_number(operator, [self.integer(o) for o in operands], width)
         return None

@@ -51,6 +51,26 @@ def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
     return dominator
 
 
+def immediate_postdominators(graph: FlowGraph, inside: frozenset[int]) -> dict[int, int]:
+    """For each block of ``inside`` the next one that every way out of ``inside`` goes through, where there is one.
+
+    An edge to the entry (a back edge) is a way out.
+    """
+    inner = {b: [s for s in graph.blocks[b].successors if s in inside and s != graph.entry] for b in inside}
+    leaves = {b for b in inside if len(inner[b]) < len(set(graph.blocks[b].successors)) or not inner[b]}
+    after = {b: {b} if b in leaves else set(inside) for b in inside}
+    changed = True
+    while changed:
+        changed = False
+        for block in inside - leaves:
+            common = set[int].intersection(*(after[s] for s in inner[block])) | {block}
+            if common != after[block]:
+                after[block] = common
+                changed = True
+    # The postdominators of a block form a chain; the next one has all others of the chain behind it.
+    return {b: max(after[b] - {b}, key=lambda p: len(after[p])) for b in inside if len(after[b]) > 1}
+
+
 def dominates(dominators: dict[int, int], first: int, second: int) -> bool:
     """Whether every path from the entry to ``second`` goes through ``first`` (a block dominates itself)."""
     while second != first:

@@ -14,7 +14,7 @@ from memopt.analysis.algebra import Algebra, Obligation, Specialise
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
-from memopt.analysis.nest import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent, rewritten
+from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.values import (
@@ -31,12 +31,12 @@ from memopt.analysis.values import (
     constant_of,
     substitute,
 )
-from memopt.analysis.walk import Walk, Walker, counter_of, name_of
-from memopt.ir.graph import Loop, LoopForest
+from memopt.analysis.walk import Walk, Walker
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.conditions import CARRY, expand_condition
+from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +65,24 @@ class OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
         node = rewritten(self.node, values)
         assert isinstance(node, LoopNode)
-        obligations = tuple(replace(o, linear=o.linear.substitute(values)) for o in self.obligations)
-        return replace(self, node=node, obligations=obligations,
+        obligations = tuple(replace(o, linear=o.linear.substitute(values),
+                                    given=tuple(g.substitute(values) for g in o.given)) for o in self.obligations)
+        exit_state = {p: substitute(v, values) for p, v in self.exit_state.items()}
+        return replace(self, node=node, obligations=obligations, exit_state=exit_state,
                        ranges={c: n.substitute(values) for c, n in self.ranges.items()})
 
 
 class Executor:
     """One attempt at lifting, under fixed ``facts``. Raises Specialise or Promote to ask for another attempt."""
 
-    def __init__(self, forest: LoopForest, lift: Callable[[int], Block], facts: Facts) -> None:
+    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Facts) -> None:
         loads: list[LoadEvent] = []
         self.facts = facts
         self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
         self.exits = Exits(self.algebra)
+        self.algebra.decide = self.exits.decide
         self.places = Places(facts, self.algebra, loads)
-        self.walker = Walker(forest, lift, self.algebra, self.places, self.exits, self._inner)
+        self.walker = Walker(graph, forest, lift, self.algebra, self.places, self.exits, self._inner)
         self.induction = Induction(facts, self.algebra, self.places, self.walker)
 
     def outermost(self, loop: Loop) -> OuterLoop:
@@ -87,7 +90,7 @@ class Executor:
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
         steps, opaque, walk, header = self.induction.of(loop, entry)
-        counter = counter_of(loop)
+        counter = self.walker.counter(loop)
         exits = [e for e in walk.exits if e[0] is not False]
         if len(exits) != 1 or walk.ended or walk.state is None:
             raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
@@ -116,7 +119,7 @@ class Executor:
     def _inner(self, loop: Loop, entry: State) -> tuple[State, list[Item], int]:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
-        counter = counter_of(loop)
+        counter = self.walker.counter(loop)
         turning = [(e, self.exits.turns(e[0], counter)) for e in walk.exits if e[0] is not False]
         if len(turning) != 1:
             raise Rejected(Reason.TRIP_COUNT, f"{len(turning)} exits of the loop at {loop.header:#x}")
@@ -132,7 +135,7 @@ class Executor:
     @staticmethod
     def _ends_with_exit(walk: Walk, count: int, exit_state: State, opaque: frozenset[str]) -> bool:
         """A do-while loop: nothing that matters comes after the exit test."""
-        acts = any(isinstance(i, StoreEvent | LoopNode) for i in walk.items[count:])
+        acts = any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in walk.items[count:])
         return not acts and walk.state is not None and all(exit_state[p] == walk.state[p] for p in opaque)
 
     def _left_in_the_middle(self, loop: Loop, walk: Walk, entry: State, steps: dict[str, int],
@@ -146,10 +149,11 @@ class Executor:
                 before = entry[location]
                 assert isinstance(before, Integer)
                 state[location] = Integer(before.linear + turns * step, before.width)
-            state |= {p: Final(name_of(loop), p, bits_of(p)) for p in opaque}
+            state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
-        last = self.walker.walk(loop, state)
+        with self.algebra.under((), "~"):
+            last = self.walker.walk(loop, state)
         if not last.ended or len(last.exits) != 1 or last.exits[0][0] is not True:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
         _, after, _, target = last.exits[0]
@@ -159,13 +163,13 @@ class Executor:
               exit_state: State) -> LoopNode:
         after = walk.state or {}
         carried = tuple(CarriedValue(p, entry[p], after[p]) for p, v in sorted(header.items())
-                        if isinstance(v, Carried) and v.loop == name_of(loop) and p in entry and p in after)
+                        if isinstance(v, Carried) and v.loop == self.walker.name(loop) and p in entry and p in after)
         finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
-        return LoopNode(counter_of(loop), trips, tuple(walk.items), carried, finals, loop.header)
+        return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
     def _after(self, loop: Loop, exits: list[tuple[Formula, State, int, int]], exit_state: State, entry: State,
                turns: Linear | None) -> State:
-        counter = counter_of(loop)
+        counter = self.walker.counter(loop)
         way = None if turns is not None else self._way(exits, counter)
         after: State = {}
         for location, value in exit_state.items():
@@ -178,7 +182,7 @@ class Executor:
                 times = value.linear.coefficient(counter) // way[1]
                 after[location] = Integer(value.linear.without(counter) + way[0] * times, value.width)
             else:
-                after[location] = Final(name_of(loop), location, value.width)
+                after[location] = Final(self.walker.name(loop), location, value.width)
         return after
 
     def _way(self, exits: list[tuple[Formula, State, int, int]], counter: str) -> tuple[Linear, int] | None:
@@ -200,7 +204,8 @@ def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:
     number = CARRY if operands[0] is None else constant_of(operands[0])
     values = [o for o in operands[1:] if o is not None]
     operation = constant_of(values[0])
-    if number is None or operation is None:
+    kept = operands[0] is None and operation is not None and flag_family(operation)[0] in ("umul", "smul")
+    if number is None or operation is None or kept:  # inc keeps the carry of a product, which nobody asked for
         return Truth(Opaque(Node("condition", tuple(values), 1)))
     found = expand_condition(number, operation, values[1], values[2], values[3],
                              algebra.compute, constant, algebra.address)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
-from memopt.analysis.values import Atom, Either, Formula, Not, Opaque
+from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, negate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+
+Conditions = tuple[Linear, ...]  # each >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +91,62 @@ class Exits:
                 return self._decide_atom(formula)
 
     def _decide_atom(self, atom: Atom) -> bool:
-        for need in atom.needs:
-            self.algebra.require(need, "a comparison does not wrap around")
+        self._comparable(atom.needs)
         number = self.algebra.at_sample(atom.linear)
-        why = f"the branch at {self.algebra.address:#x} goes one way"
         if atom.equal and number == 0:
-            self.algebra.require(atom.linear, why)
-            self.algebra.require(-atom.linear, why)
+            self._one_way(atom.linear)
+            self._one_way(-atom.linear)
             return True
         if number >= 0:
-            self.algebra.require(atom.linear - (1 if atom.equal else 0), why)
+            self._one_way(atom.linear - (1 if atom.equal else 0))
             return not atom.equal
-        self.algebra.require(-atom.linear - 1, why)
+        self._one_way(-atom.linear - 1)
         return False
+
+    def _one_way(self, linear: Linear) -> None:
+        address = self.algebra.address
+        self.algebra.require(linear, f"the branch at {address:#x} goes one way", branch=address)
+
+    def ways(self, formula: Formula, general: bool) -> list[Conditions]:
+        """Where ``formula`` holds, as disjoint sets of conditions that are all >= 0.
+
+        Unless ``general``, a counter is taken to lie on one side of what it is compared with for equality.
+        """
+        match formula:
+            case bool():
+                return [()] if formula else []
+            case Opaque():
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
+            case Either(left, right):
+                return self.ways(left, general) + self._product(negate(left), right, general)
+            case Not(Either(left, right)):
+                return self._product(negate(left), negate(right), general)
+            case Atom(linear, equal, needs):
+                self._comparable(needs)
+                if not equal:
+                    return [(linear,)]
+                return [(linear, -linear)] if general else [(-self._side(linear),)]
+            case Not(Atom(linear, equal, needs)):
+                self._comparable(needs)
+                if not equal:
+                    return [(-linear - 1,)]
+                return [(linear - 1,), (-linear - 1,)] if general else [(self._side(linear) - 1,)]
+        raise AssertionError(formula)
+
+    def _product(self, left: Formula, right: Formula, general: bool) -> list[Conditions]:
+        return [a + b for a in self.ways(left, general) for b in self.ways(right, general)]
+
+    def _comparable(self, needs: Conditions) -> None:
+        for need in needs:
+            self.algebra.require(need, "a comparison does not wrap around")
+
+    def _side(self, linear: Linear) -> Linear:
+        """``linear`` or its opposite: the one that is never negative, as far as one iteration tells."""
+        number = self.algebra.at_sample(linear)
+        rises = sum(c for s, c in linear.terms if s.startswith(LOOP_COUNTER)) >= 0
+        side = linear if number > 0 or (number == 0 and rises) else -linear
+        self._one_way(side)
+        return side
 
     def _sample(self, formula: Formula) -> bool:
         match formula:

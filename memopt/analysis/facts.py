@@ -28,7 +28,8 @@ class Facts:
     (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``:
     live-in memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only
     follow one another; such a guard seldom holds at first entry. ``by_trips``: express the exit test's counter by
-    the iterations that remain.
+    the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
+    the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
     """
 
     registers: Mapping[str, int]
@@ -39,6 +40,7 @@ class Facts:
     cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)
     eager: bool = False
     by_trips: bool = False
+    split: dict[int, int] = field(default_factory=dict)
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)

@@ -13,7 +13,7 @@ from memopt.analysis.algebra import TRIAL, Algebra, Specialise, fixable
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of
 from memopt.analysis.places import Places, stack_stores
 from memopt.analysis.values import Carried, Integer, Node, Value
-from memopt.analysis.walk import Walk, Walker, counter_of, name_of
+from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Put
@@ -30,7 +30,7 @@ class Induction:
     def of(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str], Walk, State]:
         """Guess steps by a trial, verify them, demote until they hold; the last walk is the verified one."""
         steps, opaque = self._guess(loop, entry)
-        counter = counter_of(loop)
+        counter = self.walker.counter(loop)
         self.algebra.sample[counter] = 0
         while True:
             header = self.header(loop, entry, steps, opaque)
@@ -56,8 +56,8 @@ class Induction:
         for location, step in steps.items():
             value = entry[location]
             assert isinstance(value, Integer)
-            header[location] = Integer(value.linear + Linear.symbol(counter_of(loop), step), value.width)
-        return header | {p: Carried(name_of(loop), p, bits_of(p)) for p in opaque}
+            header[location] = Integer(value.linear + Linear.symbol(self.walker.counter(loop), step), value.width)
+        return header | {p: Carried(self.walker.name(loop), p, bits_of(p)) for p in opaque}
 
     @staticmethod
     def _changed(header: State, after: State) -> list[str]:
@@ -190,7 +190,7 @@ class Induction:
 
     def _unknown(self, loop: Loop, location: str, entry: Value | None) -> Value:
         if not isinstance(entry, Integer):
-            return Carried(name_of(loop), location, bits_of(location))
+            return Carried(self.walker.name(loop), location, bits_of(location))
         symbol = f"{TRIAL}{loop.header:x}:{location}"
         self.algebra.sample[symbol] = self.algebra.at_sample(entry.linear)
         return Integer(Linear.symbol(symbol), entry.width)

@@ -2,60 +2,123 @@
 
 At the header for iteration H a version has restored every register to its value at entry, then given the advancing
 ones their values for H. A location that holds something else each time (it is opaque) keeps its entry value: that is
-right only if the original's last iteration overwrites it before it is used, inside the loop or after it.
+right only if the original overwrites it before it is used, in the iterations that it runs itself or after the loop.
+The last one alone may not do: an inner loop that runs less and less often does not run in it at all.
 
 Bits that no iteration changes are an exception: `setb r11b` rewrites the low byte and passes the others on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from memopt.analysis.algebra import LOOP_COUNTER
+from memopt.analysis.bounds import least, number_at_least
 from memopt.analysis.execute import OuterLoop
-from memopt.analysis.nest import LoopNode
-from memopt.analysis.values import Carried, Final, Integer, Node, Truth, Value, constant_of, data
+from memopt.analysis.nest import Guarded, LoopNode
+from memopt.analysis.values import (
+    Atom,
+    Carried,
+    Either,
+    Final,
+    Formula,
+    Integer,
+    Node,
+    Not,
+    Truth,
+    Value,
+    constant_of,
+    data,
+    negate,
+)
+from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import TRIPS
 from memopt.x86.conditions import flag_family
 
+MOST_LEFT = 4  # iterations that a version may leave to the original
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
-def check_dead(outer: OuterLoop) -> None:
-    """Raises Rejected(CARRIED_VALUE) when an opaque header value reaches the code after the loop."""
+def iterations_left(outer: OuterLoop) -> int:
+    """How many iterations the original must run itself, so that no opaque header value reaches the code after the
+    loop. Raises Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
     checker = _Liveness(outer)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
-    following = checker.following if outer.leaves_first else {}
-    for location, value in outer.exit_state.items():
-        if location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS:
-            continue
-        if isinstance(value, Carried) and value.loop == checker.name and value.location in following:
-            value = following[value.location]
-        if checker.reaches(value, set()):
-            raise Rejected(Reason.CARRIED_VALUE, f"{location} is still used after the loop")
+    needed = {location: value for location, value in outer.exit_state.items()
+              if not (location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS)}
+    for left in range(0 if outer.leaves_first else 1, MOST_LEFT + 1):
+        found = checker.needed(needed.values(), left)
+        if not found:
+            return max(left, 1)
+        if not found <= checker.following.keys():
+            break
+        needed = {location: checker.following[location] for location in sorted(found)}
+    raise Rejected(Reason.CARRIED_VALUE, f"{next(iter(needed))} is still used after the loop")
 
 
 class _Liveness:
     def __init__(self, outer: OuterLoop) -> None:
-        self.name = f"{outer.node.address:x}"
+        self.node, self.ranges = outer.node, outer.ranges
+        self.name = outer.node.counter.removeprefix(LOOP_COUNTER)
         self.loops = _loops(outer.node)
         self.following = {c.location: c.following for c in outer.node.carried}
+        self.left = 0
 
-    def reaches(self, value: Value, seen: set[Value]) -> bool:
-        """Whether ``value`` depends on what an opaque location held at the header of the patched loop."""
+    def needed(self, values: Iterable[Value], left: int) -> set[str]:
+        """The opaque locations on whose header values, with ``left`` iterations to go, ``values`` of that iteration
+        depend."""
+        self.left = left
+        found: set[str] = set()
+        seen: set[Value] = set()
+        for value in values:
+            self._collect(value, seen, found)
+        return found
+
+    def _collect(self, value: Value, seen: set[Value], found: set[str]) -> None:
         if value in seen:
-            return False
+            return
         seen.add(value)
+        parts: Iterable[Value] = ()
         match value:
-            case Carried(loop, _, _) if loop in (self.name, "entry"):
-                return loop == self.name
+            case Carried(loop, location, _) if loop in (self.name, "entry"):
+                found |= {location} if loop == self.name else set()
             case Carried() | Final():
                 parts = self._parts(value)
-                return not parts or any(self.reaches(v, seen) for v in parts)
+                found |= set() if parts else {value.location + "?"}
             case Node("and", (inner, Integer() as mask), _) if (kept := constant_of(mask)) is not None:
-                return not self._steady(inner, kept) and self.reaches(inner, seen)
+                parts = () if self._steady(inner, kept) else (inner,)
+            case Node("select", (Truth(formula), first, second), _) if not list(data(formula)):
+                parts = [v for v, f in ((first, formula), (second, negate(formula))) if not self._never(f)]
             case Node(_, operands, _):
-                return any(self.reaches(o, seen) for o in operands)
+                parts = operands
             case Truth(formula):
-                return any(self.reaches(v, seen) for v in data(formula))
+                parts = data(formula)
+        for part in parts:
+            self._collect(part, seen, found)
+
+    def _never(self, formula: Formula) -> bool:
+        """Whether ``formula`` is known to be false in this iteration."""
+        match formula:
+            case bool():
+                return not formula
+            case Either(left, right):
+                return self._never(left) and self._never(right)
+            case Not(Either(left, right)):
+                return self._never(negate(left)) or self._never(negate(right))
+            case Atom(linear, False):
+                return self._positive(-linear)
+            case Atom(linear, True):
+                return self._positive(linear) or self._positive(-linear)
+            case Not(Atom(linear, False)):
+                return self._positive(linear + 1)
         return False
+
+    def _positive(self, linear: Linear) -> bool:
+        now = {self.node.counter: Linear.symbol(TRIPS) - self.left}
+        ranges = {c: n.substitute(now) for c, n in self.ranges.items() if c != self.node.counter}
+        number = number_at_least(least(linear.substitute(now), ranges), None)
+        return number is not None and number > 0
 
     def _parts(self, value: Carried | Final) -> list[Value]:
         """What a value of an inner loop may be: by induction it is no more than these."""
@@ -63,7 +126,9 @@ class _Liveness:
         if loop is None:
             return []
         if isinstance(value, Final):
-            return [v for place, v in loop.finals if place == value.location]
+            runs = loop.trips is not None and self._positive(loop.trips)
+            entries = [] if runs else [c.entry for c in loop.carried if c.location == value.location]
+            return entries + [v for place, v in loop.finals if place == value.location]
         return [v for c in loop.carried if c.location == value.location for v in (c.entry, c.following)]
 
     def _steady(self, value: Value, mask: int) -> bool:
@@ -106,9 +171,9 @@ def _possible(value: Value) -> int:
     return -1
 
 
-def _loops(node: LoopNode) -> dict[str, LoopNode]:
-    found = {f"{node.address:x}": node}
+def _loops(node: LoopNode | Guarded) -> dict[str, LoopNode]:
+    found = {node.counter.removeprefix(LOOP_COUNTER): node} if isinstance(node, LoopNode) else {}
     for item in node.items:
-        if isinstance(item, LoopNode):
+        if isinstance(item, LoopNode | Guarded):
             found |= _loops(item)
     return found

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memopt.analysis.bounds import least
+from memopt.analysis.algebra import Obligation, Split
+from memopt.analysis.bounds import Ranges, least
 from memopt.analysis.execute import OuterLoop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -16,25 +17,44 @@ from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
 
-def guards_for(outer: OuterLoop, sample: Mapping[str, int]) -> tuple[Relation, ...]:
-    """Guards under which every obligation of ``outer`` holds; ``sample`` gives live-in values and R.
+def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
+               split: Mapping[int, int]) -> tuple[Relation, ...]:
+    """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
+    values and R.
 
-    Raises Rejected(UNPROVED) for one that is neither proved nor true at the captured values.
+    For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
+    that is not yet split in general (``split``), else Rejected(UNPROVED).
     """
     (counter, largest), = [(c, n) for c, n in outer.ranges.items() if n == Linear.symbol(TRIPS) - 1]
     without_last = {**outer.ranges, counter: largest - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
-    for obligation in outer.obligations:
+    unproved: list[Obligation] = []
+    for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
-        bound = least(obligation.linear, without_last if spared else outer.ranges)
+        bound = _bound(obligation, without_last if spared else outer.ranges, sample)
         if bound.is_constant and bound.constant >= 0:
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:
-            raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
+            unproved.append(obligation)
+            continue
         known = weakest.get(bound.terms)
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)
+    for obligation in unproved:
+        if obligation.branch is not None and split.get(obligation.branch, 0) < 2:
+            raise Split(obligation.branch)
+    for obligation in unproved:
+        raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
+
+
+def _bound(obligation: Obligation, ranges: Ranges, sample: Mapping[str, int]) -> Linear:
+    """A lower bound of the obligation where its conditions hold: the highest at the captured values."""
+    candidates = [obligation.linear]
+    for condition in obligation.given:
+        factors = {obligation.linear.coefficient(s) / c for s, c in condition.terms}
+        candidates += [obligation.linear - condition * int(f) for f in factors if f > 0 and f == int(f)]
+    return max((least(c, ranges) for c in candidates), key=lambda b: (b.is_constant, b.evaluate(sample)))
 
 
 def longest(guards: tuple[Relation, ...]) -> int | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
-from memopt.analysis.exits import Exits, depends
+from memopt.analysis.dominators import immediate_postdominators
+from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
 from memopt.analysis.nest import Item
 from memopt.analysis.places import Places
-from memopt.analysis.values import Formula, Value, constant, negate
-from memopt.ir.graph import Loop, LoopForest
+from memopt.analysis.values import Formula, Node, Value, constant, negate
+from memopt.analysis.ways import Way, join_ways
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import AlignmentCheck, Block, Compute, Exit, Get, Jump, Literal, Load, Operand, Put, Store
 from memopt.ir.reasons import Reason, Rejected
 
@@ -29,12 +31,22 @@ class Walk:
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
 
 
-def name_of(loop: Loop) -> str:
-    return f"{loop.header:x}"
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An operation of a block, and the temporaries that are known there."""
+
+    block: int
+    index: int = 0
+    temps: dict[int, Value] = field(default_factory=dict)
 
 
-def counter_of(loop: Loop) -> str:
-    return f"{LOOP_COUNTER}{loop.header:x}"
+@dataclass(frozen=True, slots=True)
+class _Fork:
+    """A branch that goes different ways in different iterations; all of them come to ``join``."""
+
+    address: int
+    ways: tuple[tuple[Conditions, _Place], ...]
+    join: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,7 @@ class Walker:
     """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration: the state
     after it, what it did, where control goes."""
 
+    graph: FlowGraph
     forest: LoopForest
     lift: Callable[[int], Block]
     algebra: Algebra
@@ -49,35 +62,63 @@ class Walker:
     exits: Exits
     inner: Callable[[Loop, State], tuple[State, list[Item], int]]
 
+    def name(self, loop: Loop) -> str:
+        return f"{loop.header:x}{self.algebra.copy}"
+
+    def counter(self, loop: Loop) -> str:
+        return LOOP_COUNTER + self.name(loop)
+
     def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
-        walk, state, address = Walk(guessing=guessing), dict(state), loop.header
-        counter = counter_of(loop)
+        walk = Walk(guessing=guessing)
+        address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
+        walk.ended = address != loop.header
+        if not walk.ended:
+            walk.state = state
+        elif address is not None:
+            walk.exits.append((True, state, len(walk.items), address))
+        return walk
+
+    def _path(self, loop: Loop, place: _Place, state: State, walk: Walk,
+              join: int | None) -> tuple[int | None, State]:
+        """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
         children = {self.forest.loops[n].header: self.forest.loops[n] for n in loop.children}
+        following: int | _Fork | None
         for _ in range(STEP_LIMIT):
-            if address in children:
-                state, items, address = self.inner(children[address], state)
+            if not place.index and place.block == join:
+                return join, state
+            if not place.index and place.block in children:
+                state, items, following = self.inner(children[place.block], state)
                 walk.items += items
             else:
-                following = self._block(address, loop, state, walk, counter)
-                if following is None:
-                    walk.ended = True
-                    return walk
-                address = following
-            if address == loop.header:
-                walk.state = state
-                return walk
-            if address not in loop.blocks:
-                walk.exits.append((True, state, len(walk.items), address))
-                walk.ended = True
-                return walk
+                following = self._block(place, loop, state, walk)
+                if isinstance(following, _Fork):
+                    state, following = self._fork(following, loop, state, walk)
+            if following is None or following == loop.header or following not in loop.blocks:
+                return following, state
+            place = _Place(following)
         raise Rejected(Reason.NOT_A_NEST, f"no back edge found in the loop at {loop.header:#x}")
 
-    def _block(self, address: int, loop: Loop, state: State, walk: Walk, counter: str) -> int | None:
-        """Run one basic block; the address of the next one, or None when the loop is always left here."""
-        block = self.lift(address)
-        temps: dict[int, Value] = {}
-        last = block.operations[-1]
-        for operation in block.operations:
+    def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
+        """Every way up to the join, and what can be said there."""
+        ways: list[Way] = []
+        for number, (conditions, place) in enumerate(fork.ways):
+            part = Walk(guessing=walk.guessing)
+            with self.algebra.under(conditions, "~" * number):
+                end, after = self._path(loop, place, dict(state), part, fork.join)
+            if end != fork.join or part.exits:
+                raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
+            ways.append(Way(conditions, part.items, after))
+        self.algebra.address = fork.address
+        items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+        walk.items += items
+        return merged, fork.join
+
+    def _block(self, place: _Place, loop: Loop, state: State, walk: Walk) -> int | _Fork | None:
+        """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
+        taken."""
+        block = self.lift(place.block)
+        temps = dict(place.temps)
+        for index, operation in enumerate(block.operations[place.index:], place.index):
             self.algebra.address = operation.address
             match operation:
                 case Get():
@@ -86,8 +127,9 @@ class Walker:
                     if operation.location != "rip":
                         state[operation.location] = self._operand(temps, operation.value)
                 case Compute():
-                    operands = tuple(self._operand(temps, o) for o in operation.operands)
-                    temps[operation.result] = self.algebra.compute(operation.operator, operands, operation.width)
+                    fork = self._compute(operation, _Place(place.block, index + 1, temps), loop)
+                    if fork is not None:
+                        return fork
                 case Load():
                     pointer = self.places.pointer(self._operand(temps, operation.pointer))
                     temps[operation.result] = self.places.load(state, walk.items, pointer, operation.width)
@@ -97,14 +139,46 @@ class Walker:
                     self.places.store(state, walk.items, pointer, value, operation.width)
                 case Exit():
                     condition = self.algebra.truth(self._operand(temps, operation.condition))
-                    target = self._exit(operation, last, condition, loop, state, walk, counter)
+                    target = self._exit(operation, block, condition, loop, state, walk)
+                    if isinstance(target, _Fork):
+                        return target
                     if target is not None:
                         return target if target in loop.blocks else None
                 case Jump():
                     return self._jump(operation)
                 case AlignmentCheck():
                     pass  # a misaligned access faults in the original as well
-        raise Rejected(Reason.INDIRECT_JUMP, f"{address:#x}")
+        raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
+
+    def _compute(self, operation: Compute, place: _Place, loop: Loop) -> _Fork | None:
+        operands = tuple(self._operand(place.temps, o) for o in operation.operands)
+        result = self.algebra.compute(operation.operator, operands, operation.width)
+        place.temps[operation.result] = result
+        if isinstance(result, Node) and result.operator == "select":
+            if operation.address in self.places.facts.split:
+                return self._selection(operation, operands, place, loop)
+            self.algebra.selections[result] = operation.address
+        return None
+
+    def _selection(self, operation: Compute, operands: tuple[Value, ...], place: _Place, loop: Loop) -> _Fork:
+        """A conditional move as a branch, up to the last block that every iteration runs."""
+        condition = self.algebra.truth(operands[0])
+        after = self._joins(loop)
+        join = place.block
+        while join in after:
+            join = after[join]
+        ways = self._ways(operation.address, condition)
+        places = tuple((c, replace(place, temps={**place.temps, operation.result: operands[1 if taken else 2]}))
+                       for c, taken in ways)
+        return _Fork(operation.address, places, loop.header if join == place.block else join)
+
+    def _ways(self, address: int, condition: Formula) -> list[tuple[Conditions, bool]]:
+        general = self.places.facts.split[address] > 1
+        return [(conditions, taken) for taken in (True, False)
+                for conditions in self.exits.ways(condition if taken else negate(condition), general)]
+
+    def _joins(self, loop: Loop) -> dict[int, int]:
+        return immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
 
     @staticmethod
     def _jump(jump: Jump) -> int:
@@ -114,12 +188,17 @@ class Walker:
             raise Rejected(Reason.INDIRECT_JUMP, f"at {jump.address:#x}")
         return jump.target
 
-    def _exit(self, operation: Exit, last: object, condition: Formula, loop: Loop, state: State, walk: Walk,
-              counter: str) -> int | None:
+    def _exit(self, operation: Exit, block: Block, condition: Formula, loop: Loop, state: State,
+              walk: Walk) -> int | _Fork | None:
         """The target when the branch is taken, None when the block goes on."""
+        last = block.operations[-1]
         other = last.target if isinstance(last, Jump) and isinstance(last.target, int) else None
         taken_leaves, other_leaves = operation.target not in loop.blocks, other not in loop.blocks
         if taken_leaves == other_leaves or isinstance(condition, bool):
+            if other is not None and operation.address in self.places.facts.split and not isinstance(condition, bool):
+                ways = self._ways(operation.address, condition)
+                places = tuple((c, _Place(operation.target if taken else other)) for c, taken in ways)
+                return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header))
             if not self.exits.decide(condition):
                 if isinstance(condition, bool) and other_leaves and other is not None:
                     walk.exits.append((True, dict(state), len(walk.items), other))
@@ -131,7 +210,7 @@ class Walker:
         leaving = condition if taken_leaves else negate(condition)
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
-        if not walk.guessing and not depends(leaving, counter):
+        if not walk.guessing and not depends(leaving, self.counter(loop)):
             if self.exits.decide(leaving):
                 walk.exits.append((True, dict(state), len(walk.items), leave))
                 return leave

@@ -3,7 +3,7 @@
 The patch sits at the header of the outermost loop. A version is entered with the header's live state, checks the
 guards, runs iterations 0 .. H-1 (counted from the current one), gives every location of ``rejoin`` its header
 value for iteration H, restores everything else, and goes on in the original code at the header, which runs
-iterations H .. R-1 (at least one).
+iterations H .. R-1 (at least one, or as many as the region asks for).
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Region:
     """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions).
 
     ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
-    locked instruction, and threads may meet there."""
+    locked instruction, and threads may meet there. ``left``: iterations that the original has to run itself,
+    H <= R - left."""
 
     header: int
     displaced: bytes
@@ -157,9 +158,10 @@ class Region:
     footprints: tuple[Footprint, ...]
     scop: Scop
     flags_dead: bool = False
+    left: int = 1
 
     def __str__(self) -> str:
-        lines = [f"region {self.header:#x}"]
+        lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]

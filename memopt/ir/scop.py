@@ -19,7 +19,7 @@ from enum import Enum
 from memopt.ir.linear import Linear
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
-LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1
+LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
 
 
 class ElementType(Enum):

@@ -15,9 +15,9 @@ from tests.support.replay import Replay, Watch, holds, live_values
 
 SIZE = 11
 LIFTED = {
-    ("gcc", "-O1"): ("syrk", "syrk_rows", "cholesky", "correlation"),
-    ("gcc", "-O2"): ("syrk", "syrk_rows", "correlation"),
-    ("clang", "-O2"): ("syrk", "correlation"),
+    ("gcc", "-O1"): ("syrk", "syrk_rows", "trmm", "cholesky", "forward", "backward", "correlation"),
+    ("gcc", "-O2"): ("syrk", "syrk_rows", "trmm", "cholesky", "lu_right", "forward", "backward", "correlation"),
+    ("clang", "-O2"): ("syrk", "trmm", "backward", "correlation"),
 }
 
 

@@ -1,0 +1,117 @@
+"""Where the ways of a branch come together again: what was done, and what is known of each location.
+
+A loop that is entered only when it runs at all (compilers turn ``while`` into ``if`` and ``do while``) is that loop
+with a trip count that may be zero. Everything else is done under the conditions of its way; a location that differs
+between ways holds one value or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memopt.analysis.algebra import LOOP_COUNTER, Algebra
+from memopt.analysis.facts import SLOT, State
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.places import Places
+from memopt.analysis.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
+from memopt.ir.linear import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is done where ``conditions`` are all >= 0, and the state afterwards."""
+
+    conditions: tuple[Linear, ...]
+    items: Sequence[Item]
+    state: State
+
+    @property
+    def acts(self) -> bool:
+        return any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in self.items)
+
+
+def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) -> tuple[list[Item], State]:
+    """The items of all ``ways``, which exclude each other, and the state where they meet.
+
+    Unless ``general``, a loop's trip count may be taken to be zero, not less, where it does not run.
+    """
+    for way in ways:
+        for location in {p for other in ways for p in other.state if p.startswith(SLOT)} - way.state.keys():
+            places.load_slot(way.state, location)
+    entered = None if general else _entered_loop(ways)
+    if entered is not None:
+        runs, idle, loop = entered
+        known = {p: _after_loop(p, runs, idle, loop, algebra) for p in runs.state}
+        return [*idle.items, *runs.items], {
+            p: _either((runs, idle), p) if v is None else v for p, v in known.items()}
+    return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
+            {p: _either(ways, p) for p in ways[0].state})
+
+
+def _either(ways: Sequence[Way], location: str) -> Value:
+    value = ways[-1].state[location]
+    for way in reversed(ways[:-1]):
+        if way.state[location] != value:
+            truth: Formula = True
+            for condition in way.conditions:
+                truth = both(truth, Atom(condition, False))
+            value = Node("select", (Truth(truth), way.state[location], value), value.width)
+    return value
+
+
+def _entered_loop(ways: list[Way]) -> tuple[Way, Way, LoopNode] | None:
+    """The way that runs a loop, and nothing else, exactly when its trip count is positive, and the idle way."""
+    if len(ways) != 2 or sum(w.acts for w in ways) != 1:
+        return None
+    runs, idle = ways if ways[0].acts else ways[::-1]
+    acting = [i for i in runs.items if not isinstance(i, LoadEvent)]
+    if len(acting) != 1 or not isinstance(acting[0], LoopNode) or len(runs.conditions) != 1:
+        return None
+    loop = acting[0]
+    if loop.trips is None or not implied(runs.conditions[0], loop.trips - 1, exactly=True):
+        return None
+    return runs, idle, loop
+
+
+def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
+    """Whether ``known >= 0`` makes ``condition >= 0``; ``exactly``: and the other way round, over integers."""
+    symbol = next((s for s, _ in known.terms), None)
+    if symbol is None:
+        return condition.is_constant and condition.constant >= 0
+    factor, rest = divmod(condition.coefficient(symbol), known.coefficient(symbol))
+    rest_of = condition - known * factor
+    if rest or factor <= 0 or not rest_of.is_constant or rest_of.constant < 0:
+        return False
+    return rest_of.constant < factor or not exactly
+
+
+def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra) -> Value | None:
+    """What ``location`` holds after a loop that may run zero times; None when that depends on whether it runs."""
+    ran, not_ran = runs.state[location], idle.state[location]
+    if ran == not_ran:
+        return ran
+    match ran:
+        case Final(name, carried, _) if name == loop.counter.removeprefix(LOOP_COUNTER):
+            entry = next((c.entry for c in loop.carried if c.location == carried), None)
+            if entry is not None and _equal(entry, not_ran, (*runs.items, *idle.items)):
+                return ran
+        case Integer(linear, width) if isinstance(not_ran, Integer) and not_ran.width == width:
+            assert loop.trips is not None
+            difference = linear - not_ran.linear
+            if any(difference == loop.trips * n for n in _ratios(difference, loop.trips)):
+                algebra.require(loop.trips, "a loop that does not run ends where it begins", branch=algebra.address)
+                return ran
+    return None
+
+
+def _ratios(difference: Linear, trips: Linear) -> set[int]:
+    return {difference.coefficient(s) // c for s, c in trips.terms}
+
+
+def _equal(one: Value, two: Value, items: Sequence[Item]) -> bool:
+    """Loads of one cell give one value: nothing is stored before the loop."""
+    if isinstance(one, Loaded) and isinstance(two, Loaded):
+        cells = {i.identity: (i.pointer, i.width) for i in items if isinstance(i, LoadEvent)}
+        return one == two or (one.event in cells and cells[one.event] == cells.get(two.event))
+    return one == two
