@@ -76,10 +76,15 @@ def plan_region(
     except Rejected as refusal:
         if refusal.reason is Reason.TOO_SHORT:
             raise
+    refusals = []
     for loops in loop_plans(region.scop, context):
-        check_loops(region.scop, loops)
-        return (replace(region, scop=replace(region.scop, statements=loops.statements)),), NestPlan((loops,))
-    raise Rejected(Reason.NO_PLAN)
+        try:
+            check_loops(region.scop, loops)
+        except Rejected as refusal:
+            refusals.append(refusal)
+        else:
+            return (replace(region, scop=replace(region.scop, statements=loops.statements)),), NestPlan((loops,))
+    raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
 
 
 def plan_nest(
