@@ -217,8 +217,9 @@ class LeafCode:
             return [self._kind(Tile(rows, 1, 1, inner), vector)]
         kinds = [self._kind(Tile(rows, count, vector.lanes, inner), vector)
                  for count in sorted({self._vectors, 1}, reverse=True)]
-        if self._units.masks:
-            return [*kinds, TileKind(Tile(rows, 1, vector.lanes, inner), vector, True, 1)]
+        masked = TileKind(Tile(rows, 1, vector.lanes, inner), vector, True, 1)
+        if self._units.masks and self._possible(masked):
+            return [*kinds, masked]
         return [*kinds, self._kind(Tile(rows, 1, 1, inner), scalar)]
 
     def _kind(self, tile: Tile, unit: VectorUnit) -> TileKind:
@@ -228,6 +229,14 @@ class LeafCode:
         if self._inner is None or (self._inner == VECTOR and tile.row_count * tile.vector_count > 1):
             steps = 1
         return TileKind(tile, unit, False, steps)
+
+    def _possible(self, kind: TileKind) -> bool:
+        """Whether there are instructions for it: bytes and words have no gathers."""
+        try:
+            self._allocated(kind)
+        except Rejected:
+            return False
+        return True
 
     def _allocated(self, kind: TileKind) -> Allocation:
         if kind not in self._allocations:
