@@ -252,7 +252,8 @@ def leaf_cycles(
         levels.append((nest.sequential, 1, nest.counts[nest.sequential]))
     inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
     levels += [(name, 1, count) for name, count in inside.items()]
-    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write) for a in _distinct(scop, statement)]
+    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write)
+               for a in _distinct(scop, statement)]
     lines = traffic(streams, tuple(count for _, _, count in levels), machine)
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
 
