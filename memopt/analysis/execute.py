@@ -100,6 +100,8 @@ class Executor:
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
+        if not is_equality(leaving):  # the last step may overshoot the bound; by how much is guarded with the division
+            numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
         for distance in self.algebra.distances:
             self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
