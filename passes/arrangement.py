@@ -9,9 +9,9 @@ Before: ``for t { for i S0(t, i); for i S1(t, i) }``. After: S0 at (t, 0) vector
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from math import ceil
+from itertools import islice, product
 
 from memopt.analysis.conflicts import shared_loops
 from memopt.ir.linear import Linear
@@ -20,11 +20,22 @@ from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
 from passes.base import Context
 from passes.grouping import components
-from passes.leaves import Option, Position, options
+from passes.leaves import Option, Position, cut, options
 from passes.ordering import Conflicts, carry, keeps, within
+from passes.timetile import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
 FUSION_LOSS = 1.25
+
+# Serial loops around a dependence circle that are looked at, and that are followed further.
+MOST_CHOICES = 64
+MOST_SERIAL = 4
+
+# Vectors of a strip of a shared loop.
+MOST_STRIP = 16
+
+Loops = Mapping[str, str | None]
+"""A loop of each statement, by the statement's name."""
 
 
 @dataclass(frozen=True)
@@ -37,109 +48,145 @@ class Arrangement:
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
-        found = self._arranged(tuple(map(self._start, self.scop.statements)), self.conflicts, 0)
+        return self._aligned(self._arranged(self._starts(), self.conflicts))
+
+    def time_tiled(self) -> Iterator[tuple[tuple[Option, ...], str]]:
+        """The same inside time tiles of several sizes, each with a name for people."""
+        for positions, left, name in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
+            yield self._aligned(self._arranged(positions, left)), name
+
+    def _aligned(self, found: tuple[Option, ...]) -> tuple[Option, ...]:
         order = {s.name: n for n, s in enumerate(self.scop.statements)}
         most = max(len(o.leaf.dates) for o in found)
         padded = (replace(o, leaf=replace(o.leaf, dates=_padded(o.leaf.dates, most))) for o in found)
         return tuple(sorted(padded, key=lambda o: order[o.leaf.statement]))
+
+    def _starts(self) -> tuple[Position, ...]:
+        return tuple(map(self._start, self.scop.statements))
 
     def _start(self, statement: Statement) -> Position:
         trips = average_trips(statement, self.context.trips)
         place = tuple((n, Linear.symbol(n)) for n in trips)
         return Position(statement, (), tuple(trips.items()), (), place, within(self.conflicts, (statement.name,)))
 
-    def _arranged(self, positions: tuple[Position, ...], left: Conflicts, level: int) -> tuple[Option, ...]:
-        """``level``: loops of the original that have been decided on, outside of what is left."""
+    def _arranged(self, positions: tuple[Position, ...], left: Conflicts) -> tuple[Option, ...]:
         by_name = {p.statement.name: p for p in positions}
         groups = components((p.statement for p in positions), left)
         if len(groups) == 1:
             if len(positions) == 1:
                 return (self._best(positions[0]),)
-            return self._serial(positions, left, level)
+            return min((self._arranged(*inside) for inside in self._serial(positions, left)), key=cycles)
         nests = [tuple(by_name[s.name] for s in g) for g in groups]
-        if self._share(positions, level):
-            if self._fusible(positions, left, level):
-                return self._serial(positions, left, level)
-            return self._strips(nests, left, level)
-        return self._sequence(nests, left, level)
+        loops = self._shared(positions)
+        if loops is not None:
+            inside = self._one_by_one(positions, left, loops)
+            if inside is not None and self._fusible(positions, inside[0]):
+                return self._arranged(*inside)
+            fused = self._strips(nests, left, loops)
+            if all(len(n) == 1 for n in nests):
+                return fused
+            return min(fused, self._sequence(nests, left), key=cycles)
+        return self._sequence(nests, left)
 
     def _best(self, position: Position) -> Option:
         return options(self.scop, position, self.context)[0]
 
-    def _share(self, positions: tuple[Position, ...], level: int) -> bool:
-        """Whether loop number ``level`` is one loop around all statements, and still free."""
+    def _shared(self, positions: tuple[Position, ...]) -> Loops | None:
+        """The outermost loop of the original that is around all statements and still free."""
         statements = [p.statement for p in positions]
-        if min(shared_loops(statements[0], s) for s in statements) <= level:
-            return False
-        return all(p.statement.dimensions[level].name in dict(p.free) for p in positions)
+        for level in range(min(shared_loops(statements[0], s) for s in statements)):
+            loops = {p.statement.name: p.statement.dimensions[level].name for p in positions}
+            if all(loops[p.statement.name] in dict(p.free) for p in positions):
+                return loops
+        return None
 
-    def _serial(self, positions: tuple[Position, ...], left: Conflicts, level: int) -> tuple[Option, ...]:
-        """The original loop around all of them, one iteration at a time."""
-        inside = self._one_by_one(positions, left, level)
-        return self._arranged(inside[0], inside[1], level + 1)
+    def _serial(self, positions: tuple[Position, ...], left: Conflicts) -> Iterator[tuple[
+            tuple[Position, ...], Conflicts]]:
+        """What is inside a loop around all of them, one iteration at a time: the original one, or one that takes
+        another loop of some statements (which turns a dot product into updates, as in triangular solvers)."""
+        original = self._shared(positions)
+        choices: list[list[str | None]] = [[n for n, _ in p.free] or [None] for p in positions]
+        tried = 0
+        if original is not None:
+            inside = self._one_by_one(positions, left, original)
+            if inside is not None:
+                tried += 1
+                yield inside
+        for chosen in islice(product(*choices), MOST_CHOICES):
+            loops = {p.statement.name: c for p, c in zip(positions, chosen, strict=True)}
+            if loops == original or tried >= MOST_SERIAL:
+                continue
+            inside = self._one_by_one(positions, left, loops)
+            if inside is not None and len(inside[1]) < len(left):
+                tried += 1
+                yield inside
 
-    def _one_by_one(
-        self, positions: tuple[Position, ...], left: Conflicts, level: int
-    ) -> tuple[tuple[Position, ...], Conflicts]:
-        dates = {p.statement.name: Linear.symbol(p.statement.dimensions[level].name) for p in positions}
+    def _one_by_one(self, positions: tuple[Position, ...], left: Conflicts, loops: Loops) -> tuple[
+            tuple[Position, ...], Conflicts] | None:
+        """One more date, the loop named for each statement; None where that turns a dependence round."""
+        dates = {s: Linear() if d is None else Linear.symbol(d) for s, d in loops.items()}
         remaining = carry(left, dates)
-        assert remaining is not None, "the original order of a shared loop keeps its dependences"
-        return tuple(
-            p.at(p.statement.dimensions[level].name, dates[p.statement.name],
-                 dict(p.free)[p.statement.dimensions[level].name], within(remaining, (p.statement.name,)))
-            for p in positions), remaining
+        if remaining is None:
+            return None
+        inside = []
+        for p in positions:
+            name, loop = p.statement.name, loops[p.statement.name]
+            own = within(remaining, (name,))
+            if loop is None:
+                inside.append(replace(p, dates=(*p.dates, Date(Linear())), left=own))
+            else:
+                inside.append(p.at(loop, dates[name], dict(p.free)[loop], own))
+        return tuple(inside), remaining
 
-    def _fusible(self, positions: tuple[Position, ...], left: Conflicts, level: int) -> bool:
+    def _fusible(self, positions: tuple[Position, ...], inside: tuple[Position, ...]) -> bool:
         """Whether every statement keeps its speed when the shared loop is serial."""
-        inside, _ = self._one_by_one(positions, left, level)
         return all(p.free for p in inside) and all(
             self._best(p).cycles <= FUSION_LOSS * self._best(q).cycles for p, q in zip(inside, positions, strict=True))
 
-    def _strips(self, nests: list[tuple[Position, ...]], left: Conflicts, level: int) -> tuple[Option, ...]:
-        """The shared loop in strips; inside a strip the groups run one after the other."""
-        names = {p.statement.name: p.statement.dimensions[level].name for n in nests for p in n}
+    def _strips(self, nests: list[tuple[Position, ...]], left: Conflicts, loops: Loops) -> tuple[Option, ...]:
+        """The shared loop in strips, inside which the groups run one after the other; without strips where the data
+        of the whole loop stay in a cache."""
+        names = {s: d for s, d in loops.items() if d is not None}
+        size = self._strip_size(nests, names)
+        count = max(dict(p.free)[names[p.statement.name]] for n in nests for p in n)
+        if size >= count and not self._needs_room(nests, names):
+            return self._sequence(nests, left)
         if not keeps(left, {s: Linear.symbol(d) for s, d in names.items()}):
-            return self._sequence(nests, left, level)
-        size = self._strip_size(nests, level)
-        cut = [tuple(_cut(p, names[p.statement.name], size) for p in n) for n in nests]
-        return self._sequence(cut, left, level)
+            return self._sequence(nests, left)
+        strips = [tuple(cut(p, names[p.statement.name], min(size, self._most_strip(nests))) for p in n) for n in nests]
+        return self._sequence(strips, left)
 
-    def _strip_size(self, nests: list[tuple[Position, ...]], level: int) -> int:
+    def _needs_room(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> bool:
+        """Whether private values would have to be kept for every iteration of the patched loop."""
+        private = {a.name for a in self.scop.arrays if a.private}
+        used = {a.array for n in nests for p in n for a in (p.statement.write, *p.statement.reads)}
+        return bool(private & used) and any(
+            names[p.statement.name] == p.statement.dimensions[0].name for n in nests for p in n)
+
+    def _strip_size(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> int:
         """Iterations whose data stay in half of L2, whole vectors."""
         positions = [p for n in nests for p in n]
-        width = max(lanes(self.scop, p.statement, self.context.isa) for p in positions)
-        inner = max((_volume(p, level) for p in positions), default=1)
+        width = self._width(nests)
+        inner = max((c for p in positions for n, c in p.free if n != names[p.statement.name]), default=1)
         data = 8 * inner * len({a.array for p in positions for a in (p.statement.write, *p.statement.reads)})
-        fitting = self.context.machine.level(2).share // 2 // max(data, 1)
-        return max(width, min(16 * width, fitting // width * width))
+        return max(width, self.context.machine.level(2).share // 2 // max(data, 1) // width * width)
 
-    def _sequence(self, nests: list[tuple[Position, ...]], left: Conflicts, level: int) -> tuple[Option, ...]:
+    def _most_strip(self, nests: list[tuple[Position, ...]]) -> int:
+        return MOST_STRIP * self._width(nests)
+
+    def _width(self, nests: list[tuple[Position, ...]]) -> int:
+        return max(lanes(self.scop, p.statement, self.context.isa) for n in nests for p in n)
+
+    def _sequence(self, nests: list[tuple[Position, ...]], left: Conflicts) -> tuple[Option, ...]:
         found: list[Option] = []
         for number, nest in enumerate(nests):
             later = tuple(replace(p, dates=(*p.dates, Date(Linear.of(number)))) for p in nest)
-            found += self._arranged(later, within(left, (p.statement.name for p in later)), level)
+            found += self._arranged(later, within(left, (p.statement.name for p in later)))
         return tuple(found)
 
-    @cached_property
-    def private(self) -> frozenset[str]:
-        return frozenset(a.name for a in self.scop.arrays if a.private)
 
-
-def _cut(position: Position, name: str, size: int) -> Position:
-    """``name`` in tiles of ``size``, still free inside a tile."""
-    count = dict(position.free)[name]
-    outer = name + "/"
-    place = tuple((d, Linear.build({outer: size, name: 1}) if d == name else x) for d, x in position.place)
-    return replace(position, dates=(*position.dates, Date(Linear.symbol(name), size)),
-                   levels=(*position.levels, (outer, ceil(count / size))),
-                   free=tuple((n, min(c, size) if n == name else c) for n, c in position.free), place=place)
-
-
-def _volume(position: Position, level: int) -> int:
-    """Iterations of the loops inside loop ``level``, or one line of them where they form a volume."""
-    counts = dict(position.free)
-    inside = [counts[d.name] for d in position.statement.dimensions[level + 1:] if d.name in counts]
-    return max(inside, default=1)
+def cycles(found: tuple[Option, ...]) -> float:
+    return sum(o.cycles for o in found)
 
 
 def _padded(dates: tuple[Date, ...], length: int) -> tuple[Date, ...]:

@@ -16,7 +16,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
-from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Index, Read, Scop, Statement
 
 _OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt": 1}
 
@@ -106,12 +106,11 @@ def contraction(region: Region, plan: Plan) -> Contraction:
     statement = next(s for s in region.scop.statements if s.name == plan.statement)
     if len(region.scop.statements) != 1:
         raise Rejected(Reason.NO_SCHEDULE, "several statements in one nest")
-    element = _element(region.scop, statement)
+    element = element_of(region.scop, statement)
     dimensions = tuple(d.name for d in statement.dimensions)
     extents = tuple(_extents(statement))
     result = _stream(region.scop, statement.write, dimensions)
     _check_tile(plan, element, dimensions)
-    _check_expression(statement.expression)
     _check_order(plan, result, dimensions)
     accumulators = frozenset(i for i, r in enumerate(statement.reads) if r == statement.write)
     operands = []
@@ -124,11 +123,17 @@ def contraction(region: Region, plan: Plan) -> Contraction:
     return Contraction(plan, statement, element, extents, result, accumulators, tuple(operands))
 
 
-def _element(scop: Scop, statement: Statement) -> ElementType:
-    elements = {scop.array(a.array).element for a in (statement.write, *statement.reads)}
+def element_of(scop: Scop, statement: Statement) -> ElementType:
+    """The element type of a statement that computes in one floating type everywhere; Rejected for any other."""
+    arrays = [scop.array(a.array) for a in (statement.write, *statement.reads)]
+    elements = {a.element for a in arrays}
     if len(elements) != 1:
-        raise Rejected(Reason.NO_SCHEDULE, "float and double mixed")
-    return elements.pop()
+        raise Rejected(Reason.NO_PLAN, "float and double are mixed")
+    element = elements.pop()
+    if not element.is_float or statement.conditions or any(a.private for a in arrays):
+        raise Rejected(Reason.NO_PLAN, "no contraction: integers, conditions or register values")
+    _check_expression(statement.expression, element)
+    return element
 
 
 def _extents(statement: Statement) -> Iterator[tuple[str, int | None]]:
@@ -169,12 +174,16 @@ def _check_tile(plan: Plan, element: ElementType, dimensions: tuple[str, ...]) -
             raise VerifyError(f"innermost tile of {dimension} is {innermost.get(dimension)}, not {size}")
 
 
-def _check_expression(expression: Expression) -> None:
+def _check_expression(expression: Expression, element: ElementType) -> None:
+    if isinstance(expression, Read):
+        return
+    if isinstance(expression, Index) or expression.element is not element:
+        raise Rejected(Reason.NO_SCHEDULE, "operands of several types in a contraction")
     if isinstance(expression, Apply):
         if _OPERATORS.get(expression.operator) != len(expression.operands):
             raise Rejected(Reason.NO_SCHEDULE, f"operation {expression.operator} in a contraction")
         for operand in expression.operands:
-            _check_expression(operand)
+            _check_expression(operand, element)
 
 
 def _check_order(plan: Plan, result: Stream, dimensions: tuple[str, ...]) -> None:

@@ -18,6 +18,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 from memopt.models.cost import stride
 from passes.base import Context, Roles, ScheduledRegion
+from passes.contraction import element_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Interchange:
 
 
 def _check_shape(state: ScheduledRegion) -> None:
-    """One accumulation over arrays of one element type, whose operands nobody writes."""
+    """One accumulation in one floating type, whose operands nobody writes."""
     statement, scop = state.statement, state.scop
     if len(scop.statements) != 1:
         raise Rejected(Reason.NO_PLAN, f"{len(scop.statements)} statements in one nest")
@@ -42,8 +43,7 @@ def _check_shape(state: ScheduledRegion) -> None:
         raise Rejected(Reason.NO_PLAN, f"{statement.write} is not accumulated")
     if any(access.array == statement.write.array for _, access in state.operands):
         raise Rejected(Reason.OVERLAP, f"{statement.write.array} is both accumulated and read elsewhere")
-    if len({scop.array(a.array).element for a in (statement.write, *statement.reads)}) != 1:
-        raise Rejected(Reason.NO_PLAN, "float and double are mixed")
+    element_of(scop, statement)
 
 
 def _candidates(state: ScheduledRegion) -> Iterator[Roles]:

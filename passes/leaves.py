@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
+from math import ceil
 
-from memopt.analysis.polyhedra import Polyhedron
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import LeafNest, TileCost, best_tile, chain, lanes, leaf_cycles, step
 from passes.base import Context
-from passes.ordering import Conflicts, carry, equal
+from passes.ordering import Conflicts, carry, equal, keeps
+from passes.splitting import instances
 
 MOST_COEFFICIENT = 3
+FRONT_STRIPS = (16, 64)
 _SHORT_LIST = 8
 
 
@@ -136,13 +138,8 @@ def _alone(statement: Statement, left: Conflicts) -> bool:
 
 def _meets(statement: Statement, subscripts: tuple[Linear, ...]) -> bool:
     """Whether one instance reads ``subscripts`` of the written array where it writes."""
-    names = tuple(d.name for d in statement.dimensions)
-    pairs = [a - b for a, b in zip(statement.write.subscripts, subscripts, strict=True)]
-    bounds = [b for d in statement.dimensions
-              for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
-    symbols = {s for e in (*pairs, *bounds, *statement.conditions) for s in e.symbols} - set(names)
-    return not Polyhedron.build(names, tuple(sorted(symbols)), equal=pairs,
-                                nonnegative=(*bounds, *statement.conditions)).is_empty
+    return not instances(statement).where(
+        equal=[a - b for a, b in zip(statement.write.subscripts, subscripts, strict=True)]).is_empty
 
 
 def _fronts(position: Position) -> Iterator[Found]:
@@ -182,27 +179,44 @@ def _front(position: Position, counts: dict[str, int], chosen: tuple[str, ...], 
 
 def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], front: Linear, fixed: str,
                  left: Conflicts) -> Iterator[Found]:
-    """``front`` stands for ``fixed``; one of the others is the vector, what remains has dates of its own."""
+    """``front`` stands for ``fixed``; one of the others is the vector, or scalar rows, what remains has dates of its
+    own. Strips along it, where they are legal, keep the lines of one front in the first cache."""
     name = at.statement.name
-    length = sum(c * (counts[n] - 1) for n, c in front.terms) + 1
-    for vector in chosen:
-        if vector == fixed:
+    for along in chosen:
+        if along == fixed:
             continue
-        inside, remaining = at.at(fixed, front, length, left), left
-        for each in chosen:
-            if each not in (vector, fixed):
-                after = carry(remaining, {name: Linear.symbol(each)})
-                if after is None:
-                    break
-                remaining = after
-                inside = inside.at(each, Linear.symbol(each), counts[each], remaining)
-        if remaining:
-            continue
-        place = dict(at.place)
-        place[fixed] = Linear.symbol(fixed) - front.without(fixed)
-        across = max(1, counts[fixed] * counts[vector] // length)
-        nest = LeafNest((*inside.levels, (vector, across)), place, vector=vector)
-        yield Leaf(name, inside.dates, vector=vector), nest
+        starts = [at]
+        if keeps(at.left, {name: Linear.symbol(along)}):
+            starts += [cut(at, along, size) for size in FRONT_STRIPS]
+        for start in starts:
+            across = dict(start.free)
+            length = sum(c * (across[n] - 1) for n, c in front.terms) + 1
+            inside, remaining = start.at(fixed, front, length, left), left
+            for each in chosen:
+                if each not in (along, fixed):
+                    after = carry(remaining, {name: Linear.symbol(each)})
+                    if after is None:
+                        break
+                    remaining = after
+                    inside = inside.at(each, Linear.symbol(each), counts[each], remaining)
+            if remaining:
+                continue
+            place = dict(inside.place)
+            place[fixed] = Linear.symbol(fixed) - front.without(fixed).substitute(place)
+            points = max(1, across[fixed] * across[along] // length)
+            levels = (*inside.levels, (along, points))
+            yield Leaf(name, inside.dates, vector=along), LeafNest(levels, place, vector=along)
+            yield Leaf(name, inside.dates, rows=along), LeafNest(levels, place, rows=along)
+
+
+def cut(position: Position, name: str, size: int) -> Position:
+    """``name`` in tiles of ``size``, still free inside a tile."""
+    count = dict(position.free)[name]
+    outer = name + "/"
+    place = tuple((d, Linear.build({outer: size, name: 1}) if d == name else x) for d, x in position.place)
+    return replace(position, dates=(*position.dates, Date(Linear.symbol(name), size)),
+                   levels=(*position.levels, (outer, ceil(count / size))),
+                   free=tuple((n, min(c, size) if n == name else c) for n, c in position.free), place=place)
 
 
 def _priced(scop: Scop, statement: Statement, found: list[Found], context: Context) -> list[Option]:

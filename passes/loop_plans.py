@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
@@ -11,10 +12,11 @@ from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
-from passes.arrangement import Arrangement
+from passes.arrangement import Arrangement, cycles
 from passes.base import Context
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
+from passes.splitting import split
 from passes.storage import store
 
 LEAST_GAIN = 1.1
@@ -28,16 +30,50 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     """
     with budget():
         pairs = conflicts(scop)
-        found = Arrangement(scop, pairs, context).made()
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
                      for s in scop.statements)
-    after = sum(o.cycles for o in found)
-    if before < LEAST_GAIN * after:
-        raise Rejected(Reason.NO_PLAN, f"expected {before / after:.2f} times as fast")
-    leaves = tuple(o.leaf for o in found)
-    stored = store(scop, scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
-    yield LoopPlan(context.isa, scop.statements, leaves, stored, _trial_iterations(scop, found),
-                   _summary(found, context))
+        whole = Arrangement(scop, pairs, context)
+        candidates = [_Candidate(scop, whole.made())]
+        candidates += [_Candidate(scop, found, name) for found, name in whole.time_tiled()]
+        pieces = split(scop, pairs)
+        if pieces is not None:
+            candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+    candidates.sort(key=lambda c: c.cycles)
+    if before < LEAST_GAIN * candidates[0].cycles:
+        raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
+    refusals: list[Rejected] = []
+    made = 0
+    for candidate in candidates:
+        if before >= LEAST_GAIN * candidate.cycles:
+            try:
+                yield candidate.plan(context)
+                made += 1
+            except Rejected as refusal:
+                refusals.append(refusal)
+    if not made:
+        raise refusals[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    scop: Scop
+    found: tuple[Option, ...]
+    name: str = ""
+
+    @property
+    def cycles(self) -> float:
+        return cycles(self.found)
+
+    def plan(self, context: Context) -> LoopPlan:
+        leaves = tuple(o.leaf for o in self.found)
+        stored = store(self.scop, self.scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
+        summary = ", ".join(filter(None, (self.name, _summary(self.found, context))))
+        return LoopPlan(context.isa, self.scop.statements, leaves, stored, self._trial_iterations, summary)
+
+    @property
+    def _trial_iterations(self) -> int:
+        """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
+        return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
 
 
 def _latency(statement: Statement, pairs: Conflicts) -> float:
@@ -48,14 +84,11 @@ def _latency(statement: Statement, pairs: Conflicts) -> float:
     return latency(statement, left or (), statement.dimensions[-1].name)
 
 
-def _trial_iterations(scop: Scop, found: tuple[Option, ...]) -> int:
-    """Iterations of the patched loop that make a full register tile and a ragged one, where it is part of one."""
-    return 3 + max(_span(s, o) for s, o in zip(scop.statements, found, strict=True))
-
-
 def _span(statement: Statement, option: Option) -> int:
-    outer, leaf = statement.dimensions[0].name, option.leaf
-    return {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}.get(outer, 1)
+    outer, leaf = Linear.symbol(statement.dimensions[0].name), option.leaf
+    tiles = {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}
+    steps = [d.divisor for d in leaf.dates if d.expression == outer]
+    return max(tiles.get(statement.dimensions[0].name, 1), *steps, 1)
 
 
 def _summary(found: tuple[Option, ...], context: Context) -> str:
@@ -64,9 +97,6 @@ def _summary(found: tuple[Option, ...], context: Context) -> str:
     parts = [f"vectors along {largest.vector}" if largest.vector else "one element at a time"]
     if largest.rows and largest.row_count > 1:
         parts.append(f"{largest.row_count} rows of {largest.rows} at once")
-    if any(d.divisor > 1 for d in largest.dates):
-        parts.insert(0, "in strips of " + ", ".join(f"{d.divisor} {d.expression}" for d in largest.dates
-                                                    if d.divisor > 1))
     if len(found) > 1:
         parts.append(f"{len(found)} statements")
     return ", ".join((*parts, context.isa.value))

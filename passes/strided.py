@@ -13,7 +13,7 @@ from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes.emitter import fits
 from passes.masks import constant_lanes, ramp
-from passes.vector_code import I32, I64, VectorCode, letter
+from passes.vector_code import F32, F64, I32, I64, VectorCode, letter
 from passes.vectors import view
 
 
@@ -36,38 +36,40 @@ def offsets(code: VectorCode, target: str, stride: int, element: ElementType) ->
 
 
 def needs_offsets(code: VectorCode, stride: int, element: ElementType) -> bool:
-    """Whether ``load`` and ``store`` of this stride need a register with ``offsets``: under a mask they do."""
-    return code.mask is not None and stride != element.size
+    """Whether ``load`` and ``store`` of this stride want a register with ``offsets``: under a mask, where a gather is
+    shorter than a branch around each lane."""
+    return code.mask is not None and stride not in (0, element.size) and \
+        offsets_element(code, stride, element) is not None
 
 
 def load(code: VectorCode, target: str, memory: Mem, stride: int, element: ElementType,
          offsets: str | None = None) -> None:
-    """``target`` = the elements at ``memory``, ``memory + stride``, ..."""
+    """``target`` = the elements at ``memory``, ``memory + stride``, ... Clobbers ``spare`` and the flags."""
     if stride == element.size or code.unit.scalar:
         code.load(target, memory, element)
     elif stride == 0:
         code.broadcast(target, replace(memory, size=element.size, broadcast=0), element)
     elif offsets is not None:
         _gather(code, target, memory, stride, element, offsets)
-    elif code.mask is not None:
-        raise Rejected(Reason.NO_PLAN, f"no masked load of {element.value} with stride {stride}")
-    elif stride == -element.size and _reversible(code, element):
+    elif stride == -element.size and _shuffles(code, element):
         code.load(target, _lane(memory, stride, code.unit.lanes - 1, element), element)
         reverse(code, target, target, element)
+    elif stride == 2 * element.size and _shuffles(code, element) and code.unit.width(element) > 2 * element.size:
+        _load_every_second(code, target, memory, element)
     else:
         _load_lanes(code, target, memory, stride, element)
 
 
 def store(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType,
           offsets: str | None = None) -> None:
-    """The elements at ``memory``, ``memory + stride``, ... = ``source``; lane after lane, the last one wins."""
+    """The elements at ``memory``, ``memory + stride``, ... = ``source``. Clobbers ``spare`` and the flags."""
     if stride == element.size or code.unit.scalar:
         code.store(memory, source, element)
     elif offsets is not None:
         _scatter(code, memory, source, stride, element, offsets)
-    elif code.mask is not None or stride == 0:
+    elif stride == 0:
         raise Rejected(Reason.NO_PLAN, f"no store of {element.value} with stride {stride}")
-    elif stride == -element.size and _reversible(code, element):
+    elif stride == -element.size and _shuffles(code, element):
         register = code.pool.take()
         reverse(code, register, source, element)
         code.store(_lane(memory, stride, code.unit.lanes - 1, element), register, element)
@@ -132,104 +134,154 @@ def _scatter(code: VectorCode, memory: Mem, source: str, stride: int, element: E
 
 
 def _load_lanes(code: VectorCode, target: str, memory: Mem, stride: int, element: ElementType) -> None:
-    lanes = [_lane(memory, stride, n, element) for n in range(code.unit.lanes)]
-    per_chunk = 16 // element.size
     size = code.unit.register_bytes(element)
-    _load_chunk(code, target, lanes[:per_chunk], element)
-    for number in range(1, size // 16):
-        chunk = code.pool.take()
-        _load_chunk(code, chunk, lanes[number * per_chunk:(number + 1) * per_chunk], element)
-        whole = view(target, size)
-        code.emit("insertf32x4" if size == 64 else "insertf128", whole, whole, view(chunk, 16), number)
-        code.pool.give(chunk)
+    for number, chunk in enumerate(_chunks(code, memory, stride, element)):
+        register = code.pool.take() if number else target
+        if code.mask:
+            _load_valid(code, register, chunk, number * 16 // element.size, element)
+        else:
+            _load_chunk(code, register, chunk, element)
+        if number:
+            whole = view(target, size)
+            code.emit("insertf32x4" if size == 64 else "insertf128", whole, whole, view(register, 16), number)
+            code.pool.give(register)
+
+
+def _store_lanes(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType) -> None:
+    size = code.unit.register_bytes(element)
+    for number, chunk in enumerate(_chunks(code, memory, stride, element)):
+        register = source
+        if number:
+            register = code.pool.take()
+            code.emit("extractf32x4" if size == 64 else "extractf128", view(register, 16), view(source, size), number)
+        _store_chunk(code, chunk, number * 16 // element.size, register, element)
+        if number:
+            code.pool.give(register)
+
+
+def _chunks(code: VectorCode, memory: Mem, stride: int, element: ElementType) -> list[list[Mem]]:
+    """The lanes' places, as many together as fit 16 bytes."""
+    lanes = [_lane(memory, stride, n, element) for n in range(code.unit.lanes)]
+    count = 16 // element.size
+    return [lanes[n:n + count] for n in range(0, len(lanes), count)]
 
 
 def _load_chunk(code: VectorCode, target: str, lanes: list[Mem], element: ElementType) -> None:
-    """At most 16 bytes."""
-    register = view(target, 16)
-    sources = (register, register) if code.unit.three_operands else (register,)
-    _load_lane(code, register, lanes[0], element)
-    if element.size == 8:
-        code.emit("movhpd", *sources, lanes[1])
-    elif element.size == 2 or code.unit.three_operands:
-        name = {4: "insertps", 2: "pinsrw", 1: "pinsrb"}[element.size]
+    _load_lane(code, target, lanes[0], element)
+    if element.size in (2, 8) or code.unit.three_operands:
         for number, lane in enumerate(lanes[1:], start=1):
-            code.emit(name, *sources, lane, number << 4 if element.size == 4 else number)
+            _insert_lane(code, target, lane, number, element)
     else:
-        _interleave(code, register, lanes, element)
+        _interleave(code, target, lanes, element)
 
 
-def _interleave(code: VectorCode, register: str, lanes: list[Mem], element: ElementType) -> None:
+def _load_lane(code: VectorCode, target: str, lane: Mem, element: ElementType) -> None:
+    """Lane 0 from memory, the others 0."""
+    if element.size >= 4:
+        code.emit("movsd" if element.size == 8 else "movss", view(target, 16), lane)
+    else:
+        low = sub_register(code.spare, 4)
+        code.emitter.op("movzx", low, lane)
+        code.emit("movd", view(target, 16), low)
+
+
+def _insert_lane(code: VectorCode, target: str, lane: Mem, number: int, element: ElementType) -> None:
+    """Lane ``number`` from memory, the others as they are. SSE2 has this for elements of 8 and 2 bytes."""
+    operands: list[str | Mem | int] = [view(target, 16)] * (2 if code.unit.three_operands else 1)
+    if element.size == 8:
+        code.emit("movhpd" if number else "movlpd", *operands, lane)
+    else:
+        name = {4: "insertps", 2: "pinsrw", 1: "pinsrb"}[element.size]
+        code.emit(name, *operands, lane, number << 4 if element.size == 4 else number)
+
+
+def _interleave(code: VectorCode, target: str, lanes: list[Mem], element: ElementType) -> None:
     """SSE2, elements of 1 and 4 bytes: those with even and those with odd numbers, interleaved; the first is loaded."""
     if len(lanes) == 1:
         return
     if len(lanes) > 2:
-        _interleave(code, register, lanes[::2], element)
+        _interleave(code, target, lanes[::2], element)
     odd = code.pool.take()
     _load_lane(code, odd, lanes[1], element)
     _interleave(code, odd, lanes[1::2], element)
-    code.emit({1: "punpcklbw", 4: "punpckldq"}[element.size], register, odd)
+    code.emit({1: "punpcklbw", 4: "punpckldq"}[element.size], target, odd)
     code.pool.give(odd)
 
 
-def _load_lane(code: VectorCode, register: str, lane: Mem, element: ElementType) -> None:
-    if element.size >= 4:
-        code.emit("movsd" if element.size == 8 else "movss", view(register, 16), lane)
-    else:
-        low = sub_register(code.spare, 4)
-        code.emitter.op("movzx", low, lane)
-        code.emit("movd", view(register, 16), low)
-
-
-def _store_lanes(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType) -> None:
-    lanes = [_lane(memory, stride, n, element) for n in range(code.unit.lanes)]
-    per_chunk = 16 // element.size
-    size = code.unit.register_bytes(element)
-    for number in range(size // 16):
-        part = lanes[number * per_chunk:(number + 1) * per_chunk]
-        if number == 0:
-            _store_chunk(code, part, view(source, 16), element)
-            continue
-        chunk = code.pool.take()
-        code.emit("extractf32x4" if size == 64 else "extractf128", view(chunk, 16), view(source, size), number)
-        _store_chunk(code, part, view(chunk, 16), element)
-        code.pool.give(chunk)
-
-
-def _store_chunk(code: VectorCode, lanes: list[Mem], source: str, element: ElementType) -> None:
-    """At most 16 bytes. SSE2 has instructions for words and for the two halves only."""
-    if element.size == 8:
-        code.emit("movsd", lanes[0], source)
-        code.emit("movhpd", lanes[1], source)
-    elif code.unit.three_operands:
-        name = {4: "extractps", 2: "pextrw", 1: "pextrb"}[element.size]
-        for number, lane in enumerate(lanes):
-            code.emit(name, lane, source, number)
-    elif element.size == 4:
-        shifted = code.pool.take()
-        for number, lane in enumerate(lanes):
-            code.emit("pshufd", view(shifted, 16), source, number)
-            code.emit("movss", lane, view(shifted, 16))
-        code.pool.give(shifted)
-    else:
-        _store_words(code, lanes, source, element)
-
-
-def _store_words(code: VectorCode, lanes: list[Mem], source: str, element: ElementType) -> None:
-    low = sub_register(code.spare, 4)
+def _load_valid(code: VectorCode, target: str, lanes: list[Mem], first: int, element: ElementType) -> None:
+    """Under a mask: a branch around each lane, the first of which is number ``first``."""
+    code.constant(target, 0, F64 if element.size == 8 else F32)
+    code.emitter.op("kmovw", sub_register(code.spare, 4), str(code.mask))
     for number, lane in enumerate(lanes):
+        over = _unless_valid(code, first + number)
+        _insert_lane(code, target, lane, number, element)
+        code.emitter.place(over)
+
+
+def _unless_valid(code: VectorCode, lane: int) -> str:
+    """Jumps to the label it returns when the lane is not valid; ``spare`` holds the mask."""
+    over = code.emitter.fresh("lane")
+    code.emitter.op("test", sub_register(code.spare, 4), 1 << lane)
+    code.emitter.jump(over, "e")
+    return over
+
+
+def _store_chunk(code: VectorCode, lanes: list[Mem], first: int, source: str, element: ElementType) -> None:
+    """At most 16 bytes, of which the first is lane number ``first``."""
+    if not code.unit.three_operands and element.size < 8:
+        _store_chunk_by_shuffles(code, lanes, source, element)
+        return
+    if code.mask:
+        code.emitter.op("kmovw", sub_register(code.spare, 4), str(code.mask))
+    for number, lane in enumerate(lanes):
+        over = _unless_valid(code, first + number) if code.mask else None
+        if element.size == 8:
+            code.emit("movhpd" if number else "movlpd", lane, view(source, 16))
+        else:
+            code.emit({4: "extractps", 2: "pextrw", 1: "pextrb"}[element.size], lane, view(source, 16), number)
+        if over is not None:
+            code.emitter.place(over)
+
+
+def _store_chunk_by_shuffles(code: VectorCode, lanes: list[Mem], source: str, element: ElementType) -> None:
+    """SSE2 stores the lowest element of 4 bytes, and takes words to general-purpose registers."""
+    low, shifted = sub_register(code.spare, 4), code.pool.take()
+    for number, lane in enumerate(lanes):
+        if element.size == 4:
+            code.emit("pshufd", shifted, source, number)
+            code.emit("movss", lane, shifted)
+            continue
         if element.size == 2 or number % 2 == 0:
             code.emit("pextrw", low, source, number * element.size // 2)
         else:
             code.emitter.op("shr", low, 8)
         code.emitter.op("mov", lane, sub_register(code.spare, element.size))
+    code.pool.give(shifted)
 
 
-# -- reversed ------------------------------------------------------------------------------------------------------
+# -- every second, reversed -------------------------------------------------------------------------------------------
 
 
-def _reversible(code: VectorCode, element: ElementType) -> bool:
-    return element.size >= 4 and code.unit.width(element) >= 16
+def _load_every_second(code: VectorCode, target: str, memory: Mem, element: ElementType) -> None:
+    """Two overlapping loads that end with the last lane's element, so nothing behind it is read; the shuffle takes the
+    even elements of the first and the odd ones of the second, in pairs that the permutations put in order."""
+    size, wide = code.unit.width(element), element.size == 8
+    second = code.pool.take()
+    code.load(target, memory, element)
+    code.load(second, _lane(memory, element.size, code.unit.lanes - 1, element), element)
+    whole = view(target, size)
+    sources = (whole, whole) if code.unit.three_operands else (whole,)
+    selector = (0xAA if size == 64 else 0x0A) if wide else 0xD8
+    code.emit("shufpd" if wide else "shufps", *sources, view(second, size), selector)
+    code.pool.give(second)
+    if size >= 32:
+        code.emit("permpd", whole, whole, 0xD8)
+    if size == 64:
+        code.emit("shuff64x2", whole, whole, whole, 0xD8)
+
+
+def _shuffles(code: VectorCode, element: ElementType) -> bool:
+    return code.mask is None and element.size >= 4 and code.unit.width(element) >= 16
 
 
 def reverse(code: VectorCode, target: str, source: str, element: ElementType) -> None:

@@ -138,7 +138,8 @@ class TileBody:
                 self._ramps[along.vector, index.element] = ramp = self._pool.take()
                 masks.ramp(self._lowering.code, ramp, along.vector, index.element)
         for stream in (self._shape.write, *self._shape.reads):
-            if strided.needs_offsets(self._lowering.code, self._stride(stream), stream.element):
+            stride = self._stride(stream)
+            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element):
                 self._make_offsets(stream)
         nothing = Uses.none()
         for node, point in self._allocation.kept:

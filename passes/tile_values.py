@@ -79,7 +79,7 @@ class Values:
             case Apply(operator, operands, element):
                 key = (operator, element, *(self.number(o, point) for o in operands))
             case Read() if self.is_accumulator(node):
-                key = ("accumulator", point.row, point.vector)
+                key = ("accumulator", point.row, point.vector, point.step)
             case Read():
                 stream = self.stream(node)
                 member, distance = self._groups.members[stream.address]

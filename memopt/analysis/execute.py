@@ -36,7 +36,7 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.conditions import CARRY, expand_condition
+from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,8 @@ def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:
     number = CARRY if operands[0] is None else constant_of(operands[0])
     values = [o for o in operands[1:] if o is not None]
     operation = constant_of(values[0])
-    if number is None or operation is None:
+    kept = operands[0] is None and operation is not None and flag_family(operation)[0] in ("umul", "smul")
+    if number is None or operation is None or kept:  # inc keeps the carry of a product, which nobody asked for
         return Truth(Opaque(Node("condition", tuple(values), 1)))
     found = expand_condition(number, operation, values[1], values[2], values[3],
                              algebra.compute, constant, algebra.address)

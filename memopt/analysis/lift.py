@@ -9,29 +9,32 @@ region is rejected.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.algebra import LOOP_COUNTER, Obligation, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
+from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, SLOT, Facts
+from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import iterations_left
-from memopt.analysis.nest import bounds, has_conditions
+from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
+from memopt.analysis.privates import PRIVATE, is_private, private_sample
+from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, recover, resolved
+from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Dimension, Scalar, Scop, Statement
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
 
 ATTEMPTS = 64
-_NAMES = "ijklmn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,11 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
-    if has_conditions(outer.node):  # statement recovery does not know them yet
-        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "parts of an iteration run in some iterations only")
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
-    statements = reroll(recover(outer.node, aliasing, facts.cells), aliasing, builder)
+    statements = recover(outer.node, aliasing, builder.demands)
+    builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
+                                     if s.startswith(PRIVATE))
+    statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
 
@@ -123,9 +127,11 @@ class _Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.proofs = guards_for(self.outer, self.sample, self.facts.split)
+        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts.split)
+        self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
+
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -133,18 +139,23 @@ class _Builder:
         left = iterations_left(self.outer)
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
-        flat = _flatten(statements)
-        found = clusters((a for s in flat for a in s.accesses), self.sample)
+        flat = flatten(statements)
+        accesses = [a for s in flat for a in s.accesses]
+        found = clusters((a for a in accesses if not is_private(a.address)), self.sample)
         self._unify(found)
         arrays, subscripts = self._arrays(found)
-        scop = Scop(arrays, tuple(self._statement(n, s, subscripts) for n, s in enumerate(flat)))
         footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
+        expanded, private = private_arrays([a for a in accesses if is_private(a.address)])
+        types = element_types(flat, subscripts | private)
+        arrays = tuple(replace(a, element=types[a.name]) for a in (*arrays, *expanded))
+        scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
         self.guards += self.proofs
+        self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts.split)
         self._separate(found)
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
-        live_ins = self._live_ins(guards, rejoin, trips, found)
+        live_ins = self._live_ins(guards, rejoin, trips, found, scop)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
 
     def _sample_trips(self) -> int:
@@ -211,14 +222,6 @@ class _Builder:
             self.guards += guards
         return tuple(arrays), subscripts
 
-    def _statement(self, number: int, flat: _Flat, subscripts: dict[ByteAccess, Access]) -> Statement:
-        write, *reads = (subscripts[a] for a in flat.accesses)
-        dimensions = tuple(Dimension(d, t) for d, t in flat.trips)
-        statement = flat.statement
-        expression = resolved(statement.expression, {f"{INDEX}{n}": i for n, i in enumerate(statement.indices)})
-        return Statement(f"S{number}", dimensions, write, tuple(reads), expression, flat.position,
-                         statement.conditions)
-
     def _separate(self, found: tuple[Cluster, ...]) -> None:
         """Arrays, the stack cells the loop uses and its live-in cells share no byte."""
         for first, second in combinations(found, 2):
@@ -279,8 +282,9 @@ class _Builder:
         return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
 
     def _live_ins(self, guards: tuple[Guard, ...], rejoin: tuple[Rejoin, ...], trips: Trips,
-                  found: tuple[Cluster, ...]) -> tuple[LiveIn, ...]:
+                  found: tuple[Cluster, ...], scop: Scop) -> tuple[LiveIn, ...]:
         used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
+        used |= {s for statement in scop.statements for s in symbols_of(statement)}
         used |= {s for c in found for s in c.symbols.symbols}
         for guard in guards:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
@@ -300,38 +304,3 @@ class _Builder:
             case Linear(((base, 1),), displacement) if base in GENERAL and base not in self.outer.opaque:
                 return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
         raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Flat:
-    """A statement with the loops around it, its counters renamed to dimensions."""
-
-    statement: CellStatement
-    trips: tuple[tuple[str, Linear], ...]
-    position: tuple[int, ...]
-    accesses: tuple[ByteAccess, ...]
-
-
-def _flatten(loop: StatementLoop) -> tuple[_Flat, ...]:
-    names: dict[str, str] = {}
-    result: list[_Flat] = []
-
-    def visit(item: StatementItem, around: tuple[tuple[str, Linear], ...], position: tuple[int, ...]) -> None:
-        if isinstance(item, StatementLoop):
-            number = len(names)
-            values = {c: Linear.symbol(n) for c, n in names.items()}
-            trips = item.trips.substitute(values)
-            name = names.setdefault(item.counter, _NAMES[number] if number < len(_NAMES) else f"d{number}")
-            for place, inner in enumerate(item.items):
-                visit(inner, (*around, (name, trips)), (*position, place))
-            return
-        values = {c: Linear.symbol(n) for c, n in names.items()}
-        item = item.moved(tuple(a.substitute(values) for a in item.linears))
-        accesses = tuple(ByteAccess(a, around, e, n == 0)
-                         for n, (a, e) in enumerate(zip(item.accesses, item.elements, strict=True)))
-        result.append(_Flat(item, around, position, accesses))
-
-    visit(loop, (), (0,))
-    if not result:
-        raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
-    return tuple(result)

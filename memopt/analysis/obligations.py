@@ -17,8 +17,10 @@ from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
 
-def guards_for(outer: OuterLoop, sample: Mapping[str, int], split: Mapping[int, int]) -> tuple[Relation, ...]:
-    """Guards under which every obligation of ``outer`` holds; ``sample`` gives live-in values and R.
+def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
+               split: Mapping[int, int]) -> tuple[Relation, ...]:
+    """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
+    values and R.
 
     For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
     that is not yet split in general (``split``), else Rejected(UNPROVED).
@@ -27,7 +29,7 @@ def guards_for(outer: OuterLoop, sample: Mapping[str, int], split: Mapping[int, 
     without_last = {**outer.ranges, counter: largest - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
     unproved: list[Obligation] = []
-    for obligation in outer.obligations:
+    for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
         bound = _bound(obligation, without_last if spared else outer.ranges, sample)
         if bound.is_constant and bound.constant >= 0:

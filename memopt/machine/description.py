@@ -73,9 +73,11 @@ class Machine:
 
 
 def usable_isas(machine: Machine) -> tuple[Isa, ...]:
-    """Vector instruction sets that may be executed, best first. SSE2 is part of x86-64."""
-    wanted = ((Isa.AVX512, "avx512f", XCR0_AVX512), (Isa.AVX2, "avx2", XCR0_AVX))
-    found = [i for i, name, state in wanted if name in machine.extensions and machine.xcr0 & state == state]
+    """Vector instruction sets that may be executed, best first. SSE2 is part of x86-64.
+
+    Code for AVX-512F uses AVX2 and FMA for narrow values and BMI2 for masks; every such processor has them."""
+    wanted = ((Isa.AVX512, {"avx512f", "avx2", "fma", "bmi2"}, XCR0_AVX512), (Isa.AVX2, {"avx2"}, XCR0_AVX))
+    found = [i for i, names, state in wanted if names <= set(machine.extensions) and machine.xcr0 & state == state]
     return (*found, Isa.SSE2)
 
 

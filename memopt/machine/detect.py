@@ -23,6 +23,7 @@ _EXTENSIONS = (
     ("avx", (1, "ecx", 28), XCR0_AVX),
     ("fma", (1, "ecx", 12), XCR0_AVX),
     ("avx2", (7, "ebx", 5), XCR0_AVX),
+    ("bmi2", (7, "ebx", 8), 0),
     ("avx512f", (7, "ebx", 16), XCR0_AVX512),
     ("avx512dq", (7, "ebx", 17), XCR0_AVX512),
     ("avx512bw", (7, "ebx", 30), XCR0_AVX512),

@@ -13,7 +13,7 @@ from math import ceil, prod
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
-from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Statement
 from memopt.machine.description import Machine
 from memopt.models.cost import Stream, traffic
 
@@ -32,7 +32,11 @@ INSTANCE = 15.0  # to enter and leave one macro instance
 TILE = 4.0
 
 SCALAR_CYCLES = 1.5
+CHOICE = 2.0  # what a branch that is predicted now and then costs more than an operation
 EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer does not hide
+
+LINE = 64
+SEQUENCES = 32  # of lines that hardware prefetches at a time
 
 UNKNOWN_SYMBOL = 1000  # what a bound that is no number is taken for
 
@@ -62,15 +66,22 @@ class LeafNest:
 
 def average_trips(statement: Statement, first: int) -> dict[str, int]:
     """Iterations of each loop, those that vary taken at the middle of the loops around them; ``first``: of the
-    patched one."""
+    patched one. A condition on several loops is taken to halve the innermost, a pair that holds it in a plane to leave
+    one."""
     middles: dict[str, int] = {}
     trips: dict[str, int] = {}
     for number, dimension in enumerate(statement.dimensions):
         value = first
         if number:
-            known = {s: middles.get(s, first if s == "R" else UNKNOWN_SYMBOL) for s in dimension.trips.symbols}
+            known = {s: middles.get(s, first if s == TRIPS else UNKNOWN_SYMBOL) for s in dimension.trips.symbols}
             value = max(1, dimension.trips.evaluate(known))
         trips[dimension.name], middles[dimension.name] = value, value // 2
+    for condition in statement.conditions:
+        names = [d.name for d in statement.dimensions if condition.coefficient(d.name)]
+        if -condition in statement.conditions and names:
+            trips[names[-1]] = 1
+        elif len(names) > 1:
+            trips[names[-1]] = max(1, trips[names[-1]] // 2)
     return trips
 
 
@@ -188,10 +199,19 @@ def original_cycles(
     counts = tuple(trips[d.name] for d in statement.dimensions)
     nest = LeafNest(tuple(trips.items()), {n: Linear.symbol(n) for n in trips})
     simple, long = operation_counts(statement.expression)
+    latency += CHOICE * _choices(statement.expression)
     compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
-    levels = tuple((n, 1) for n in trips)
-    streams = [_stream(scop, a, nest, levels, {}, a == statement.write) for a in _distinct(statement)]
+    levels = tuple((n, 1, count) for n, count in trips.items())
+    streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(statement)]
     return overlapped(prod(counts) * compute, traffic(streams, counts, machine))
+
+
+def _choices(expression: Expression) -> int:
+    """Operations that compilers make of branches as often as not."""
+    if not isinstance(expression, Apply):
+        return 0
+    return (expression.operator in ("min", "max", "select", "smin", "smax", "umin", "umax")) + sum(
+        map(_choices, expression.operands))
 
 
 def overlapped(compute: float, lines: float) -> float:
@@ -216,8 +236,7 @@ def leaf_cycles(
         levels.append((nest.sequential, 1, nest.counts[nest.sequential]))
     inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
     levels += [(name, 1, count) for name, count in inside.items()]
-    factors = tuple((name, factor) for name, factor, _ in levels)
-    streams = [_stream(scop, a, nest, factors, inside, a == statement.write) for a in _distinct(statement)]
+    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write) for a in _distinct(statement)]
     lines = traffic(streams, tuple(count for _, _, count in levels), machine)
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
 
@@ -233,15 +252,23 @@ def _distinct(statement: Statement) -> Iterator[Access]:
 
 
 def _stream(
-    scop: Scop, access: Access, nest: LeafNest, levels: tuple[tuple[str, int], ...], counts: Mapping[str, int],
-    written: bool,
+    scop: Scop, access: Access, nest: LeafNest, levels: tuple[tuple[str, int, int], ...], tile: int, written: bool
 ) -> Stream:
-    """``levels``: variables with the factor each of their loops steps by, outermost first; ``counts``: iterations of
-    the last ones, those of the register tile. Lanes and rows of a register
-    tile count as one place: how the next places lie is what decides about prefetching."""
-    strides = tuple(step(scop, access, nest, name) * factor for name, factor in levels)
-    outer, element = len(strides) - len(counts), scop.array(access.array).element.size
-    following = next((abs(s) for s in reversed(strides[:outer]) if s), 0)
-    run = max((counts[name] * element for (name, _), s in zip(levels[outer:], strides[outer:], strict=True)
-               if abs(s) == element), default=0)
-    return Stream(strides, element, 2 if written else 1, 0 if following <= run else following)
+    """``levels``: variables with the factor each of their loops steps by and its count, outermost first, the last
+    ``tile`` of them those of the register tile.
+
+    Hardware prefetches lines in sequence, for a few dozen sequences at a time: an access that comes back to the next
+    line later than that, or never, moves scattered lines.
+    """
+    strides = tuple(step(scop, access, nest, name) * factor for name, factor, _ in levels)
+    element = scop.array(access.array).element.size
+    run, sequences = 0, 1
+    for number in range(len(levels) - 1, -1, -1):
+        moved, count = abs(strides[number]), levels[number][2]
+        if moved == element and number >= len(levels) - tile:
+            run = element * count
+        elif moved > max(run, LINE):
+            sequences *= count
+        elif moved:
+            break
+    return Stream(strides, element, 2 if written else 1, 0 if sequences <= SEQUENCES else SEQUENCES * LINE)

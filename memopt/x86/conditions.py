@@ -228,7 +228,20 @@ def _shift_right(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
     return _shift(flags, name, flags.compare("ne", low, flags.number(0)))
 
 
+def _multiply(flags: _Flags[Value], name: str, signed: bool) -> Comparison[Value] | None:
+    """Carry and overflow: the upper half of the product says more than the lower one. The other flags are undefined."""
+    if name not in ("b", "o"):
+        return None
+    low = flags.op("mul", flags.left, flags.right)
+    high = flags.op("smulhi" if signed else "umulhi", flags.left, flags.right)
+    shift = flags.literal(flags.width - 1, 8)
+    extension = flags.build("sar", (low, shift), flags.width) if signed else flags.number(0)
+    return flags.compare("ne", high, extension)
+
+
 _RULES: dict[str, Callable[[_Flags[Value], str], Comparison[Value] | None]] = {
     "copy": _copy, "sub": _sub, "add": _add, "adc": _add_carry, "sbb": _sub_borrow, "logic": _logic,
+    "umul": lambda flags, name: _multiply(flags, name, signed=False),
+    "smul": lambda flags, name: _multiply(flags, name, signed=True),
     "inc": _increment, "dec": _decrement, "shl": _shift_left, "shr": _shift_right,
 }

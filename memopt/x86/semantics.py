@@ -20,7 +20,7 @@ from memopt.x86 import operators
 from memopt.x86.conditions import CARRY, expand_condition
 from memopt.x86.decoder import decode, name_instruction
 from memopt.x86.folding import BlockBuilder
-from memopt.x86.operators import UnknownOperator, Value
+from memopt.x86.lanes import UnknownOperator, Value, scalar
 
 # libVEX translates at most 99 instructions at a time; fewer keep its fixed-size temporary store from overflowing.
 _INSTRUCTIONS_AT_A_TIME = 50
@@ -74,8 +74,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
     operands = instruction.operands_text.split(", ")
     # A bit test with its index in a register goes through memory below the stack pointer; dot products add their
     # terms in another order, which shows in NaNs; a bit scan of 0 leaves other upper bits; a gather reads the stack
-    # for its masked-off elements.
-    if name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name or (name in _BIT_TESTS and operands[1][:1].isalpha()):
+    # for its masked-off elements; of the comparisons, "equal or unordered" and "unequal and ordered" are taken for the
+    # plain ones.
+    if (name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name or name.startswith(("cmpeq_u", "cmpneq_o"))
+            or (name in _BIT_TESTS and operands[1][:1].isalpha())):
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
 
@@ -117,7 +119,7 @@ class _Lifter:
 
     def _leave(self, block: Any, end: int) -> None:
         """The jump at the end of a VEX block; none when only VEX stopped there."""
-        target = operators.scalar(self._expression(block.next))
+        target = scalar(self._expression(block.next))
         following = self.start + end
         if block.jumpkind == "Ijk_Boring":
             if isinstance(target, Literal):
@@ -146,7 +148,7 @@ class _Lifter:
             case "Ist_Put":
                 self._put(statement.offset, self._expression(statement.data))
             case "Ist_Store":
-                self._store(operators.scalar(self._expression(statement.addr)), self._expression(statement.data))
+                self._store(scalar(self._expression(statement.addr)), self._expression(statement.data))
             case "Ist_Exit":
                 self._exit(statement)
             case "Ist_CAS" | "Ist_LLSC" | "Ist_MBE":
@@ -157,7 +159,7 @@ class _Lifter:
                 raise _Unsupported(statement.tag)
 
     def _exit(self, statement: Any) -> None:
-        condition = operators.scalar(self._expression(statement.guard))
+        condition = scalar(self._expression(statement.guard))
         if statement.jumpkind == "Ijk_SigSEGV":
             self._alignment(condition)
         elif statement.jumpkind == "Ijk_SigFPE_IntDiv":
@@ -220,7 +222,7 @@ class _Lifter:
 
     def _get(self, offset: int, width: int) -> Value:
         if width > 64:
-            return tuple(operators.scalar(self._get(offset + 8 * lane, 64)) for lane in range(width // 64))
+            return tuple(scalar(self._get(offset + 8 * lane, 64)) for lane in range(width // 64))
         name, shift = self._location(offset)
         moved = self.builder.compute("shr", (self.builder.get(name), Literal(8 * shift, 8)), 64)
         return self.builder.resize(moved, width)
@@ -236,7 +238,7 @@ class _Lifter:
             case "Iex_Get":
                 return self._get(expression.offset, _BITS[expression.ty])
             case "Iex_Load":
-                return self._load(operators.scalar(self._expression(expression.addr)), _BITS[expression.ty])
+                return self._load(scalar(self._expression(expression.addr)), _BITS[expression.ty])
             case "Iex_Unop" | "Iex_Binop" | "Iex_Triop" | "Iex_Qop":
                 operands = tuple(self._expression(a) for a in expression.args)
                 return operators.apply(self.builder, expression.op[4:], operands)
@@ -253,18 +255,18 @@ class _Lifter:
         return tuple(self.builder.load(self._displaced(pointer, at), 64) for at in range(0, width // 8, 8))
 
     def _select(self, expression: Any) -> Value:
-        condition = operators.scalar(self._expression(expression.cond))
+        condition = scalar(self._expression(expression.cond))
         first, second = self._expression(expression.iftrue), self._expression(expression.iffalse)
         if isinstance(first, tuple) and isinstance(second, tuple):
             return tuple(self.builder.compute("select", (condition, *pair), 64)
                          for pair in zip(first, second, strict=True))
-        arms = operators.scalar(first), operators.scalar(second)
+        arms = scalar(first), scalar(second)
         return self.builder.compute("select", (condition, *arms), self.builder.width(arms[0]))
 
     def _helper(self, expression: Any) -> Operand:
         """Calls of VEX's flag helpers: comparisons when the setter of the flags is known, else kept."""
         b = self.builder
-        operands = tuple(operators.scalar(self._expression(a)) for a in expression.args)
+        operands = tuple(scalar(self._expression(a)) for a in expression.args)
         name = expression.callee.name
         if name == "amd64g_calculate_rflags_all":
             return b.compute("flags", operands, 64)

@@ -165,8 +165,66 @@ LOOPS = [
      "add $8, %rsi; cmp %rax, %rsi; jne 1b"),
     "and $7, %ecx; jmp 2f; 1: addl $3, (%rdi,%rcx,4); sub $1, %ecx; 2: test %ecx, %ecx; jns 1b",
 ]
-SNIPPETS = [*INTEGER, *MEMORY, *SCALAR_FLOAT, *PACKED_FLOAT, *PACKED_INTEGER, *_conditional(), *LOOPS]
-WIDE_SNIPPETS = [*AVX, *FMA]
+_TWO_OPERANDS = (
+    "psubb", "psubw", "pmulhw", "pmulhuw", "paddw", "pcmpeqw", "pcmpgtb", "pcmpgtw", "pcmpeqq", "pminsb",
+    "pminsw", "pminub", "pminuw", "pminud", "pmaxsb", "pmaxsw", "pmaxub", "pmaxuw", "pabsb", "pabsw", "psignd",
+    "pmovsxbw", "pmovsxbd", "pmovsxbq", "pmovsxwq", "pmovzxbw", "pmovzxbd", "pmovzxbq", "pmovzxwd", "pmovzxwq",
+    "packsswb", "packssdw", "packuswb", "packusdw", "punpcklwd", "punpckhbw", "pshufb", "phaddd", "phaddw",
+    "phsubd", "cmpeqpd", "cmpunordpd", "cmpnltpd", "cmpnlepd", "cmpordpd", "cmpeqps", "cmpltps", "cmpunordps",
+    "cmpneqps", "cmpnltps", "cmpnleps", "cmpordps", "cmpnltsd", "cmpnlesd", "cmpeqss", "cmpltss", "cmpneqss",
+    "cmpnltss", "cmpunordss", "cmpordss", "andps", "andnps", "orpd", "xorpd",
+)
+_THREE_OPERANDS = (
+    "vpaddb", "vpaddw", "vpsubb", "vpsubw", "vpsubd", "vpsubq", "vpmullw", "vpmulhw", "vpmulhuw", "vpmuldq",
+    "vpandn", "vpor", "vpcmpeqb", "vpcmpeqw", "vpcmpeqq", "vpcmpgtb", "vpcmpgtw", "vpcmpgtd", "vpcmpgtq",
+    "vpminsb", "vpminsw", "vpminsd", "vpminub", "vpminuw", "vpminud", "vpmaxsb", "vpmaxsw", "vpmaxsd", "vpmaxub",
+    "vpmaxuw", "vpmaxud", "vpackssdw", "vpackuswb", "vpackusdw", "vpacksswb", "vpunpcklbw", "vpunpcklwd",
+    "vpunpcklqdq", "vpunpckhbw", "vpunpckhwd", "vpunpckhdq", "vpunpckhqdq", "vpshufb", "vpermd", "vpermps",
+    "vpermilps", "vpermilpd", "vphaddd", "vpsignd", "vsubps", "vmulpd", "vdivpd", "vminpd", "vmaxps", "vandps",
+    "vandnpd", "vandnps", "vorps", "vorpd", "vunpcklps", "vunpckhpd", "vhsubpd", "vaddsubps",
+)
+_PREDICATES = [n for n in range(32) if n not in (8, 11, 12, 15, 24, 27, 28, 31)]  # the others are rejected
+MORE_PACKED = [
+    *(f"{name} %xmm1, %xmm0" for name in _TWO_OPERANDS),
+    "psllw $3, %xmm0", "psrlw $8, %xmm0", "psrad $31, %xmm0", "psllq $63, %xmm0", "psrldq $12, %xmm0",
+    "pslldq $3, %xmm0", "pshufd $0xf5, %xmm1, %xmm0", "pshuflw $0xe8, %xmm1, %xmm0", "shufps $0x88, %xmm1, %xmm0",
+    "shufps $0xdd, %xmm1, %xmm0", "palignr $12, %xmm1, %xmm0", "pblendw $0x33, %xmm1, %xmm0",
+    "blendvpd %xmm0, %xmm1, %xmm2", "blendvps %xmm0, %xmm1, %xmm2", "pblendvb %xmm0, %xmm1, %xmm2",
+    "insertps $0x4c, %xmm1, %xmm0", "insertps $0x20, 4(%rsi), %xmm0", "pinsrb $3, %eax, %xmm0",
+    "pinsrw $3, %eax, %xmm0", "pinsrd $1, 4(%rsi), %xmm0", "pextrb $5, %xmm1, %eax", "pextrw $5, %xmm1, %eax",
+    "pextrd $1, %xmm1, 8(%rdi)", "pextrq $1, %xmm1, (%rdi)", "pextrb $1, %xmm1, (%rdi)", "movhps (%rsi), %xmm0",
+    "movlps (%rsi), %xmm0", "lddqu 3(%rsi), %xmm0", "movntdq %xmm1, (%rdi)", "movntps %xmm1, (%rdi)",
+    "pmovzxbd (%rsi), %xmm0", "pmovzxbw 8(%rsi), %xmm0", "pmovsxdq 8(%rsi), %xmm0", "pmovzxbq 3(%rsi), %xmm0",
+    "cvtdq2pd (%rsi), %xmm0", "cvtps2pd 8(%rsi), %xmm0", "cvtsi2sdq 8(%rsi), %xmm0", "cvttss2si 4(%rsi), %ecx",
+    "roundpd $0, %xmm1, %xmm0", "roundps $3, %xmm1, %xmm0", "ptest %xmm1, %xmm0; sete %al; setc %bl",
+    "imul %rcx, %rax; seto %bl", "imul $3, %rcx, %rax; inc %edx; setc %bl", "mul %rcx; adc $0, %edx",
+    "imul %ecx, %edx; dec %r8; jne 1f; mov $3, %r9d; 1:", "mul %ecx; setc %bl; seto %r9b", "imul %cx, %dx; setc %bl",
+    "cltd; xor %edx, %eax; sub %edx, %eax", "neg %eax; cmovs %ecx, %eax", "cmp %cl, %dl; cmova %r8w, %r9w",
+    "ucomisd %xmm1, %xmm0; cmova %rax, %rbx", "comisd %xmm1, %xmm0; cmovbe %eax, %ebx; setnp %cl",
+    "rorx $7, %rax, %rbx", "blsr %rax, %rbx", "shrx %eax, %ebx, %ecx",
+]
+MORE_AVX = [
+    *(f"{name} %ymm1, %ymm2, %ymm3" for name in _THREE_OPERANDS),
+    *(f"vcmppd ${n}, %ymm1, %ymm2, %ymm3" for n in _PREDICATES), *(f"vcmpss ${n}, %xmm1, %xmm2, %xmm3" for n in
+                                                                  _PREDICATES),
+    "vblendvpd %ymm1, %ymm2, %ymm3, %ymm4", "vblendvps %ymm1, %ymm2, %ymm3, %ymm4",
+    "vpblendvb %ymm1, %ymm2, %ymm3, %ymm4", "vblendps $0xaa, %ymm1, %ymm2, %ymm3", "vpblendd $3, %xmm1, %xmm2, %xmm3",
+    "vpblendw $0xaa, %ymm1, %ymm2, %ymm3", "vperm2f128 $0x21, %ymm1, %ymm2, %ymm3",
+    "vperm2f128 $0x81, %ymm1, %ymm2, %ymm3", "vperm2i128 $0x31, %ymm1, %ymm2, %ymm3", "vpermq $0xd8, %ymm1, %ymm2",
+    "vpermpd $0xb1, %ymm1, %ymm2", "vshufps $0x88, %ymm1, %ymm2, %ymm3", "vpshufd $0xb1, %ymm1, %ymm2",
+    "vpshuflw $0xb1, %ymm1, %ymm2", "vpalignr $8, %ymm1, %ymm2, %ymm3", "vpslldq $4, %ymm1, %ymm2",
+    "vpsrad $3, %ymm1, %ymm2", "vpsllw $3, %ymm1, %ymm2", "vpsraw $8, %ymm1, %ymm2", "vpmovzxbd %xmm1, %ymm2",
+    "vpmovzxbw %xmm1, %ymm2", "vpmovsxbd %xmm1, %ymm2", "vpmovsxwd (%rsi), %ymm2", "vpmovzxdq %xmm1, %ymm2",
+    "vpmovsxbq %xmm1, %ymm2", "vpmovzxbd 3(%rsi), %ymm2", "vpbroadcastb %xmm1, %ymm2", "vpbroadcastw %xmm1, %ymm2",
+    "vpbroadcastb 3(%rsi), %xmm2", "vbroadcastf128 (%rsi), %ymm2", "vpinsrd $1, %eax, %xmm1, %xmm2",
+    "vpextrw $1, %xmm1, %eax", "vinsertps $0x10, 4(%rsi), %xmm2, %xmm3", "vcvtdq2ps %ymm1, %ymm2",
+    "vcvttps2dq %ymm1, %ymm2", "vcvttpd2dq %ymm1, %xmm2", "vcvtpd2dq %ymm1, %xmm2", "vcvtps2pd (%rsi), %ymm2",
+    "vroundpd $1, %ymm1, %ymm2", "vpabsd %ymm1, %ymm2", "vptest %ymm1, %ymm2; sete %al", "vmovshdup %ymm1, %ymm2",
+    "vmovhlps %xmm1, %xmm2, %xmm3", "vmovntpd %ymm1, (%rdi)", "vzeroall",
+    "vcmpltpd %ymm1, %ymm2, %ymm3; vandpd %ymm3, %ymm4, %ymm5; vandnpd %ymm6, %ymm3, %ymm7; vorpd %ymm5, %ymm7, %ymm7",
+]
+SNIPPETS = [*INTEGER, *MEMORY, *SCALAR_FLOAT, *PACKED_FLOAT, *PACKED_INTEGER, *MORE_PACKED, *_conditional(), *LOOPS]
+WIDE_SNIPPETS = [*AVX, *MORE_AVX, *FMA]
 
 
 class Native:

@@ -46,7 +46,7 @@ class Buffer:
 def host_isas() -> tuple[Isa, ...]:
     """The targets this machine can run."""
     flags = Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split()
-    wanted = {Isa.SSE2: {"sse2"}, Isa.AVX2: {"avx2", "fma"}, Isa.AVX512: {"avx512f"}}
+    wanted = {Isa.SSE2: {"sse2"}, Isa.AVX2: {"avx2", "fma"}, Isa.AVX512: {"avx512f", "avx2", "fma", "bmi2"}}
     return tuple(isa for isa, need in wanted.items() if need <= set(flags))
 
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from memopt.ir.plan import Leaf, LoopPlan
 from memopt.ir.scop import TRIPS, Scop, Statement
 from tests.support.enumeration import Cell, Memory, Point, Term, cell, date, evaluate, points
+
+
+def fitted(plan: LoopPlan, large: Scop, small: Scop) -> LoopPlan:
+    """The plan made for ``large`` for a nest of the same shape with smaller loops."""
+    def fit(piece: Statement) -> Statement:
+        whole = next(s for s in large.statements if s.position == piece.position)
+        own = next(s for s in small.statements if s.position == piece.position)
+        return replace(own, name=piece.name, conditions=own.conditions + piece.conditions[len(whole.conditions):])
+
+    return replace(plan, statements=tuple(map(fit, plan.statements)))
 
 
 def dates_of(leaf: Leaf, point: Point) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from memopt.machine.description import CacheLevel, Machine
 
-_SSE, _AVX, _AVX512 = ("sse2", "sse4.1"), ("avx", "fma", "avx2"), ("avx512f", "avx512dq", "avx512bw", "avx512vl")
+_SSE, _AVX = ("sse2", "sse4.1"), ("avx", "fma", "avx2", "bmi2")
+_AVX512 = ("avx512f", "avx512dq", "avx512bw", "avx512vl")
 
 ZEN5 = Machine(
     levels=(

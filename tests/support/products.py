@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
@@ -45,10 +45,21 @@ def product(order: str, sizes: dict[str, int], element: ElementType = ElementTyp
         accesses.append(Access(name, tuple(_subscript(d, sizes, layout) for d in (outer, inner))))
     dimensions = tuple(Dimension(d, Linear.symbol("R") if n == 0 else Linear.of(sizes[d]))
                        for n, d in enumerate(order))
-    statement = Statement("S0", dimensions, accesses[0], tuple(accesses), expression, (0,) * (len(order) + 1))
+    statement = Statement("S0", dimensions, accesses[0], tuple(accesses), typed(expression, element),
+                          (0,) * (len(order) + 1))
     live_ins = tuple(LiveIn(name, Register(_REGISTERS[name])) for name in _SUBSCRIPTS)
     trips = Trips(Linear.of(sizes[order[0]]), 1)
     return Region(0x401000, b"\x90" * 5, live_ins, trips, (), (), (), Scop(tuple(arrays), (statement,)))
+
+
+def typed(expression: Expression, element: ElementType) -> Expression:
+    """``expression`` computed in ``element`` throughout."""
+    match expression:
+        case Apply(operator, operands, _):
+            return Apply(operator, tuple(typed(o, element) for o in operands), element)
+        case Read():
+            return expression
+    return replace(expression, element=element)
 
 
 def _subscript(dimension: str, sizes: dict[str, int], layout: Layout) -> Linear:

@@ -94,7 +94,8 @@ def text(program: Program) -> str:
     """What is needed to see the failure again by hand."""
     made = layout(program)
     writer = Writer(program)
-    how = f"isa {program.isa or 'best'}, {'small' if program.small_caches else 'real'} caches, skip {program.skip}"
+    caches = "small" if program.small_caches else "real"
+    how = f"isa {program.isa or 'best'}, {caches} caches, skip {program.skip}, {program.prefer or 'as it pays'}"
     return (f"// seed {program.seed}: {' '.join(program.build.command)}; {how}\n"
             f"{writer.nest(made.sizes)}\n{writer.caller(made)}\n")
 

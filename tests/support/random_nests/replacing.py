@@ -24,6 +24,7 @@ from memopt.options import Options
 from memopt.session import improve
 from memopt.session.improve import Decision, Improver
 from memopt.session.site import Site, find_site
+from passes.base import Context, ScheduledRegion
 from passes.profitability import Profitability
 from runtime import ptrace
 from runtime.memory import mappings
@@ -34,6 +35,7 @@ from tests.support.random_nests.build import Batch
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
+PRINT_AFTER = tuple(os.environ.get("PRINT_AFTER", "").split(","))  # lift, plan, generate: shown on stderr
 _TRAP = b"\xcc"
 REPLACED, INTERNAL = "replaced", "internal-error"
 
@@ -253,9 +255,9 @@ class Follower:
 
     def _replaced(self, site: Site, loop: Loop) -> Decision:
         program = self.batch.programs[self.number]
-        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True,
+        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
-        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]):
+        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(program.prefer):
             return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)
 
     def _finish(self) -> None:
@@ -295,7 +297,7 @@ def time_limit() -> Iterator[None]:
 
 @contextmanager
 def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
-    """Stages that attach get ``tracee``; the machine is ``machine``; everything is worth while."""
+    """Stages that attach get ``tracee``; the machine is ``machine``; any loop plan is worth while."""
 
     @contextmanager
     def attach(pid: int) -> Iterator[Tracee]:
@@ -306,8 +308,25 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
             mock.patch("runtime.tracee.attach", attach),
             mock.patch("memopt.session.improve.detected_machine", return_value=machine),
             mock.patch("runtime.perfmap.add"),
-            mock.patch.object(Profitability, "run", lambda self, state, context: state),
+            mock.patch("passes.loop_plans.LEAST_GAIN", 0.0),
         ]
         for patch in patches:
             stack.enter_context(patch)
+        yield
+
+
+@contextmanager
+def preferring(what: str) -> Iterator[None]:
+    """Which nests are planned as "contractions": all that can be, those where it pays, or none ("loops")."""
+    decide = Profitability.run
+
+    def run(self: Profitability, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        match what:
+            case "contractions":
+                return state
+            case "loops":
+                raise Rejected(Reason.NO_PLAN, "a loop plan is wanted")
+        return decide(replace(self, least_work=0.0), state, context)
+
+    with mock.patch.object(Profitability, "run", run):
         yield

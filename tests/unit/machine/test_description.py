@@ -39,6 +39,7 @@ def test_isas_need_both_the_processor_and_the_operating_system() -> None:
     assert usable_isas(replace(ZEN5, xcr0=0x7)) == (Isa.AVX2, Isa.SSE2), "opmask and ZMM state not enabled"
     assert usable_isas(replace(ZEN5, xcr0=0x3)) == (Isa.SSE2,), "YMM state not enabled"
     assert usable_isas(replace(ZEN5, extensions=("sse2", "avx2"))) == (Isa.AVX2, Isa.SSE2)
+    assert usable_isas(replace(ZEN5, extensions=("sse2", "avx2", "fma", "avx512f"))) == (Isa.AVX2, Isa.SSE2), "no BMI2"
 
 
 def test_avx2_does_not_imply_fused_multiply_add() -> None:

@@ -68,7 +68,8 @@ def test_this_machine_agrees_with_the_kernel() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().split("flags", 1)[1].split("\n", 1)[0].split())
     machine = detect()
     names = {"sse4.1": "sse4_1"}
-    for name in ("sse2", "sse4.1", "avx", "fma", "avx2", "avx512f", "avx512dq", "avx512bw", "avx512vl"):
+    for name in ("sse2", "sse4.1", "avx", "fma", "avx2", "bmi2", "avx512f", "avx512dq", "avx512bw",
+                 "avx512vl"):
         assert (name in machine.extensions) == (names.get(name, name) in flags), name
     assert parse(machine.to_toml()) == machine
     assert usable_isas(machine)[-1].value == "sse2"

@@ -17,7 +17,7 @@ from passes.base import Context
 from passes.loop_legality import check_loops
 from passes.loop_plans import loop_plans
 from tests.support.affine_nests import nests
-from tests.support.loop_runs import run_plan, run_scop
+from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import ZEN5
 from tests.support.nests import linear, scop
 
@@ -181,11 +181,11 @@ def test_what_is_accepted_is_right(name: str) -> None:
     source = random.Random(name)
     seen: Counter[str] = Counter()
     try:
-        (plan, *_) = loop_plans(nests(2000)[name].scop, Context(ZEN5, Isa.AVX512, trips=2000))
+        large = nests(2000)[name].scop
+        (plan, *_) = loop_plans(large, Context(ZEN5, Isa.AVX512, trips=2000))
     except Rejected:
         pytest.skip("no plan")
-    fitted = replace(plan, statements=made.statements)
-    for mutant in _mutations(fitted, source):
+    for mutant in _mutations(fitted(plan, large, made), source):
         try:
             same = all(run_plan(made, mutant, trips) == run_scop(made, trips) for trips in (2, 6))
         except (AssertionError, KeyError):  # no room, or a date of another statement's
@@ -196,4 +196,4 @@ def test_what_is_accepted_is_right(name: str) -> None:
             seen["accepted"] += 1
         except Rejected:
             seen["refused, right" if same else "refused, wrong"] += 1
-    assert seen["refused, wrong"] or len(fitted.leaves) == 1, seen
+    assert seen["refused, wrong"] or len(plan.leaves) == 1, seen

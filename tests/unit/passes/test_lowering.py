@@ -1,172 +1,103 @@
-"""Every operator on every instruction set, run: lane for lane what the scalar instructions give, flags included."""
+"""What code expressions become: operand order, memory operands, in place, constants. Results are checked by running
+them, in tests/property/test_lowered_expressions.py; here for one kernel of each kind."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pytest
 
 from memopt.ir.plan import Isa
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
-from passes.vector_code import integer
-from passes.vectors import VectorUnit
-from passes.widths import CONVERSIONS
+from memopt.x86.assembler import listing
+from memopt.x86.instructions import Mem
+from passes.emitter import Emitter
+from passes.lowering import Lowering
+from passes.vectors import Registers, VectorUnit
 from tests.support.inprocess import host_isas
-from tests.support.lanes import F32, F64, I8, I16, I32, I64, check
+from tests.support.lanes import F32, F64, I8, I32, I64, check
 
-A, B, C, D, E = map(Read, range(5))
-HOST = host_isas()
-
-
-def ways(element: ElementType) -> list[tuple[VectorUnit, bool, bool]]:
-    """Every instruction set and number of lanes, reads in registers and in memory, and masked. Fewer lanes than fill
-    AVX-512F's vectors are AVX2's code."""
-    found = []
-    for isa in HOST:
-        lanes = VectorUnit(isa, element).lanes
-        while lanes:
-            found += [(VectorUnit(isa, element, lanes), False, memory) for memory in (False, True)]
-            lanes = 0 if isa is Isa.AVX512 else lanes // 2
-        if isa is Isa.AVX512 and element.size >= 4:
-            found += [(VectorUnit(isa, element), True, memory) for memory in (False, True)]
-    return found
+A, B, C = Read(0), Read(1), Read(2)
 
 
-def check_all(expression: Expression, reads: int, element: ElementType, *, least: Isa = Isa.SSE2) -> None:
-    for unit, masked, memory in ways(element):
-        if unit.isa is not Isa.SSE2 or least is Isa.SSE2:
-            check(unit, expression, (element,) * reads, element, masked=masked, memory=memory)
+def text(unit: VectorUnit, expression: Expression, places: Sequence[str | Mem], reads: Sequence[ElementType], *,
+         target: str = "zmm9", mask: str | None = None) -> list[str]:
+    emitter, pool = Emitter(0), Registers(unit, 4)
+    found = {Read(n): p for n, p in enumerate(places)}
+    lowering = Lowering(unit, emitter, pool, reads=reads, mask=mask)
+    lowering.into(target, expression, lambda node: found.get(node) if isinstance(node, Read) else None)
+    return [line.strip() for line in listing(emitter.code).splitlines()]
 
 
-@pytest.mark.parametrize("element", [F64, F32])
-@pytest.mark.parametrize("operator", ["add", "sub", "mul", "div", "min", "max"])
-def test_arithmetic(operator: str, element: ElementType) -> None:
-    check_all(Apply(operator, (A, B), element), 2, element)
-    check_all(Apply(operator, (Apply("mul", (A, B), element), B), element), 2, element)
-    check_all(Apply(operator, (B, Apply("sub", (A, B), element)), element), 2, element)
+AVX512, AVX2, SSE2 = (VectorUnit(isa, F64) for isa in (Isa.AVX512, Isa.AVX2, Isa.SSE2))
 
 
-@pytest.mark.parametrize("element", [F64, F32])
-@pytest.mark.parametrize("operator", ["sqrt", "neg", "abs", "not"])
-def test_one_operand(operator: str, element: ElementType) -> None:
-    check_all(Apply(operator, (A,), element), 1, element)
-    check_all(Apply(operator, (Apply("add", (A, B), element),), element), 2, element)
+def test_operands_keep_their_order() -> None:
+    product = Apply("mul", (B, A))
+    assert text(AVX512, Apply("sub", (product, A)), ["zmm0", "zmm1"], (F64, F64)) == [
+        "vmulpd zmm4, zmm1, zmm0", "vsubpd zmm9, zmm4, zmm0"]
+    assert text(AVX512, Apply("add", (A, product)), ["zmm0", "zmm1"], (F64, F64), mask="k1") == [
+        "vmulpd zmm4 {k1} {z}, zmm1, zmm0", "vaddpd zmm9 {k1} {z}, zmm0, zmm4"]
 
 
-@pytest.mark.parametrize("element", [F64, F32])
-@pytest.mark.parametrize("operator", ["fma", "fms", "fnma", "fnms"])
-def test_fused(operator: str, element: ElementType) -> None:
-    check_all(Apply(operator, (A, B, C), element), 3, element, least=Isa.AVX2)
-    product = Apply("mul", (A, B), element)
-    for operands in ((product, B, C), (A, product, C), (A, B, product), (A, A, B), (A, B, A), (A, B, B),
-                     (product, product, product)):
-        check_all(Apply(operator, operands, element), 3, element, least=Isa.AVX2)
+def test_two_operand_instructions_do_not_lose_the_first_source() -> None:
+    difference = Apply("sub", (A, B))
+    assert text(SSE2, difference, ["xmm0", "xmm9"], (F64, F64)) == [
+        "movapd xmm4, xmm0", "subpd xmm4, xmm9", "movapd xmm9, xmm4"]
+    assert text(SSE2, difference, ["xmm9", "xmm1"], (F64, F64)) == ["subpd xmm9, xmm1"]
+    assert text(SSE2, difference, ["xmm9", "xmm9"], (F64, F64)) == ["subpd xmm9, xmm9"]
 
 
-@pytest.mark.parametrize("element", [F64, F32])
-@pytest.mark.parametrize("operator", ["and", "or", "xor", "andnot"])
-def test_bit_patterns(operator: str, element: ElementType) -> None:
-    check_all(Apply(operator, (A, B), element), 2, element)
-    check_all(Apply(operator, (A, Constant(0x7FC00001, element)), element), 1, element)
+def test_the_fused_form_follows_where_the_result_goes() -> None:
+    fused = Apply("fma", (A, B, C))
+    for target, form in (("zmm0", "132pd zmm0, zmm2, zmm1"), ("zmm1", "213pd zmm1, zmm0, zmm2"),
+                         ("zmm2", "231pd zmm2, zmm0, zmm1")):
+        assert text(AVX512, fused, ["zmm0", "zmm1", "zmm2"], (F64,) * 3, target=target) == [f"vfmadd{form}"]
 
 
-INTEGERS = (I64, I32, I16, I8)
+def test_memory_operands() -> None:
+    total = Apply("add", (A, B))
+    vector, element = Mem("r8", size=64), Mem("r8", size=8, broadcast=8)
+    assert text(AVX512, total, ["zmm0", element], (F64, F64)) == [
+        "vaddpd zmm9, zmm0, qword ptr [r8]{1to8}"]
+    assert text(AVX512, total, ["zmm0", vector], (F64, F64), mask="k1") == [
+        "vmovupd zmm4 {k1} {z}, zmmword ptr [r8]", "vaddpd zmm9 {k1} {z}, zmm0, zmm4"]
+    assert text(AVX2, total, ["ymm0", Mem("r8", size=8, broadcast=4)], (F64, F64)) == [
+        "vbroadcastsd ymm4, qword ptr [r8]", "vaddpd ymm9, ymm0, ymm4"]
+    assert text(SSE2, total, ["xmm9", Mem("r8", size=16)], (F64, F64)) == [
+        "movupd xmm4, xmmword ptr [r8]", "addpd xmm9, xmm4"]
+    one = VectorUnit(Isa.AVX2, F64, 1)
+    assert text(one, total, ["xmm0", Mem("r8", size=8)], (F64, F64)) == ["vaddsd xmm9, xmm0, qword ptr [r8]"]
 
 
-def constant(value: int, element: ElementType) -> Constant:
-    return Constant(value % (1 << 8 * element.size), element)
+def test_constants_of_operators_come_from_the_leaf_where_it_has_them() -> None:
+    emitter = Emitter(0)
+    places = {Constant(1 << 63): "zmm7", A: "zmm0"}
+    Lowering(AVX512, emitter, Registers(AVX512, 8), reads=(F64,)).into(
+        "zmm9", Apply("neg", (A,)), lambda node: places.get(node) if not isinstance(node, Apply) else None)
+    assert listing(emitter.code).split("\n") == ["    vpxorq zmm9, zmm0, zmm7"]
+    assert text(AVX2, Apply("not", (A,)), ["ymm0"], (F64,)) == [
+        "vpcmpeqd ymm4, ymm4, ymm4", "vxorpd ymm9, ymm0, ymm4"]
 
 
-@pytest.mark.parametrize("element", INTEGERS)
-@pytest.mark.parametrize("operator", ["add", "sub", "mul", "smin", "smax", "umin", "umax", "and", "andnot"])
-def test_integers(operator: str, element: ElementType) -> None:
-    check_all(Apply(operator, (A, B), element), 2, element)
-    check_all(Apply(operator, (Apply("sub", (A, B), element), Apply("not", (B,), element)), element), 2, element)
+def test_products_of_extended_values_are_one_instruction() -> None:
+    unit = VectorUnit(Isa.AVX512, I64, mixed=True)
+    product = Apply("mul", tuple(Apply("sext", (r,), I64) for r in (A, B)), I64)
+    assert text(unit, product, ["zmm0", "zmm1"], (I32, I32)) == [
+        "vpmovsxdq zmm4, ymm0", "vpmovsxdq zmm5, ymm1", "vpmuldq zmm9, zmm4, zmm5"]
 
 
-@pytest.mark.parametrize("element", INTEGERS)
-@pytest.mark.parametrize("operator", ["shl", "shr", "sar"])
-def test_shifts(operator: str, element: ElementType) -> None:
-    width = 8 * element.size
-    for count in (0, 1, 5, width // 2, width - 1):
-        check_all(Apply(operator, (A, constant(count, I8)), element), 1, element)
-    check_all(Apply("add", (Apply(operator, (A, constant(3, I8)), element), A), element), 1, element)
+def test_extension_reads_memory_directly() -> None:
+    unit = VectorUnit(Isa.AVX512, I32, mixed=True)
+    assert text(unit, Apply("zext", (A,), I32), [Mem("r8", size=16)], (I8,)) == [
+        "vpmovzxbd zmm9, xmmword ptr [r8]"]
 
 
-COMPARISONS = [(name, element) for element in INTEGERS for name in ("eq", "slt", "sle", "ult", "ule")]
-COMPARISONS += [(name, element) for element in (F64, F32) for name in ("feq", "flt", "fle", "funord")]
-
-
-def truth(name: str, first: Expression, second: Expression, element: ElementType) -> Apply:
-    return Apply(name, (first, second), integer(element.size))
-
-
-@pytest.mark.parametrize(("operator", "element"), COMPARISONS)
-def test_comparison_and_selection(operator: str, element: ElementType) -> None:
-    condition = truth(operator, A, B, element)
-    check_all(Apply("select", (condition, A, B), element), 2, element)
-    opposite = Apply("not", (condition,), condition.element)
-    check_all(Apply("select", (opposite, C, A), element), 3, element)
-    for name in ("and", "or", "xor"):
-        both = Apply(name, (opposite, truth(operator, C, A, element)), condition.element)
-        check_all(Apply("select", (both, A, B), element), 3, element)
-
-
-def mixed_ways(*elements: ElementType) -> list[tuple[VectorUnit, bool, bool]]:
-    widest = max(elements, key=lambda e: e.size)
-    return [(replace(unit, mixed=True), masked, memory) for unit, masked, memory in ways(widest)]
-
-
-def check_mixed(expression: Expression, reads: tuple[ElementType, ...], result: ElementType,
-                *others: ElementType) -> None:
-    for unit, masked, memory in mixed_ways(*reads, result, *others):
-        check(unit, expression, reads, result, masked=masked, memory=memory)
-
-
-@pytest.mark.parametrize("narrow", INTEGERS)
-@pytest.mark.parametrize("wide", INTEGERS)
-def test_extension_and_truncation(narrow: ElementType, wide: ElementType) -> None:
-    if narrow.size >= wide.size:
-        return
-    for name in ("sext", "zext"):
-        extended = Apply(name, (A,), wide)
-        check_mixed(extended, (narrow,), wide)
-        check_mixed(Apply("add", (extended, extended), wide), (narrow,), wide)
-        product = Apply("mul", (extended, Apply(name, (B,), wide)), wide)
-        check_mixed(product, (narrow, narrow), wide)
-        check_mixed(Apply("trunc", (product,), narrow), (narrow, narrow), narrow, wide)
-    check_mixed(Apply("trunc", (A,), narrow), (wide,), narrow)
-    check_mixed(Apply("trunc", (Apply("sub", (A, B), wide),), narrow), (wide, wide), narrow)
-
-
-@pytest.mark.parametrize("name", sorted(CONVERSIONS))
-def test_conversions(name: str) -> None:
-    source, to = CONVERSIONS[name]
-    converted = Apply(name, (A,), to)
-    check_mixed(converted, (source,), to)
-    again = "sub" if to.is_float else "xor"
-    check_mixed(Apply(again, (converted, converted), to), (source,), to)
-    if source.is_float:
-        check_mixed(Apply(name, (Apply("mul", (A, B), source),), to), (source, source), to)
-
-
-@pytest.mark.parametrize("element", [F64, F32, *INTEGERS])
-@pytest.mark.parametrize(("operator", "compared"), [("slt", I64), ("ult", I32), ("eq", I16), ("sle", I8),
-                                                    ("flt", F64), ("funord", F32)])
-def test_selection_by_a_comparison_of_another_width(operator: str, compared: ElementType,
-                                                    element: ElementType) -> None:
-    chosen = Apply("select", (truth(operator, A, B, compared), C, D), element)
-    check_mixed(chosen, (compared, compared, element, element), element)
-    other = I64 if compared.size < 8 else I16
-    both = Apply("or", (truth(operator, A, B, compared), truth("slt", E, E, other)), I64)
-    check_mixed(Apply("select", (both, C, D), element), (compared, compared, element, element, other), element)
-
-
-@pytest.mark.parametrize("operator", ["add", "div", "min"])
-def test_narrow_floating_arithmetic_beside_a_wider_type(operator: str) -> None:
-    """Two 4-byte lanes do not fill a register, half a 512-bit register is not one of AVX-512F's operations."""
-    sum_ = Apply(operator, (A, B), F32)
-    check_mixed(Apply("f32to64", (sum_,), F64), (F32, F32), F64)
-    check_mixed(Apply("sqrt", (Apply(operator, (Apply("f64to32", (A,), F32), B), F32),), F32), (F64, F32), F32)
-    fitting = Apply("bits", (Apply("i32tof32", (A,), F32),), I32)
-    check_mixed(Apply("sext", (fitting,), I64), (I32,), I64)
+@pytest.mark.parametrize("isa", host_isas())
+def test_one_of_each_kind_run(isa: Isa) -> None:
+    less = Apply("flt", (A, B), I32)
+    chosen = Apply("select", (less, Apply("div", (A, B), F32), Apply("sqrt", (C,), F32)), F32)
+    check(VectorUnit(isa, F32), chosen, (F32,) * 3, F32, memory=True)
+    check(VectorUnit(isa, F64, mixed=True), Apply("add", (Apply("i32tof64", (A,)), B)), (I32, F64), F64)
+    bytes_ = Apply("trunc", (Apply("mul", (Apply("zext", (A,), I32), Apply("sext", (B,), I32)), I32),), I8)
+    check(VectorUnit(isa, I32, mixed=True), bytes_, (I8, I8), I8, masked=isa is Isa.AVX512)

@@ -70,3 +70,14 @@ for i < R
     for trips in (1, 9, 40, 50):
         leaf = Leaf("S0", dates("0"), rows="i", row_count=rows, vector="j", vector_count=2)
         check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=True)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_each_step_adds_to_the_promoted_result_an_operand_that_no_step_changes(isa: Isa) -> None:
+    nest = region("""
+for i < R
+  for k < 11
+    A[i, 0] = add(A[i, 0], B[0, i])
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), vector="i", vector_count=2, sequential="k", promote=True)
+    check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)

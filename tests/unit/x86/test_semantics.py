@@ -94,6 +94,8 @@ block 0x1000 4
     ("nop; ldmxcsr (%rax)", "ldmxcsr at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
     ("nop; bt %rcx, %rax", "bt at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
     ("nop; dppd $0x31, %xmm1, %xmm0", "dppd at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
+    ("nop; vcmpeq_uqpd %ymm1, %ymm2, %ymm3", "vcmpeq_uqpd at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
+    ("nop; vcmpneq_ossd %xmm1, %xmm2, %xmm3", "vcmpneq_ossd at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
     ("nop; bsf %rcx, %rax", "bsf at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
     ("nop; rsqrtps %xmm1, %xmm0", "rsqrtps at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),
     ("nop; ud2", "ud2 at 0x1001", Reason.UNSUPPORTED_INSTRUCTION),

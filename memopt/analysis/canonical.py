@@ -1,0 +1,137 @@
+"""Values of a lifted nest in canonical form, so that equal things look equal whichever instructions made them.
+
+Packing becomes parts (memopt.analysis.slices), masks become choices, truth values single bits: afterwards a ``Truth``
+is one bit wide and stands for a comparison of affine numbers, every other truth value is a ``Node`` of one bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from memopt.analysis.nest import CarriedValue, Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.slices import bitwise, concat, inverted, mask, part, select, truth_of, zext
+from memopt.analysis.values import (
+    Atom,
+    Either,
+    Formula,
+    Integer,
+    Node,
+    Not,
+    Opaque,
+    Truth,
+    Value,
+    constant,
+    constant_of,
+)
+
+
+def canonical_nest(node: LoopNode) -> LoopNode:
+    return _Rewriter().loop(node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewriter:
+    known: dict[Value, Value] = field(default_factory=dict)
+
+    def loop(self, node: LoopNode) -> LoopNode:
+        carried = tuple(CarriedValue(c.location, self.value(c.entry), self.value(c.following)) for c in node.carried)
+        finals = tuple((place, self.value(v)) for place, v in node.finals)
+        return replace(node, items=tuple(map(self.item, node.items)), carried=carried, finals=finals)
+
+    def item(self, item: Item) -> Item:
+        match item:
+            case StoreEvent():
+                return replace(item, value=self.value(item.value))
+            case LoopNode():
+                return self.loop(item)
+            case Guarded():
+                return replace(item, items=tuple(map(self.item, item.items)))
+        return item
+
+    def value(self, value: Value) -> Value:
+        if not isinstance(value, Node | Truth):
+            return value
+        if value not in self.known:
+            self.known[value] = self._truth(value) if isinstance(value, Truth) else self._node(value)
+        return self.known[value]
+
+    def _truth(self, value: Truth) -> Value:
+        return zext(self._formula(value.formula), value.width)
+
+    def _formula(self, formula: Formula) -> Value:
+        match formula:
+            case bool():
+                return constant(int(formula), 1)
+            case Opaque(value):
+                return self.value(value)
+            case Not(operand):
+                return inverted(self._formula(operand))
+            case Either(left, right):
+                return bitwise("or", (self._formula(left), self._formula(right)))
+            case Atom():
+                return Truth(formula, 1)
+
+    def _node(self, node: Node) -> Value:
+        name, width = node.operator, node.width
+        operands = tuple(map(self.value, node.operands))
+        first = operands[0]
+        match name:
+            case "trunc":
+                return part(first, 0, width)
+            case "high":
+                return part(first, width, width)
+            case "concat":
+                return concat(first, operands[1])
+            case "zext":
+                return zext(first, width)
+            case "sext" if first.width == 1 or truth_of(first) is not None:
+                return mask(truth_of(first) or first, width)
+            case "and" | "or" | "xor" | "not":
+                return bitwise(name, operands)
+            case "select":
+                return select(*operands)
+            case "sar" if truth_of(first) is not None:
+                return first
+            case "eq" | "ne":
+                found = _flag_test(operands) or self._bit_test(operands) or Node("eq", operands, 1)
+                return found if name == "eq" else inverted(found)
+        return Node(name, operands, width)
+
+    @staticmethod
+    def _bit_test(operands: tuple[Value, ...]) -> Value | None:
+        """``truth == 0`` and ``truth == 1``, the truth value possibly extended."""
+        for value, other in (operands, operands[::-1]):
+            number = constant_of(other)
+            match value:
+                case Node("zext", (inner,), _) if inner.width == 1 and number in (0, 1):
+                    return inner if number else inverted(inner)
+            if value.width == 1 and number is not None:
+                return value if number else inverted(value)
+            truth = truth_of(value)
+            if truth is not None and number in (0, (1 << value.width) - 1):
+                return truth if number else inverted(truth)
+        return None
+
+
+
+def _flag_test(operands: tuple[Value, ...]) -> Value | None:
+    """``flags & mask == 0`` after a floating-point comparison, as comparisons."""
+    value, zero = operands
+    while isinstance(value, Node) and value.operator == "zext":
+        value = value.operands[0]
+    match value:
+        case Node("and", (Node("fcompare", (left, right), _), Integer() as chosen), _) if constant_of(zero) == 0:
+            bits = constant_of(chosen)
+        case _:
+            return None
+    less, greater = Node("flt", (left, right), 1), Node("flt", (right, left), 1)
+    match bits:
+        case 0x41 | 0x45:  # neither below nor equal
+            return greater
+        case 0x01 | 0x05:
+            return Node("fle", (right, left), 1)
+        case 0x04:
+            return inverted(Node("funord", (left, right), 1))
+        case 0x40 | 0x44:
+            return bitwise("or", (less, greater))
+    return None

@@ -1,0 +1,209 @@
+"""Element types and sizes of arrays: one for each array, decided by what computes on its cells.
+
+Copies, constants and choices are bits: they are as wide as the instruction that moved them. Where other accesses to
+the same cells are narrower, or the rows are not aligned to the width, they are split into the narrower elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from memopt.analysis.bounds import Ranges, greatest, least
+from memopt.analysis.expressions import INTEGERS, cast
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
+from memopt.ir.linear import Linear
+from memopt.ir.scop import TRIPS, Apply, Constant, ElementType, Expression, Read, Scalar
+
+_BITWISE = ("and", "or", "xor", "not", "andnot")
+
+
+def split(loop: StatementLoop, sample: Mapping[str, int], ranges: Ranges) -> StatementLoop:
+    """The nest with wide moves of narrow elements as one statement for each element."""
+    groups = _Groups.of(loop, sample, ranges)
+    items, = _split_items((loop,), groups)
+    assert isinstance(items, StatementLoop)
+    return items
+
+
+def _split_items(items: tuple[StatementItem, ...], groups: _Groups) -> tuple[StatementItem, ...]:
+    result: list[StatementItem] = []
+    for item in items:
+        if isinstance(item, CellStatement):
+            result += _pieces(item, groups.grain(item.write))
+        else:
+            result.append(replace(item, items=_split_items(item.items, groups)))
+    return tuple(result)
+
+
+# -- which cells belong together ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Cells that may overlap at the captured values, and cells that one is copied to the other, form a group."""
+
+    number: dict[Linear, int]
+    parent: list[int]
+    grains: list[int] = field(default_factory=list)  # bytes, for the root of each group
+
+    @staticmethod
+    def of(loop: StatementLoop, sample: Mapping[str, int], ranges: Ranges) -> _Groups:
+        statements = list(statements_of(loop))
+        cells: dict[Linear, int] = {}
+        for statement in statements:
+            for access, element in zip(statement.accesses, statement.elements, strict=True):
+                cells[access] = max(element.size, cells.get(access, 0))
+        spans = sorted((least(c, ranges).evaluate(sample), greatest(c, ranges).evaluate(sample) + size, n)
+                       for n, (c, size) in enumerate(cells.items()))
+        groups = _Groups({c: n for n, c in enumerate(cells)}, list(range(len(cells))))
+        reached, current = spans[0][0], spans[0][2]
+        for low, high, number in spans:
+            if low < reached:
+                groups._unite(current, number)
+            else:
+                current = number
+            reached = max(reached, high)
+        for statement in statements:
+            if _movable(statement.expression):
+                for index in _moved(statement.expression):
+                    groups._unite(groups.number[statement.write], groups.number[statement.reads[index]])
+        groups._measure(statements, sample)
+        return groups
+
+    def _root(self, number: int) -> int:
+        while self.parent[number] != number:
+            number = self.parent[number]
+        return number
+
+    def _unite(self, one: int, two: int) -> None:
+        self.parent[self._root(two)] = self._root(one)
+
+    def grain(self, cell: Linear) -> int:
+        """Bytes of an element of the array that ``cell`` belongs to."""
+        return self.grains[self._root(self.number[cell])]
+
+    def _measure(self, statements: list[CellStatement], sample: Mapping[str, int]) -> None:
+        """The smallest element that is accessed, and small enough for all rows to be aligned to it."""
+        self.grains.extend([8] * len(self.parent))
+        for statement in statements:
+            for access, element in zip(statement.accesses, statement.elements, strict=True):
+                root = self._root(self.number[access])
+                self.grains[root] = min(self.grains[root], element.size)
+        first: dict[tuple[int, Linear], int] = {}
+        for cell, number in self.number.items():
+            root = self._root(number)
+            symbols = Linear(tuple(t for t in cell.terms if t[0] in sample and t[0] != TRIPS))
+            origin = first.setdefault((root, symbols), cell.constant)
+            steps = [c for s, c in cell.terms if s not in sample or s == TRIPS]
+            self.grains[root] = math.gcd(self.grains[root], cell.constant - origin, *steps)
+
+
+# -- moves in pieces ------------------------------------------------------------------------------------------------
+
+
+def _movable(expression: Expression) -> bool:
+    """Whether each bit of the result comes from the bits in the same place of the operands."""
+    match expression:
+        case Read() | Constant() | Scalar():
+            return True
+        case Apply("select", (_, first, second), _):
+            return _movable(first) and _movable(second)
+        case Apply(name, operands, _) if name in _BITWISE or name == "bits":
+            return all(map(_movable, operands))
+    return False
+
+
+def _moved(expression: Expression) -> Iterator[int]:
+    """The reads whose bits end up in the result of a movable expression."""
+    match expression:
+        case Read(index):
+            yield index
+        case Apply(name, operands, _):
+            for operand in operands[name == "select":]:
+                yield from _moved(operand)
+
+
+def _pieces(statement: CellStatement, grain: int) -> list[CellStatement]:
+    whole, expression = statement.element.size, statement.expression
+    if grain >= whole or not _movable(expression) or any(_in_truth(expression, n) for n in _moved(expression)):
+        return [statement]
+    element = INTEGERS[8 * grain]
+    return [_piece(statement, low, element) for low in range(0, whole, grain)]
+
+
+def _piece(statement: CellStatement, low: int, element: ElementType) -> CellStatement:
+    moved = set(_moved(statement.expression))
+    reads = [(a + low, element) if n in moved else (a, e)
+             for n, (a, e) in enumerate(zip(statement.reads, statement.elements[1:], strict=True))]
+
+    def piece(expression: Expression) -> Expression:
+        match expression:
+            case Constant(bits, _):
+                return Constant(bits >> 8 * low & ((1 << 8 * element.size) - 1), element)
+            case Scalar(register, _, offset):
+                return Scalar(register, element, offset + low)
+            case Apply("bits", (inner,), _):
+                return piece(inner)
+            case Apply("select", (condition, first, second), _):
+                return Apply("select", (condition, piece(first), piece(second)), element)
+            case Apply(name, operands, _):
+                return Apply(name, tuple(map(piece, operands)), element)
+        return expression
+
+    return replace(statement, write=statement.write + low, element=element, reads=tuple(a for a, _ in reads),
+                   read_elements=tuple(e for _, e in reads), expression=piece(statement.expression))
+
+
+def _in_truth(expression: Expression, index: int, truth: bool = False) -> bool:
+    match expression:
+        case Read(here):
+            return truth and here == index
+        case Apply(name, operands, _):
+            return any(_in_truth(o, index, truth or (name == "select" and n == 0)) for n, o in enumerate(operands))
+    return False
+
+
+# -- one type for each array ----------------------------------------------------------------------------------------
+
+
+def common(elements: set[ElementType]) -> ElementType:
+    """The type of an array whose cells are accessed as ``elements`` of one size: floating where something is."""
+    return next((e for e in elements if e.is_float), next(iter(elements)))
+
+
+def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[ElementType, ...],
+            wanted: ElementType) -> Expression:
+    """``expression`` over reads of types ``was`` as one over types ``now``, of type ``wanted``: the same bits."""
+    def typed(value: Expression, kind: ElementType) -> Expression:
+        match value:
+            case Read(index):
+                return cast(value, now[index], kind)
+            case Apply("bits", (inner,), _):
+                return typed(inner, kind)
+            case Apply("select", (condition, first, second), _):
+                return Apply("select", (computed(condition), typed(first, kind), typed(second, kind)), kind)
+            case Apply(name, operands, _) if name in _BITWISE and not _is_truth(value):
+                return Apply(name, tuple(typed(o, kind) for o in operands), kind)
+            case _:
+                return cast(computed(value), value.element, kind)
+
+    def computed(value: Expression) -> Expression:
+        """With operands of the types that the operator takes."""
+        if not isinstance(value, Apply):
+            return value
+        return replace(value, operands=tuple(
+            computed(o) if _is_truth(o) else typed(o, was[o.index] if isinstance(o, Read) else o.element)
+            for o in value.operands))
+
+    return typed(expression, wanted)
+
+
+def _is_truth(expression: Expression) -> bool:
+    match expression:
+        case Apply("eq" | "slt" | "sle" | "ult" | "ule" | "feq" | "flt" | "fle" | "funord"):
+            return True
+        case Apply("and" | "or" | "xor" | "not", operands, _):
+            return _is_truth(operands[0])
+    return False

@@ -1,0 +1,230 @@
+"""Values as typed expressions over cells.
+
+A value is bits; its element type is what computes on it: floating for floating operations, else integer. Where one
+kind is used as the other, ``bits`` says so; memopt.analysis.elements removes what the arrays' types make superfluous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from memopt.analysis.held import Held
+from memopt.analysis.slices import origin
+from memopt.analysis.statements import INDEX
+from memopt.analysis.values import Atom, Integer, LiveVector, Node, Truth, Value, constant_of
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+
+MOST_OPERATIONS = 400  # in one expression
+
+_FLOATS = {64: ElementType.F64, 32: ElementType.F32}
+INTEGERS = {64: ElementType.I64, 32: ElementType.I32, 16: ElementType.I16, 8: ElementType.I8}
+_FLOATING = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div", "fsqrt": "sqrt", "fmin": "min",
+             "fmax": "max", "fneg": "neg", "fabs": "abs", "fma": "fma", "fms": "fms", "fnma": "fnma", "fnms": "fnms"}
+_INTEGRAL = ("add", "sub", "mul", "smin", "smax", "umin", "umax")
+_FROM_INTEGER = {"i32tof64": 32, "i64tof64": 64, "i32tof32": 32, "i64tof32": 64}
+_FROM_FLOAT = {"f32to64": 32, "f64to32": 64}
+_TO_INTEGER = {"f64toi32": 64, "f64toi64": 64, "f32toi32": 32, "f32toi64": 32}
+_TOWARDS_ZERO = 3
+_CHOICES = ("and", "or", "xor", "not", "select")  # of the type their operands have
+
+
+@dataclass
+class Missing(Exception):
+    """No cell holds ``value``, a part of a loaded, carried or final value."""
+
+    value: Value
+
+
+def element_of(value: Value) -> ElementType:
+    """The type a value is computed in; integer when it is only moved."""
+    return (_FLOATS if _is_float(value) else INTEGERS)[value.width]
+
+
+def _is_float(value: Value) -> bool:
+    match value:
+        case Node(name, _, _) if name in _FLOATING or name in _FROM_INTEGER or name in _FROM_FLOAT:
+            return True
+        case Node("select", (_, first, second), _):
+            return _is_float(first) or _is_float(second)
+        case Node("and" | "or" | "xor" | "not", operands, width) if width in _FLOATS:
+            return any(map(_is_float, operands))
+    return False
+
+
+@dataclass
+class ExpressionBuilder:
+    """Builds one statement's expression; ``require(linear, why)`` demands that ``linear`` >= 0 in every iteration."""
+
+    held: Held
+    require: Callable[[Linear, str], None]
+    reads: dict[Linear, ElementType] = field(default_factory=dict)
+    indices: list[Linear] = field(default_factory=list)
+    operations: int = 0
+
+    def build(self, value: Value, wanted: ElementType) -> Expression:
+        """``value`` as an element of type ``wanted``, which has its width."""
+        match value:
+            case Integer(linear, _):
+                return self._number(linear, wanted)
+        cell = self.held.find(value)
+        if cell is not None:
+            return self._read(cell, wanted)
+        match value:
+            case LiveVector():
+                return _scalar(value, 0, wanted)
+            case Truth() | Node(_, _, 1):
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a stored value is a single bit")
+            case Node("part", _, _):
+                return self._part(value, wanted)
+            case Node():
+                self.operations += 1
+                if self.operations > MOST_OPERATIONS:
+                    raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a stored value is made by too many operations")
+                return self._node(value, wanted)
+        raise Missing(value)
+
+    def _read(self, cell: Linear, wanted: ElementType) -> Expression:
+        known = self.reads.setdefault(cell, wanted)
+        return cast(Read(list(self.reads).index(cell)), known, wanted)
+
+    def _number(self, linear: Linear, wanted: ElementType) -> Expression:
+        if linear.is_constant:
+            return Constant(linear.constant % (1 << 8 * wanted.size), wanted)
+        kind = ElementType.I64 if wanted.size == 8 else ElementType.I32
+        if linear not in self.indices:
+            self.indices.append(linear)
+        index: Expression = Index(Linear.symbol(f"{INDEX}{self.indices.index(linear)}"), kind)
+        integer = INTEGERS[8 * wanted.size]
+        return cast(index if kind is integer else Apply("trunc", (index,), integer), integer, wanted)
+
+    def _part(self, value: Node, wanted: ElementType) -> Expression:
+        base, low = origin(value)
+        if isinstance(base, LiveVector):
+            return _scalar(base, low, wanted)
+        if not isinstance(base, Node):
+            raise Missing(value)
+        if base.width not in INTEGERS:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {base.operator}")
+        whole, integer = INTEGERS[base.width], INTEGERS[value.width]
+        expression = self.build(base, whole)
+        if low:
+            expression = Apply("shr", (expression, Constant(low, whole)), whole)
+        return cast(Apply("trunc", (expression,), integer), integer, wanted)
+
+    def _node(self, node: Node, wanted: ElementType) -> Expression:
+        name, operands, width = node.operator, node.operands, node.width
+        if name in _CHOICES:
+            return self._choice(node, wanted)
+        if name in _FLOATING:
+            return self._apply(_FLOATING[name], operands, _FLOATS[width], _FLOATS[width], wanted)
+        if name in _FROM_INTEGER:
+            return self._apply(name, operands, INTEGERS[_FROM_INTEGER[name]], _FLOATS[width], wanted)
+        if name in _FROM_FLOAT:
+            return self._apply(name, operands, _FLOATS[_FROM_FLOAT[name]], _FLOATS[width], wanted)
+        if name in _TO_INTEGER and constant_of(operands[0]) == _TOWARDS_ZERO:
+            return self._apply(name + "z", operands[1:], _FLOATS[_TO_INTEGER[name]], INTEGERS[width], wanted)
+        if name in _INTEGRAL:
+            return self._apply(name, operands, INTEGERS[width], INTEGERS[width], wanted)
+        if name in ("shl", "shr", "sar") and (count := constant_of(operands[1])) is not None and count < width:
+            shifted = self.build(operands[0], INTEGERS[width])
+            count_operand = Constant(count, INTEGERS[width])
+            return cast(Apply(name, (shifted, count_operand), INTEGERS[width]), INTEGERS[width], wanted)
+        if name in ("sext", "zext"):
+            return self._extension(node, wanted)
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {name}")
+
+    def _apply(self, name: str, operands: tuple[Value, ...], taken: ElementType, made: ElementType,
+               wanted: ElementType) -> Expression:
+        return cast(Apply(name, tuple(self.build(o, taken) for o in operands), made), made, wanted)
+
+    def _choice(self, node: Node, wanted: ElementType) -> Expression:
+        """Operations on bits keep the type that is wanted of them."""
+        if node.operator == "select":
+            condition, *values = node.operands
+            return Apply("select", (self.truth(condition), *(self.build(v, wanted) for v in values)), wanted)
+        operands = node.operands
+        if node.operator == "and":
+            for inner, other in (operands, operands[::-1]):
+                if isinstance(inner, Node) and inner.operator == "not":
+                    return Apply("andnot", (self.build(inner.operands[0], wanted), self.build(other, wanted)), wanted)
+        return Apply(node.operator, tuple(self.build(o, wanted) for o in operands), wanted)
+
+    def _extension(self, node: Node, wanted: ElementType) -> Expression:
+        (inner,), width = node.operands, node.width
+        integer = INTEGERS[width]
+        if inner.width == 1:
+            ones = Constant(1 if node.operator == "zext" else (1 << width) - 1, integer)
+            return cast(Apply("select", (self.truth(inner), ones, Constant(0, integer)), integer), integer, wanted)
+        if inner.width not in INTEGERS:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is {inner.width} bits of another")
+        return cast(Apply(node.operator, (self.build(inner, INTEGERS[inner.width]),), integer), integer, wanted)
+
+    # -- truth values -------------------------------------------------------------------------------------------
+
+    def truth(self, value: Value) -> Expression:
+        """A value of one bit as a comparison."""
+        match value:
+            case Truth(Atom() as atom, 1):
+                return self._atom(atom)
+            case Node("eq" | "slt" | "sle" | "ult" | "ule" as name, (left, right), 1) if left.width in INTEGERS:
+                integer = INTEGERS[left.width]
+                return Apply(name, (self.build(left, integer), self.build(right, integer)), integer)
+            case Node("feq" | "flt" | "fle" | "funord" as name, (left, right), 1):
+                kind = _FLOATS[left.width]
+                return Apply(name, (self.build(left, kind), self.build(right, kind)), INTEGERS[left.width])
+            case Node("not", (inner,), 1):
+                return self._negation(self.truth(inner))
+            case Node("and" | "or" | "xor" as name, (left, right), 1):
+                first, second = self.truth(left), self.truth(right)
+                return Apply(name, (first, second), _type_of(first))
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a choice by a condition that is not a comparison")
+
+    @staticmethod
+    def _negation(truth: Expression) -> Expression:
+        match truth:
+            case Apply("slt" | "sle" | "ult" | "ule" as name, (left, right), element):
+                opposite = {"slt": "sle", "sle": "slt", "ult": "ule", "ule": "ult"}[name]
+                return Apply(opposite, (right, left), element)
+        return Apply("not", (truth,), _type_of(truth))
+
+    def _atom(self, atom: Atom) -> Expression:
+        for need in atom.needs:
+            self.require(need, "a comparison does not wrap around")
+        limit = 1 << 63
+        self.require(atom.linear + limit, "a comparison does not wrap around")
+        self.require(-atom.linear + (limit - 1), "a comparison does not wrap around")
+        number, zero = self._number(atom.linear, ElementType.I64), Constant(0, ElementType.I64)
+        return Apply("eq" if atom.equal else "sle", (number, zero) if atom.equal else (zero, number), ElementType.I64)
+
+
+def _type_of(truth: Expression) -> ElementType:
+    assert isinstance(truth, Apply)
+    return truth.element
+
+
+def _scalar(value: LiveVector, low: int, wanted: ElementType) -> Expression:
+    register, lane = value.location.split(".")
+    if low % 8:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bits of {value.location}")
+    return Scalar(register, wanted, 8 * int(lane) + low // 8)
+
+
+def cast(expression: Expression, is_now: ElementType, wanted: ElementType) -> Expression:
+    """The same bits as another type of equal size."""
+    if is_now is wanted:
+        return expression
+    match expression:
+        case Constant(bits, _):
+            return Constant(bits, wanted)
+        case Scalar(register, _, offset):
+            return Scalar(register, wanted, offset)
+        case Apply("bits", (inner,), _) if _known(inner) is wanted:
+            return inner
+    return Apply("bits", (expression,), wanted)
+
+
+def _known(expression: Expression) -> ElementType | None:
+    return None if isinstance(expression, Read) else expression.element

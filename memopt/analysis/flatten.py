@@ -1,0 +1,103 @@
+"""From statements in loops to the statements of a SCoP: domains, positions, subscripts, one element type an array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from memopt.analysis.arrays import ByteAccess
+from memopt.analysis.elements import common, retyped
+from memopt.analysis.expressions import INTEGERS
+from memopt.analysis.privates import private_symbol, subscripts
+from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, resolved
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Index, Statement
+
+_NAMES = "ijklmn"
+
+
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """A statement with the loops around it, its counters renamed to dimensions; what it accesses has sizes but no
+    types yet."""
+
+    source: CellStatement
+    trips: tuple[tuple[str, Linear], ...]
+    position: tuple[int, ...]
+    accesses: tuple[ByteAccess, ...]
+
+    def statement(self, number: int, subscripted: Mapping[ByteAccess, Access],
+                  types: Mapping[str, ElementType]) -> Statement:
+        source = self.source
+        write, *reads = (subscripted[a] for a in self.accesses)
+        indices = {f"{INDEX}{n}": i for n, i in enumerate(source.indices)}
+        expression = retyped(resolved(source.expression, indices), source.elements[1:],
+                             tuple(types[r.array] for r in reads), types[write.array])
+        dimensions = tuple(Dimension(d, t) for d, t in self.trips)
+        return Statement(f"S{number}", dimensions, write, tuple(reads), expression, self.position, source.conditions)
+
+
+def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
+    names: dict[str, str] = {}
+    result: list[Flat] = []
+
+    def visit(item: StatementItem, around: tuple[tuple[str, Linear], ...], position: tuple[int, ...]) -> None:
+        values = {c: Linear.symbol(n) for c, n in names.items()}
+        if isinstance(item, StatementLoop):
+            number = len(names)
+            name = names.setdefault(item.counter, _NAMES[number] if number < len(_NAMES) else f"d{number}")
+            for place, inner in enumerate(item.items):
+                visit(inner, (*around, (name, item.trips.substitute(values))), (*position, place))
+            return
+        item = item.moved(tuple(a.substitute(values) for a in item.linears))
+        accesses = tuple(ByteAccess(a, around, INTEGERS[8 * e.size], n == 0)
+                         for n, (a, e) in enumerate(zip(item.accesses, item.elements, strict=True)))
+        result.append(Flat(item, around, position, accesses))
+
+    visit(loop, (), (0,))
+    if not result:
+        raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
+    return tuple(result)
+
+
+def element_types(flat: tuple[Flat, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:
+    """What computes on an array's cells decides."""
+    found: dict[str, set[ElementType]] = {}
+    for one in flat:
+        for access, element in zip(one.accesses, one.source.elements, strict=True):
+            found.setdefault(subscripted[access].array, set()).add(element)
+    return {array: common(elements) for array, elements in found.items()}
+
+
+def symbols_of(statement: Statement) -> set[str]:
+    """The live-in symbols that a statement's domain and expression need."""
+    found = {s for d in statement.dimensions for s in d.trips.symbols}
+    found |= {s for c in statement.conditions for s in c.symbols} | _index_symbols(statement.expression)
+    return found - {d.name for d in statement.dimensions}
+
+
+def _index_symbols(expression: Expression) -> set[str]:
+    match expression:
+        case Index(value, _):
+            return set(value.symbols)
+        case Apply(_, operands, _):
+            return set().union(*map(_index_symbols, operands))
+    return set()
+
+
+def private_arrays(accesses: Iterable[ByteAccess]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
+    """The private arrays, and the subscripts of each access."""
+    groups: dict[str, list[ByteAccess]] = {}
+    for access in dict.fromkeys(accesses):
+        groups.setdefault(private_symbol(access.address), []).append(access)
+    arrays: list[Array] = []
+    found: dict[ByteAccess, Access] = {}
+    for members in groups.values():
+        if len({m.element for m in members}) > 1:
+            raise Rejected(Reason.CARRIED_VALUE, "a carried value is used in parts of different sizes")
+        places = subscripts([m.address for m in members])
+        element, name = members[0].element, f"P{len(arrays)}"
+        arrays.append(Array(name, element, Linear(), (element.size,) * len(places[0]), private=True))
+        found |= {m: Access(name, p) for m, p in zip(members, places, strict=True)}
+    return tuple(arrays), found

@@ -1,0 +1,61 @@
+"""Stores of several elements packed into one lane, as one store for each element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memopt.analysis.needs import Flow
+from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.slices import origin, part
+from memopt.analysis.values import Carried, Final, Node, Value
+
+_SPLIT = ("and", "or", "xor", "not")
+
+
+def unpacked(node: LoopNode) -> LoopNode:
+    """The nest with each store as narrow as the pieces its value is put together from."""
+    return _Unpacker(Flow.of(node)).loop(node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpacker:
+    flow: Flow
+
+    def loop(self, node: LoopNode) -> LoopNode:
+        return replace(node, items=self._items(node.items))
+
+    def _items(self, items: tuple[Item, ...]) -> tuple[Item, ...]:
+        result: list[Item] = []
+        for item in items:
+            match item:
+                case StoreEvent():
+                    result += self._store(item)
+                case LoopNode():
+                    result.append(self.loop(item))
+                case Guarded():
+                    result.append(replace(item, items=self._items(item.items)))
+                case _:
+                    result.append(item)
+        return tuple(result)
+
+    def _store(self, store: StoreEvent) -> list[StoreEvent]:
+        width = self._grain(store.value, frozenset())
+        return [StoreEvent(store.pointer + low // 8, part(store.value, low, width), width, store.address)
+                for low in range(0, store.width, width)]
+
+    def _grain(self, value: Value, seen: frozenset[Value]) -> int:
+        """Bits of the narrowest element that ``value`` is put together from, at least a byte."""
+        if value in seen:
+            return value.width
+        seen |= {value}
+        base, _ = origin(value)
+        match value:
+            case Node("concat", (high, low), _):
+                return min(self._grain(high, seen), self._grain(low, seen))
+            case Node(name, operands, _) if name in _SPLIT:
+                return min(self._grain(o, seen) for o in operands)
+            case Node("select", (_, first, second), _):
+                return min(self._grain(first, seen), self._grain(second, seen))
+        if isinstance(base, Carried | Final):
+            return min([value.width, *(self._grain(v, seen) for v in self.flow.sources(value))])
+        return max(8, value.width)

@@ -1,0 +1,330 @@
+"""Undo the compiler's register tricks: turn loads, registers and stores into statements on memory cells.
+
+A register that carries a value from iteration to iteration is replaced by a cell that holds the same value
+(memopt.analysis.homes), a loaded value by the cell it came from. A value that no cell holds any more when it is used
+gets a private cell where it was last at hand. Each statement then reads cells and writes one cell, which is what
+dependence analysis needs to see.
+
+Whether a cell still holds a value is only known on the way, so an attempt that misses one starts again with the value
+kept in a private cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from memopt.analysis.algebra import Obligation
+from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.bounds import least, number_at_least
+from memopt.analysis.canonical import canonical_nest
+from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
+from memopt.analysis.held import Held
+from memopt.analysis.homes import CarriedPart, Home, Homes
+from memopt.analysis.needs import Needs, loop_name
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.packed import unpacked
+from memopt.analysis.privates import Privates, counters_of, is_private
+from memopt.analysis.slices import origin, part
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
+from memopt.analysis.values import Carried, Final, Loaded, Node, Value
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+
+ATTEMPTS = 200
+
+
+def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> StatementLoop:
+    """The statements of a lifted nest; what they rely on is added to ``obligations``.
+
+    Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
+    register.
+    """
+    node = unpacked(canonical_nest(node))
+    needs = Needs.of(node)
+    kept = _Kept()
+    for _ in range(ATTEMPTS):
+        recovery = _Recovery(aliasing, needs, kept)
+        try:
+            loop = recovery.outermost(node)
+        except _StartAgain:
+            continue
+        obligations += recovery.obligations
+        return loop
+    raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
+
+
+class _StartAgain(Exception):
+    """One more value is kept in a private cell from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Values to be kept in private cells: ``copied`` when they are loaded, or at the header of the loop that carries
+    them; ``carried`` all the way; ``final`` in the last iteration."""
+
+    copied: set[Value] = field(default_factory=set)
+    carried: set[Value] = field(default_factory=set)
+    final: set[Value] = field(default_factory=set)
+
+    def keep(self, value: Value, outermost: str) -> NoReturn:
+        """Raises _StartAgain, or Rejected when that has been tried."""
+        for kind, values in ((Carried, self.carried), (Final, self.final), (Loaded | Carried, self.copied)):
+            base, _ = origin(value)
+            if isinstance(base, kind) and value not in values:
+                if isinstance(base, Carried) and base.loop in (outermost, "entry"):
+                    break
+                values.add(value)
+                raise _StartAgain
+        raise Rejected(Reason.CARRIED_VALUE, "a stored value is in no memory cell")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What is around: the counters of loops, the cells that their carried values live in and that they store to,
+    and conditions."""
+
+    counters: tuple[str, ...] = ()
+    owned: frozenset[Linear] = frozenset()
+    conditions: tuple[Linear, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovery:
+    aliasing: Aliasing
+    needs: Needs
+    kept: _Kept
+    privates: Privates = field(default_factory=Privates)
+    obligations: list[Obligation] = field(default_factory=list)
+    unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
+    names: list[str] = field(default_factory=list)  # of the outermost loop
+
+    def outermost(self, node: LoopNode) -> StatementLoop:
+        self.names.append(loop_name(node))
+        parts = self.homes.parts(node)
+        if parts:
+            raise Rejected(Reason.CARRIED_VALUE, f"{_place(parts[0].value)} in the loop at {node.address:#x}")
+        items, _ = self._loop(node, (), Held(self.aliasing), _Scope())
+        if not items:
+            raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
+        loop, = items
+        assert isinstance(loop, StatementLoop)
+        if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
+            raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
+        return loop
+
+    def _require(self, linear: Linear, why: str, address: int, scope: _Scope) -> None:
+        self.obligations.append(Obligation(linear, address, why, given=scope.conditions))
+
+    @property
+    def homes(self) -> Homes:
+        return Homes(self.aliasing, self.needs)
+
+    # -- straight-line code -------------------------------------------------------------------------------------
+
+    def _items(self, items: tuple[Item, ...], held: Held, scope: _Scope) -> list[StatementItem]:
+        """The statements of ``items``; ``held`` is changed to what is held after them."""
+        result: list[StatementItem] = []
+        for number, item in enumerate(items):
+            match item:
+                case LoadEvent(identity, pointer, width, address):
+                    value = Loaded(identity, width)
+                    held.hold(value, pointer)
+                    result += self._copies(value, held, scope, address)
+                case StoreEvent():
+                    result += self._store(item, held, scope)
+                case LoopNode():
+                    statements, after = self._loop(item, items[number + 1:], held, scope)
+                    result += statements
+                    held.cells.clear()
+                    held.cells.update(after.cells)
+                case Guarded(conditions, inner):
+                    under = replace(scope, conditions=scope.conditions + conditions)
+                    result += (conditional(s, conditions) for s in self._items(inner, held.copy(), under))
+                    held.kill_all(inner)
+        return result
+
+    def _copies(self, base: Value, held: Held, scope: _Scope, address: int) -> list[StatementItem]:
+        """Statements that copy parts of ``base`` to private cells, where they are needed later on."""
+        result: list[StatementItem] = []
+        for value in self.needs.of_value(base):
+            if value in self.kept.copied:
+                cell = self.privates.cell(("copied", value), scope.counters)
+                result += self._store(StoreEvent(cell, value, value.width, address), held, scope)
+        return result
+
+    def _store(self, store: StoreEvent, held: Held, scope: _Scope) -> list[StatementItem]:
+        """One statement, or one for each link of an accumulation chain (an unrolled reduction)."""
+        result: list[StatementItem] = []
+        link = self._link(store, held)
+        if link is not None:
+            result += self._store(replace(store, value=link), held, scope)
+        elif held.holds(store.value, store.pointer):
+            if not is_private(store.pointer):
+                self.unchanged.add((store.pointer, store.width))
+            return []  # the cell holds this value already
+        result.append(self._statement(store, held, scope))
+        held.kill(store.pointer, store.width)
+        held.hold(store.value, store.pointer)
+        return result
+
+    def _statement(self, store: StoreEvent, held: Held, scope: _Scope) -> CellStatement:
+        builder = ExpressionBuilder(held, lambda linear, why: self._require(linear, why, store.address, scope))
+        element = element_of(store.value)
+        try:
+            expression = builder.build(store.value, element)
+        except Missing as missing:
+            self.kept.keep(self._needed(missing.value), self.names[0])
+        return CellStatement(store.pointer, tuple(builder.reads), expression, element, store.address,
+                             tuple(builder.reads.values()), tuple(builder.indices))
+
+    def _needed(self, value: Value) -> Value:
+        """The part that is kept for ``value``: what is used of its base, as wide as it is used."""
+        base, low = origin(value)
+        for whole in self.needs.of_value(base):
+            start = origin(whole)[1]
+            if start <= low and low + value.width <= start + whole.width:
+                return whole
+        return value
+
+    def _link(self, store: StoreEvent, held: Held) -> Value | None:
+        """The inner step of ``x + (y + cell)`` when cell is the one stored to: it can be a statement of its own."""
+        value = store.value
+        if not isinstance(value, Node) or held.find(value) is not None or len(value.operands) != 2:
+            return None
+        for position, inner in enumerate(value.operands):
+            other = value.operands[1 - position]
+            if (isinstance(inner, Node) and (inner.operator, inner.width) == (value.operator, value.width)
+                    and held.find(inner) is None
+                    and self._reaches(inner, store.pointer, held) and not self._reaches(other, store.pointer, held)):
+                return inner
+        return None
+
+    def _reaches(self, value: Value, cell: Linear, held: Held) -> bool:
+        known = held.find(value)
+        if known is not None:
+            return known == cell
+        return isinstance(value, Node) and any(self._reaches(o, cell, held) for o in value.operands)
+
+    # -- loops --------------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: LoopNode, rest: tuple[Item, ...], held: Held, scope: _Scope) -> tuple[
+            list[StatementItem], Held]:
+        """The statements of a loop and of what prepares it, and what is held after it."""
+        if loop.trips is None:
+            raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.address:#x}")
+        homes = [self._home(loop, p, rest, held, scope) for p in self.homes.parts(loop)]
+        statements = self._prepared(loop, homes, held, scope)
+        owned = scope.owned | {h.cell for h in homes if h.store}
+        inner = replace(scope, counters=(*scope.counters, loop.counter), owned=owned)
+        inside = held.copy()
+        added = self._added(loop, homes, scope)
+        body = (*loop.items, *added)
+        inside.kill_all(body)
+        for home in homes:
+            inside.hold(home.part.value, home.cell)
+        items: list[StatementItem] = []
+        for carried in loop.carried:
+            items += self._copies(Carried(loop_name(loop), carried.location, carried.entry.width), inside, inner,
+                                  loop.address)
+        items += self._items(body, inside, inner)
+        onwards = {loop.counter: Linear.symbol(loop.counter) + 1}
+        for home in homes:
+            if not inside.holds(home.part.following, home.cell.substitute(onwards)):
+                self._give_up(loop, home)
+        after = held.copy()
+        after.kill_all(body)
+        self._hold_finals(loop, homes, inside, after, scope)
+        if items:
+            statements.append(StatementLoop(loop.counter, loop.trips, tuple(items)))
+        return statements, after
+
+    def _prepared(self, loop: LoopNode, homes: list[Home], held: Held, scope: _Scope) -> list[StatementItem]:
+        """Entry values stored to their homes, before the loop."""
+        statements: list[StatementItem] = []
+        for home in homes:
+            if home.initialise:
+                entry = StoreEvent(home.cell, home.part.entry, home.part.entry.width, loop.address)
+                statements += self._store(entry, held, scope)
+        for home in homes:  # a store for one may have overwritten another's
+            if not held.holds(home.part.entry, home.cell.substitute({loop.counter: Linear()})):
+                self._give_up(loop, home)
+        return statements
+
+    def _added(self, loop: LoopNode, homes: list[Home], scope: _Scope) -> list[Item]:
+        """What the end of an iteration does besides: in the last one, values that are used after the loop are kept;
+        then carried values go home, none before another has used what it overwrites."""
+        assert loop.trips is not None
+        result: list[Item] = []
+        for location, value in loop.finals:
+            for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
+                if final in self.kept.final:
+                    _, low = origin(final)
+                    cell = self.privates.cell(("final", final), scope.counters)
+                    keep = StoreEvent(cell, part(value, low, final.width), final.width, loop.address)
+                    result.append(Guarded((Linear.symbol(loop.counter) - loop.trips + 1,), (keep,)))
+        waiting = [h for h in homes if h.store]
+        while waiting:
+            home = next((h for h in waiting if not any(_uses(o.part.following, h.part.value) for o in waiting
+                                                       if o is not h)), waiting[0])
+            waiting.remove(home)
+            result.append(StoreEvent(home.cell, home.part.following, home.part.following.width, loop.address))
+        return result
+
+    def _home(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: Held, scope: _Scope) -> Home:
+        if carried.value not in self.kept.carried:
+            home = self.homes.real(loop, carried, rest, held, scope.owned)
+            if home is not None:
+                return home
+        where = held.find(carried.entry)
+        if where is not None and is_private(where) and (
+                where in scope.owned or (counters_of(where) == set(scope.counters) and self._used_here_only(carried))):
+            return Home(carried, where, store=True, initialise=False)
+        return Home(carried, self.privates.cell(("carried", carried.value), scope.counters), True, True)
+
+    def _used_here_only(self, carried: CarriedPart) -> bool:
+        """An accumulation that a loop before has begun, and that nothing else looks at."""
+        return isinstance(origin(carried.entry)[0], Final) and self.needs.uses[carried.entry] == 1
+
+    def _give_up(self, loop: LoopNode, home: Home) -> None:
+        """Not this home."""
+        if is_private(home.cell) or home.part.value in self.kept.carried:
+            raise Rejected(Reason.CARRIED_VALUE, f"{_place(home.part.value)} in the loop at {loop.address:#x}")
+        self.kept.carried.add(home.part.value)
+        raise _StartAgain
+
+    def _hold_finals(self, loop: LoopNode, homes: list[Home], end: Held, after: Held, scope: _Scope) -> None:
+        """What is known of the values that the loop leaves behind. Where it may not run at all, that is the entry
+        value of a carried location; anything else is only known when there is a last iteration."""
+        assert loop.trips is not None
+        for home in homes:
+            if home.part.final is not None:
+                after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
+        more = number_at_least(least(loop.trips - 1, self.aliasing.ranges), self.aliasing.longest)
+        for location, value in loop.finals:
+            for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
+                _, low = origin(final)
+                cell = end.find(part(value, low, final.width))
+                if final in self.kept.final:
+                    self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address, scope)
+                    after.hold(final, self.privates.cell(("final", final), scope.counters))
+                elif cell is not None and more is not None and more >= 0:
+                    after.hold(final, cell.substitute({loop.counter: loop.trips - 1}))
+
+
+def _uses(value: Value, piece: Value) -> bool:
+    base, _ = origin(value)
+    if base == origin(piece)[0]:
+        return True
+    return isinstance(value, Node) and any(_uses(o, piece) for o in value.operands)
+
+
+def _place(value: Value) -> str:
+    base, _ = origin(value)
+    return base.location if isinstance(base, Carried) else "a value"
+
+
+def _accesses(item: StatementItem) -> set[tuple[Linear, int]]:
+    if isinstance(item, CellStatement):
+        return {(a, 8 * e.size) for a, e in zip(item.accesses, item.elements, strict=True)}
+    return set().union(*map(_accesses, item.items))

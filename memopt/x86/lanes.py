@@ -1,0 +1,77 @@
+"""Values of VEX operators as lanes of 64 bits, and what their rules have in common.
+
+A value is a tuple of 64-bit lanes for the types of 128 and 256 bits, else one operand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from memopt.ir.operations import Literal, Operand
+from memopt.x86.folding import BlockBuilder
+
+Value = Operand | tuple[Operand, ...]
+Rule = Callable[[BlockBuilder, "re.Match[str]", tuple[Value, ...]], Value]
+FLOAT_ARITY = {"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Min": 2, "Max": 2, "Sqrt": 1, "Neg": 1, "Abs": 1}
+
+
+class UnknownOperator(Exception):
+    """The operator, or its use here, is outside what is modelled."""
+
+
+def scalar(value: Value) -> Operand:
+    if isinstance(value, tuple):
+        raise UnknownOperator("vector where a scalar is expected")
+    return value
+
+
+def lanes(value: Value) -> tuple[Operand, ...]:
+    if not isinstance(value, tuple):
+        raise UnknownOperator("scalar where a vector is expected")
+    return value
+
+
+def _halves(b: BlockBuilder, value: Operand, width: int) -> list[Operand]:
+    own = b.width(value)
+    if own == width:
+        return [value]
+    low, high = b.compute("trunc", (value,), own // 2), b.compute("high", (value,), own // 2)
+    return _halves(b, low, width) + _halves(b, high, width)
+
+
+def split(b: BlockBuilder, value: Value, width: int) -> list[Operand]:
+    """The elements of ``width`` bits of a vector (or of one lane), lowest first."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return [element for lane in parts for element in _halves(b, lane, width)]
+
+
+def join(b: BlockBuilder, elements: list[Operand], width: int) -> Value:
+    """The vector (or the one lane) made of elements of ``width`` bits, lowest first."""
+    while width < 64:
+        elements = [b.compute("concat", (high, low), 2 * width)
+                    for low, high in zip(elements[::2], elements[1::2], strict=True)]
+        width *= 2
+    return tuple(elements) if len(elements) > 1 else elements[0]
+
+
+# -- rounding ------------------------------------------------------------------------------------------------------
+
+
+def _follows_mxcsr(b: BlockBuilder, mode: Operand) -> bool:
+    """Whether ``mode`` is VEX's constant for "as the host does" or the mode read from the MXCSR."""
+    if mode == Literal(0, 32):
+        return True
+    inner = b.is_a(mode, "trunc", "and", "zext")
+    while inner:
+        mode = inner.operands[0]
+        inner = b.is_a(mode, "trunc", "and", "zext")
+    return mode == b.locations.get("mxcsr_round")
+
+
+def without_rounding(b: BlockBuilder, operands: tuple[Value, ...], count: int) -> tuple[Value, ...]:
+    if len(operands) == count:
+        return operands
+    if len(operands) != count + 1 or not _follows_mxcsr(b, scalar(operands[0])):
+        raise UnknownOperator("rounding mode")
+    return operands[1:]

@@ -1,0 +1,89 @@
+"""Index-set splitting: a statement whose instances depend on each other only through a hyperplane, in three.
+
+Before: ``for j: D[i, j] = min(D[i, j], D[i, k] + D[k, j])``, where the iteration j = k writes what all others read.
+After: the pieces j < k, j = k and j > k one after the other, each of them parallel along j.
+
+(Banerjee, "Loop Transformations for Restructuring Compilers", 1993; Griebl, Feautrier, Lengauer, "Index set
+splitting", IJPP 28(6), 2000.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from memopt.analysis.conflicts import Conflict
+from memopt.analysis.polyhedra import Polyhedron
+from memopt.ir.linear import Linear
+from memopt.ir.scop import Scop, Statement
+from passes.ordering import Conflicts, carry, within
+
+MOST_PIECES = 12
+
+
+def split(scop: Scop, conflicts: Conflicts) -> Scop | None:
+    """``scop`` with statements in pieces where that makes an innermost loop parallel; None where nothing does."""
+    statements: list[Statement] = []
+    for statement in scop.statements:
+        statements += _pieces(statement, within(conflicts, (statement.name,)))
+    if len(statements) == len(scop.statements) or len(statements) > len(scop.statements) + MOST_PIECES:
+        return None
+    return replace(scop, statements=tuple(statements))
+
+
+def _pieces(statement: Statement, conflicts: Conflicts) -> Iterator[Statement]:
+    """The statement whole, or before, on and after a hyperplane that all left dependences go through."""
+    blocked: list[tuple[str, Conflicts]] = []
+    for dimension in statement.dimensions:
+        left: Conflicts | None = conflicts
+        for other in statement.dimensions:
+            if other is not dimension and left is not None:
+                left = carry(left, {statement.name: Linear.symbol(other.name)})
+        if left == ():
+            yield statement
+            return
+        if left is not None:
+            blocked.append((dimension.name, left))
+    for name, left in reversed(blocked):
+        for plane in _planes(statement, name):
+            if all(_goes_through(c, plane) for c in left):
+                yield from _cut(statement, plane)
+                return
+    yield statement
+
+
+def _planes(statement: Statement, along: str) -> Iterator[Linear]:
+    """Where an operand may be the written cell: differences of subscripts that move with the loop, upwards."""
+    seen = set()
+    for read in statement.reads:
+        if read.array == statement.write.array:
+            for write, other in zip(statement.write.subscripts, read.subscripts, strict=True):
+                plane = write - other
+                if plane.coefficient(along) < 0:
+                    plane = -plane
+                if plane.coefficient(along) and plane not in seen:
+                    seen.add(plane)
+                    yield plane
+
+
+def _goes_through(conflict: Conflict, plane: Linear) -> bool:
+    """Whether every pair has an instance on the plane."""
+    later = conflict.later_instance(plane)
+    return all(conflict.where(nonnegative=(a - 1, b - 1)).pairs.is_empty
+               for a in (plane, -plane) for b in (later, -later))
+
+
+def _cut(statement: Statement, plane: Linear) -> Iterator[Statement]:
+    pieces = (("a", (-plane - 1,)), ("b", (plane, -plane)), ("c", (plane - 1,)))
+    for suffix, conditions in pieces:
+        piece = replace(statement, name=statement.name + suffix, conditions=(*statement.conditions, *conditions))
+        if not instances(piece).is_empty:
+            yield piece
+
+
+def instances(statement: Statement) -> Polyhedron:
+    names = tuple(d.name for d in statement.dimensions)
+    bounds = [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
+    bounds += statement.conditions
+    symbols = {s for e in bounds for s in e.symbols} - set(names)
+    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)
