@@ -99,6 +99,14 @@ class Induction:
                 opaque.add(location)
             else:
                 steps[location] = step
+        first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
+                 and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
+        for location in sorted(opaque):  # it follows another one, as their entry values show
+            value, held = after[location], entry.get(location)
+            if isinstance(value, Integer) and isinstance(held, Integer):
+                moved = value.linear.substitute(first) - held.linear
+                if moved.is_constant and moved.constant:
+                    steps[location] = moved.constant
         if self.facts.eager:
             for location in sorted(opaque):
                 delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memopt.analysis.algebra import Obligation, Split
-from memopt.analysis.bounds import Ranges, least
+from memopt.analysis.bounds import least_where
 from memopt.analysis.execute import OuterLoop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -31,7 +31,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     unproved: list[Obligation] = []
     for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
-        bound = _bound(obligation, without_last if spared else outer.ranges, sample)
+        bound = least_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
         if bound.is_constant and bound.constant >= 0:
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:
@@ -46,15 +46,6 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in unproved:
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
-
-
-def _bound(obligation: Obligation, ranges: Ranges, sample: Mapping[str, int]) -> Linear:
-    """A lower bound of the obligation where its conditions hold: the highest at the captured values."""
-    candidates = [obligation.linear]
-    for condition in obligation.given:
-        factors = {obligation.linear.coefficient(s) / c for s, c in condition.terms}
-        candidates += [obligation.linear - condition * int(f) for f in factors if f > 0 and f == int(f)]
-    return max((least(c, ranges) for c in candidates), key=lambda b: (b.is_constant, b.evaluate(sample)))
 
 
 def longest(guards: tuple[Relation, ...]) -> int | None:
