@@ -18,12 +18,13 @@ from math import ceil, prod
 from memopt.analysis.conflicts import shared_loops
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.scop import Access, Scop, Statement
 from memopt.machine.description import Machine
 from passes.leaves import Position, cut
 from passes.ordering import Conflicts, carry, keeps, within
 
 STEPS = (4, 8, 16, 32)
+_SENSIBLE = set(range(3, 40))
 MOST_SLOPE = 4
 
 
@@ -38,7 +39,7 @@ class Front:
 
 
 def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
-    """The front over subscript number ``depth`` of the written arrays, counted from the last (0 is the last)."""
+    """The front over the rows of the written arrays; ``depth``: 0 for elements, 1 for lines of them, 2 for planes."""
     statements = scop.statements
     if min(shared_loops(statements[0], s) for s in statements) < 1:
         return None
@@ -46,7 +47,7 @@ def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
     rows: dict[str, Linear] = {}
     loops: dict[str, str | None] = {}
     for statement in statements:
-        row = _row(statement, depth)
+        row = _row(scop, statement, depth)
         if row is None:
             return None
         rows[statement.name], loops[statement.name] = row
@@ -60,18 +61,36 @@ def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
     return None
 
 
-def _row(statement: Statement, depth: int) -> tuple[Linear, str | None] | None:
-    """The written row, and the loop that moves it; None where several loops do, or the time loop does."""
-    subscripts = statement.write.subscripts
-    if depth >= len(subscripts):
+def _row(scop: Scop, statement: Statement, depth: int) -> tuple[Linear, str | None] | None:
+    """About where the written row lies in its array, and the loop that moves it by one; None where it is not that
+    simple. Only the loop matters for what is legal, the constant brings the statements into step."""
+    strides = _row_strides(scop, statement.write.array)
+    if depth >= len(strides):
         return None
-    row = subscripts[len(subscripts) - 1 - depth]
-    names = [d.name for d in statement.dimensions if row.coefficient(d.name)]
-    if len(names) > 1 or statement.dimensions[0].name in names:
+    offset = _offset(scop, statement.write)
+    if offset.coefficient(statement.dimensions[0].name):
         return None
-    if names and row.coefficient(names[0]) != 1:
+    row = strides[depth]
+    names = [d.name for d in statement.dimensions if abs(offset.coefficient(d.name)) == row]
+    if len(names) > 1 or any(offset.coefficient(n) < 0 for n in names):
         return None
-    return row, names[0] if names else None
+    return Linear.build(dict.fromkeys(names, 1), offset.constant // row), names[0] if names else None
+
+
+def _offset(scop: Scop, access: Access) -> Linear:
+    """Bytes from the array's base."""
+    total = Linear()
+    for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
+        total = total + subscript * stride
+    return total
+
+
+def _row_strides(scop: Scop, array: str) -> list[int]:
+    """Bytes by which loops walk over an array, whose subscripts may hold several of them; the smallest first."""
+    offsets = [_offset(scop, a) for s in scop.statements for a in (s.write, *s.reads) if a.array == array]
+    names = {d.name for s in scop.statements for d in s.dimensions[1:]}
+    found = {abs(o.coefficient(n)) for o in offsets for n in names} - {0}
+    return sorted(found | (set(scop.array(array).strides) if len(scop.array(array).strides) > 1 else set()))
 
 
 def _shifts(conflicts: Conflicts, skewed: Mapping[str, Linear]) -> dict[str, int] | None:
@@ -105,7 +124,8 @@ def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...]
         made = [(fronts(scop, conflicts, number), size) for number, size in shape]
         tiles = [(front, size) for front, size in made if front is not None]
         if len(tiles) == len(shape):
-            for steps in STEPS:
+            trips = dict(positions[0].free)[positions[0].statement.dimensions[0].name]
+            for steps in sorted({*(s for s in STEPS if s <= trips), *(ceil(trips / n) for n in (1, 2, 3))} & _SENSIBLE):
                 if _resident(scop, positions, tiles, steps) <= _room(machine):
                     yield *_behind(positions, conflicts, tiles, steps), f"{steps} time steps at once"
 

@@ -13,6 +13,7 @@ from passes.pipeline import plan_region
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5
+from tests.support.nests import region as nest_region
 from tests.support.products import product
 
 _LARGE, _SMALL = nests(2000), nests(9)# What the model expects to be no faster.
@@ -80,3 +81,19 @@ def test_long_rows_are_tiled_too() -> None:
     best = next(iter(loop_plans(scop, Context(ZEN5, Isa.AVX512, trips=100))))
     assert [d.divisor for d in best.leaves[0].dates[:3]] == [4, 16, 512]
     check_loops(scop, best)
+
+
+def test_rows_are_found_in_arrays_of_one_dimension() -> None:
+    region = nest_region("""
+for t < R
+  for j < 2895
+    for k < 2895
+      B[2897*j+k+2897] = add(add(A[2897*j+k+2896], A[2897*j+k+2898]), add(A[2897*j+k], A[2897*j+k+5794]))
+  for l < 2895
+    for m < 2895
+      A[2897*l+m+2897] = B[2897*l+m+2897]
+""", {"A": (1,), "B": (1,)})
+    best = next(iter(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=12))))
+    assert "6 time steps at once" in best.summary
+    assert [str(leaf.dates[1]) for leaf in best.leaves] == ["j + 2*t + 1", "l + 2*t + 2"]
+    check_loops(region.scop, best)
