@@ -25,6 +25,7 @@ from memopt.report.model import LoopReport, Outcome, RunReport, Stage
 from memopt.session.glance import around, computes
 from memopt.session.service import Service, Verdict
 from runtime import faults
+from runtime.processes import running_seconds
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
@@ -138,7 +139,8 @@ class Improver:
         """Take up a version that does not win in service, if there is one."""
         for decision in self.decisions:
             if decision.reason is None and decision.cache is not None and decision.service is not None:
-                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second())
+                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second(),
+                                                 time.monotonic(), running_seconds(self.pid))
                 if verdict is not None:
                     self._start(functools.partial(self._take_out, decision, verdict))
                     return True
@@ -250,7 +252,8 @@ class Improver:
         decision.cache = cache
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
-        decision.service = Service(decision.measurement.original if decision.measurement else None)
+        decision.service = Service(decision.measurement.original if decision.measurement else None,
+                                   began=(time.monotonic(), running_seconds(self.pid)))
 
     def _reserve(self, loop: Loop, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
