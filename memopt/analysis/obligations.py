@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from memopt.analysis.algebra import Obligation, Split
 from memopt.analysis.bounds import least_where
 from memopt.analysis.execute import OuterLoop
-from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
@@ -25,8 +24,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
     that is not yet split in general (``split``), else Rejected(UNPROVED).
     """
-    (counter, largest), = [(c, n) for c, n in outer.ranges.items() if n == Linear.symbol(TRIPS) - 1]
-    without_last = {**outer.ranges, counter: largest - 1}
+    without_last = {**outer.ranges, outer.node.counter: outer.ranges[outer.node.counter] - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
     unproved: list[Obligation] = []
     for obligation in obligations:
