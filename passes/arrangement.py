@@ -10,7 +10,7 @@ Before: ``for t { for i S0(t, i); for i S1(t, i) }``. After: S0 at (t, 0) vector
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from memopt.analysis.conflicts import shared_loops
@@ -33,6 +33,7 @@ MOST_SERIAL = 4
 
 # Vectors of a strip of a shared loop.
 MOST_STRIP = 16
+BLOCK_ROWS = (96, 192)
 
 Loops = Mapping[str, str | None]
 """A loop of each statement, by the statement's name."""
@@ -45,6 +46,7 @@ class Arrangement:
     scop: Scop
     conflicts: Conflicts
     context: Context
+    _known: dict[object, Option] = field(default_factory=dict, compare=False)
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
@@ -89,7 +91,10 @@ class Arrangement:
         return self._sequence(nests, left)
 
     def _best(self, position: Position) -> Option:
-        return options(self.scop, position, self.context)[0]
+        key = position.statement.name, position.dates, position.free
+        if key not in self._known:
+            self._known[key] = options(self.scop, position, self.context)[0]
+        return self._known[key]
 
     def _shared(self, positions: tuple[Position, ...]) -> Loops | None:
         """The outermost loop of the original that is around all statements and still free."""
@@ -153,8 +158,15 @@ class Arrangement:
             return self._sequence(nests, left)
         if not keeps(left, {s: Linear.symbol(d) for s, d in names.items()}):
             return self._sequence(nests, left)
-        strips = [tuple(cut(p, names[p.statement.name], min(size, self._most_strip(nests))) for p in n) for n in nests]
-        return self._sequence(strips, left)
+        sizes = {min(size, MOST_STRIP * self._width(nests))}
+        if any(len(p.free) > 2 for n in nests for p in n):  # register tiles over blocks pay when rows are many
+            sizes |= set(BLOCK_ROWS)
+        fused = min((self._sequence([tuple(cut(p, names[p.statement.name], rows) for p in n) for n in nests], left)
+                     for rows in sorted(sizes)), key=cycles)
+        # Next to a deeper nest it does not matter that the data of a shallow one are fetched again.
+        if len({len(p.free) for n in nests for p in n}) == 1 or self._needs_room(nests, names):
+            return fused
+        return min(self._sequence(nests, left), fused, key=cycles)
 
     def _needs_room(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> bool:
         """Whether private values would have to be kept for every iteration of the patched loop."""
@@ -170,9 +182,6 @@ class Arrangement:
         inner = max((c for p in positions for n, c in p.free if n != names[p.statement.name]), default=1)
         data = 8 * inner * len({a.array for p in positions for a in (p.statement.write, *p.statement.reads)})
         return max(width, self.context.machine.level(2).share // 2 // max(data, 1) // width * width)
-
-    def _most_strip(self, nests: list[tuple[Position, ...]]) -> int:
-        return MOST_STRIP * self._width(nests)
 
     def _width(self, nests: list[tuple[Position, ...]]) -> int:
         return max(lanes(self.scop, p.statement, self.context.isa) for n in nests for p in n)

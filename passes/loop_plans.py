@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.scop import Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
 from passes.base import Context
@@ -28,6 +28,7 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
     many to look at.
     """
+    scop = _with_extents(scop, context)
     with budget():
         pairs = conflicts(scop)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
@@ -74,6 +75,25 @@ class _Candidate:
     def _trial_iterations(self) -> int:
         """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
         return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
+
+
+def _with_extents(scop: Scop, context: Context) -> Scop:
+    """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
+    return replace(scop, arrays=tuple(_extended(scop, a, context) if a.private else a for a in scop.arrays))
+
+
+def _extended(scop: Scop, array: Array, context: Context) -> Array:
+    extents = [1] * len(array.strides)
+    for statement in scop.statements:
+        trips = average_trips(statement, context.trips)
+        for access in (statement.write, *statement.reads):
+            if access.array == array.name:
+                spans = [sum(abs(c) * trips.get(n, 1) for n, c in s.terms) for s in access.subscripts]
+                extents = [max(a, b, 1) for a, b in zip(extents, spans, strict=True)]
+    strides = [array.element.size]
+    for extent in reversed(extents[1:]):
+        strides.insert(0, strides[0] * extent)
+    return replace(array, strides=tuple(strides))
 
 
 def _latency(statement: Statement, pairs: Conflicts) -> float:
