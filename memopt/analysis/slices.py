@@ -28,6 +28,8 @@ def part(value: Value, low: int, width: int) -> Value:
 
 
 def _opaque(value: Value, low: int, width: int) -> Node:
+    if width == 1 and low + 1 in (8, 16, 32, 64):  # a sign
+        return Node("slt", (part(value, 0, low + 1), constant(0, low + 1)), 1)
     return Node("part", (value, constant(low, 16)), width)
 
 
