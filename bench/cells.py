@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.execution import Execution, median, run, run_under_memopt
 from bench.families import Kernel
-from bench.variants import KERNELS, BuildError, compile_c
+from bench.variants import KERNELS, BuildError
 
 _GCC = {"C": "gcc", "C++": "g++", "Fortran": "gfortran"}
 _CLANG = {"C": "clang", "C++": "clang++"}
@@ -39,10 +39,9 @@ class Build:
         if kernel.language not in self.compilers:
             raise BuildError(f"no compiler of {kernel.language} for {self.name}")
         output = folder / f"{kernel.name}-{self.name}"
-        sources = (KERNELS / kernel.source, *KERNELS.glob("suite*"))
+        sources = (KERNELS / kernel.source, KERNELS / (kernel.library or kernel.source), *KERNELS.glob("suite*"))
         if not (output.exists() and all(output.stat().st_mtime > s.stat().st_mtime for s in sources)):
-            compiler = (self.compilers[kernel.language], *self.flags)
-            compile_c(compiler, sources[0], output, [], kernel.libraries)
+            kernel.compile((self.compilers[kernel.language], *self.flags), output)
         return output
 
 
@@ -90,6 +89,7 @@ class Cell:
     fast_step: float | None = None
     fast_replaced: bool = False
     installed_after: float | None = None
+    installed_after_first_sample: float | None = None
     repetitions: int = 0
     native_hash: str = ""
     command: str = ""
@@ -104,6 +104,11 @@ class Cell:
     def speedup(self) -> float | None:
         """Native over memopt, one repetition in the steady state."""
         return self.native_step / self.memopt_step if self.native_step and self.memopt_step else None
+
+    @property
+    def late(self) -> bool:
+        """Installed so late that the steady state is of both codes."""
+        return bool(self.installed_after and self.memopt_seconds and self.installed_after > 0.6 * self.memopt_seconds)
 
     @property
     def process_speedup(self) -> float | None:
@@ -176,7 +181,9 @@ def summarise(kernel: Kernel, build: Build, mode: str, command: Sequence[str], n
         memopt_step=median([steady(t.steps) for t in trials]),
         fast_step=median([steady(t.steps) for t in fasts]),
         fast_replaced=bool(fasts) and all(_ran(t, kernel) for t in fasts),
-        installed_after=median([_installed_after(t, kernel) for t in trials]),
+        installed_after=median([_installed(t, kernel, "installed_after_seconds") for t in trials]),
+        installed_after_first_sample=median(
+            [_installed(t, kernel, "installed_after_first_sample_seconds") for t in trials]),
         command=" ".join(command),
         loops=loops,
         stages=report.get("stages", {}),
@@ -209,11 +216,9 @@ def _ran(trial: Execution, kernel: Kernel) -> bool:
     return any(x["outcome"] == "replaced" and x.get("iterations_run") for x in kernel_loops(trial, kernel))
 
 
-def _installed_after(trial: Execution, kernel: Kernel) -> float | None:
-    """Seconds from launch to the first version of the kernel's loops."""
-    times = [x["installed_after_seconds"] for x in kernel_loops(trial, kernel)
-             if x.get("installed_after_seconds") is not None]
-    return min(times, default=None)
+def _installed(trial: Execution, kernel: Kernel, key: str) -> float | None:
+    """When the first version of the kernel's loops was there."""
+    return min((x[key] for x in kernel_loops(trial, kernel) if x.get(key) is not None), default=None)
 
 
 def _failure(wrong: Execution, native: Execution) -> str:

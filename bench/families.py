@@ -6,9 +6,12 @@ Every program takes ``[repetitions [size ...]]``; without arguments it runs for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.variants import KERNELS as FOLDER
+from bench.variants import compile_c
 from memopt.ir.reasons import Reason
 
 NOT_REPLACED = "not to be replaced"
@@ -19,7 +22,8 @@ SMALL = 37  # N of the small builds that tests run
 class Kernel:
     """``source``: in bench/kernels. ``quick``: repetitions of two to three seconds. ``small``: the sizes after the
     first for a build with ``-DN=37`` that ends at once. ``kept``: the reasons of which one is right for a nest that
-    must not be replaced; none for an affine nest, which is to be replaced."""
+    must not be replaced; none for an affine nest, which is to be replaced. ``library``: the source of a shared
+    library."""
 
     name: str
     family: str
@@ -27,6 +31,7 @@ class Kernel:
     quick: int
     small: tuple[int, ...] = ()
     kept: frozenset[Reason] = frozenset()
+    library: str = ""
 
     @property
     def affine(self) -> bool:
@@ -41,12 +46,24 @@ class Kernel:
         """What follows the source on the compiler's command line."""
         return (str(FOLDER / "suite_fortran.c"), "-lm") if self.language == "Fortran" else ("-lm",)
 
+    def compile(self, compiler: tuple[str, ...], output: Path, flags: Sequence[str] = ()) -> None:
+        """Builds the program and, beside it, its shared library. Raises ``BuildError``."""
+        libraries = list(self.libraries)
+        if self.library:
+            library = output.with_name(f"lib{output.name}.so")
+            compile_c(compiler, FOLDER / self.library, library, [*flags, "-shared", "-fPIC"])
+            libraries += [str(library), "-Wl,-rpath,$ORIGIN"]
+        compile_c(compiler, FOLDER / self.source, output, list(flags), libraries)
 
-_Line = tuple[str, int, tuple[int, ...]]  # source, quick, small
+
+_Line = tuple[str, int, tuple[int, ...]] | tuple[str, int, tuple[int, ...], str]  # source, quick, small, library
 
 
 def _affine(family: str, *lines: _Line) -> tuple[Kernel, ...]:
-    return tuple(Kernel(source.partition(".")[0], family, source, quick, small) for source, quick, small in lines)
+    return tuple(
+        Kernel(line[0].partition(".")[0], family, line[0], line[1], line[2], library="".join(line[3:]))
+        for line in lines
+    )
 
 
 def _left_alone(source: str, quick: int, small: tuple[int, ...], *kept: Reason) -> Kernel:
@@ -75,12 +92,14 @@ _KERNELS = (
         ("rank_two.c", 31, ()),
         ("gemm_fortran.f90", 10, (37, 31, 29)),
         ("gemm_template.cpp", 8, (31, 29)),
+        ("sizes_fortran.f90", 12, (37, 9), "library_fortran.f90"),
     ),
     *_affine(
         "solvers",
         ("cholesky.c", 22, ()),
         ("lu.c", 18, ()),
         ("lu_calls.c", 19, ()),
+        ("blocked_lu.c", 12, (), "library_gemm.c"),
         ("trsm.c", 13, (31,)),
         ("trsv.c", 31, ()),
         ("gram_schmidt.c", 17, (31,)),
@@ -101,6 +120,7 @@ _KERNELS = (
         ("heat_3d.c", 14, (3,)),
         ("poisson_19.c", 41, (3,)),
         ("upwind.c", 14, (31, 5)),
+        ("sometimes_overlap.c", 24, (31, 3)),
         ("jacobi_fortran.f90", 15, (23, 3)),
         ("heat_vector.cpp", 41, (31, 5)),
     ),
@@ -139,12 +159,13 @@ _KERNELS = (
         ("reversed.c", 13, ()),
     ),
     _left_alone("histogram.c", 38, (31, 2), Reason.DATA_DEPENDENT_ADDRESS),
-    _left_alone("sparse_product.c", 37, (2,), Reason.DATA_DEPENDENT_ADDRESS, Reason.TRIP_COUNT, Reason.NON_AFFINE),
+    _left_alone("sparse_product.c", 37, (2,), Reason.DATA_DEPENDENT_ADDRESS, Reason.DATA_DEPENDENT_BRANCH,
+                Reason.TRIP_COUNT, Reason.NON_AFFINE),
     _left_alone("linked_list.c", 28, (2,), Reason.DATA_DEPENDENT_ADDRESS, Reason.NOT_A_NEST, Reason.CARRIED_VALUE,
                 Reason.TRIP_COUNT),
     _left_alone("early_exit.c", 24, (), Reason.DATA_DEPENDENT_BRANCH, Reason.TRIP_COUNT),
     _left_alone("unknown_call.c", 20, (1, 2), Reason.CALL),
-    _left_alone("overlap_runtime.c", 36, (31, 13, 2), Reason.OVERLAP, Reason.NO_SCHEDULE),
+    _left_alone("overlap_runtime.c", 19, (31, 1, 2), Reason.OVERLAP, Reason.NO_SCHEDULE, Reason.NO_PLAN),
     _left_alone("volatile_access.c", 6, (), Reason.SHARED_MAPPING),
     _left_alone("atomic_access.c", 17, (31,), Reason.ATOMIC),
 )

@@ -61,9 +61,10 @@ def counts_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
 
 
 def kernel_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
-    """Speed-up of a repetition, or why the nest was kept; for the main build more."""
+    """Speed-up of a repetition, or why the nest was kept; for the main build more. "installed": seconds from the
+    first sample of the nest; "late": so late that the figure is of both codes."""
     found = {c.key: c for c in cells}
-    extra = ["process", "installed after", "fp fast", *REFERENCES]
+    extra = ["process", "installed", "fp fast", *REFERENCES]
     rows = []
     for family in FAMILIES:
         for kernel in (k for k in KERNELS.values() if k.family == family):
@@ -80,7 +81,7 @@ def _cell(cell: Cell | None) -> str:
         return f"**{cell.detail or 'differs'}**"
     if cell.replaced:
         kept = sum(x["outcome"] != "replaced" and x["share"] >= 0.05 for x in cell.loops)
-        return _times(cell.speedup) + (f" ({kept} kept)" if kept else "")
+        return _times(cell.speedup) + (f" ({kept} kept)" if kept else "") + (" late" if cell.late else "")
     return cell.reason or cell.detail[:60] or "?"
 
 
@@ -89,8 +90,8 @@ def _extra(kernel: str, found: dict[tuple[str, str], Cell]) -> list[str]:
     main = found.get((kernel, MAIN_BUILD))
     if main is None:
         return [""] * (3 + len(REFERENCES))
-    installed = "" if main.installed_after is None else f"{main.installed_after:.1f} s"
-    figures = [_times(main.process_speedup), installed, _times(_ratio(main.native_step, main.fast_step))]
+    figures = [_times(main.process_speedup), _seconds(main.installed_after_first_sample),
+               _times(_ratio(main.native_step, main.fast_step))]
     for name in REFERENCES:
         reference = found.get((kernel, name))
         figures.append(_times(_ratio(main.native_step, reference.native_step)) if reference else "")
@@ -158,9 +159,9 @@ def exceptions(cells: Sequence[Cell]) -> str:
         if cell.too_slow:
             lines.append(f"- {cell.kernel} {cell.build}: slower than native, {cell.memopt_seconds:.2f} s for "
                          f"{cell.native_seconds:.2f} s")
-    installed = median([c.installed_after for c in cells])
+    installed = median([c.installed_after_first_sample for c in cells])
     if installed is not None:
-        lines.append(f"- from launch to the first version of a cell: median {installed:.2f} s")
+        lines.append(f"- from the first sample of a nest to its version installed: median {installed:.2f} s")
     return "\n".join(lines) + "\n"
 
 
@@ -180,6 +181,10 @@ def _expected(kernel: Kernel) -> str:
 
 def _ratio(over: float | None, under: float | None) -> float | None:
     return over / under if over and under else None
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} s"
 
 
 def _times(value: float | None) -> str:

@@ -10,7 +10,7 @@ Before: ``for t { for i S0(t, i); for i S1(t, i) }``. After: S0 at (t, 0) vector
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from memopt.analysis.conflicts import shared_loops
@@ -22,6 +22,7 @@ from passes.base import Context
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
 from passes.ordering import Conflicts, carry, keeps, within
+from passes.timetile import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
 FUSION_LOSS = 1.25
@@ -29,6 +30,10 @@ FUSION_LOSS = 1.25
 # Serial loops around a dependence circle that are looked at, and that are followed further.
 MOST_CHOICES = 64
 MOST_SERIAL = 4
+
+# Vectors of a strip of a shared loop.
+MOST_STRIP = 16
+BLOCK_ROWS = (96, 192)
 
 Loops = Mapping[str, str | None]
 """A loop of each statement, by the statement's name."""
@@ -41,14 +46,25 @@ class Arrangement:
     scop: Scop
     conflicts: Conflicts
     context: Context
+    _known: dict[object, Option] = field(default_factory=dict, compare=False)
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
-        found = self._arranged(tuple(map(self._start, self.scop.statements)), self.conflicts)
+        return self._aligned(self._arranged(self._starts(), self.conflicts))
+
+    def time_tiled(self) -> Iterator[tuple[tuple[Option, ...], str]]:
+        """The same inside time tiles of several sizes, each with a name for people."""
+        for positions, left, name in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
+            yield self._aligned(self._arranged(positions, left)), name
+
+    def _aligned(self, found: tuple[Option, ...]) -> tuple[Option, ...]:
         order = {s.name: n for n, s in enumerate(self.scop.statements)}
         most = max(len(o.leaf.dates) for o in found)
         padded = (replace(o, leaf=replace(o.leaf, dates=_padded(o.leaf.dates, most))) for o in found)
         return tuple(sorted(padded, key=lambda o: order[o.leaf.statement]))
+
+    def _starts(self) -> tuple[Position, ...]:
+        return tuple(map(self._start, self.scop.statements))
 
     def _start(self, statement: Statement) -> Position:
         trips = average_trips(statement, self.context.trips)
@@ -75,7 +91,10 @@ class Arrangement:
         return self._sequence(nests, left)
 
     def _best(self, position: Position) -> Option:
-        return options(self.scop, position, self.context)[0]
+        key = position.statement.name, position.dates, position.free
+        if key not in self._known:
+            self._known[key] = options(self.scop, position, self.context)[0]
+        return self._known[key]
 
     def _shared(self, positions: tuple[Position, ...]) -> Loops | None:
         """The outermost loop of the original that is around all statements and still free."""
@@ -130,22 +149,42 @@ class Arrangement:
             self._best(p).cycles <= FUSION_LOSS * self._best(q).cycles for p, q in zip(inside, positions, strict=True))
 
     def _strips(self, nests: list[tuple[Position, ...]], left: Conflicts, loops: Loops) -> tuple[Option, ...]:
-        """The shared loop in strips; inside a strip the groups run one after the other."""
+        """The shared loop in strips, inside which the groups run one after the other; without strips where the data
+        of the whole loop stay in a cache."""
         names = {s: d for s, d in loops.items() if d is not None}
+        size = self._strip_size(nests, names)
+        count = max(dict(p.free)[names[p.statement.name]] for n in nests for p in n)
+        if size >= count and not self._needs_room(nests, names):
+            return self._sequence(nests, left)
         if not keeps(left, {s: Linear.symbol(d) for s, d in names.items()}):
             return self._sequence(nests, left)
-        size = self._strip_size(nests, names)
-        strips = [tuple(cut(p, names[p.statement.name], size) for p in n) for n in nests]
-        return self._sequence(strips, left)
+        sizes = {min(size, MOST_STRIP * self._width(nests))}
+        if any(len(p.free) > 2 for n in nests for p in n):  # register tiles over blocks pay when rows are many
+            sizes |= set(BLOCK_ROWS)
+        fused = min((self._sequence([tuple(cut(p, names[p.statement.name], rows) for p in n) for n in nests], left)
+                     for rows in sorted(sizes)), key=cycles)
+        # Next to a deeper nest it does not matter that the data of a shallow one are fetched again.
+        if len({len(p.free) for n in nests for p in n}) == 1 or self._needs_room(nests, names):
+            return fused
+        return min(self._sequence(nests, left), fused, key=cycles)
+
+    def _needs_room(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> bool:
+        """Whether private values would have to be kept for every iteration of the patched loop."""
+        private = {a.name for a in self.scop.arrays if a.private}
+        used = {a.array for n in nests for p in n for a in (p.statement.write, *p.statement.reads)}
+        return bool(private & used) and any(
+            names[p.statement.name] == p.statement.dimensions[0].name for n in nests for p in n)
 
     def _strip_size(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> int:
         """Iterations whose data stay in half of L2, whole vectors."""
         positions = [p for n in nests for p in n]
-        width = max(lanes(self.scop, p.statement, self.context.isa) for p in positions)
+        width = self._width(nests)
         inner = max((c for p in positions for n, c in p.free if n != names[p.statement.name]), default=1)
         data = 8 * inner * len({a.array for p in positions for a in (p.statement.write, *p.statement.reads)})
-        fitting = self.context.machine.level(2).share // 2 // max(data, 1)
-        return max(width, min(16 * width, fitting // width * width))
+        return max(width, self.context.machine.level(2).share // 2 // max(data, 1) // width * width)
+
+    def _width(self, nests: list[tuple[Position, ...]]) -> int:
+        return max(lanes(self.scop, p.statement, self.context.isa) for n in nests for p in n)
 
     def _sequence(self, nests: list[tuple[Position, ...]], left: Conflicts) -> tuple[Option, ...]:
         found: list[Option] = []

@@ -7,6 +7,7 @@ before anything is assembled), then the entry, the kernel, the exit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.plan import Isa, NestPlan
@@ -17,6 +18,7 @@ from memopt.x86.frame import XSAVE_BYTES, FrameLayout
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes.guards import displaced_code, entry_code
 from passes.kernel import KernelCode
+from passes.magnitude import magnitude_guards
 from passes.rejoin import exit_code
 
 _STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
@@ -37,9 +39,10 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     made = kernel(layout)
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made)
+    guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan)))
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
-        entry_code(region, layout, placement, xcr0),
+        entry_code(guarded, layout, placement, xcr0, plan.most_iterations),
         made.items,
         exit_code(region, layout, placement, xcr0),
     ), placement.code)

@@ -40,15 +40,16 @@ def displaced_code(region: Region, moved: bytes) -> Code:
     return (Label("displaced"), Bytes(moved), instruction("jmp", Imm(back)))
 
 
-def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int) -> Code:
-    """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there)."""
+def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None) -> Code:
+    """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there); ``most``: see
+    ``NestPlan.most_iterations``."""
     frame = placement.frame
     return (
         *(_take_locked if region.flags_dead else _take)(layout, frame),
         *_save(layout, frame),
         instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
         instruction("lea", "rbp", absolute(frame)),
-        *_checks(region, layout),
+        *_checks(region, layout, most),
         *_check_exceptions_masked(layout),
         instruction("inc", absolute(placement.statistics + STATISTICS_RUNS)),
         *time_stamp(),
@@ -60,7 +61,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     )
 
 
-def _checks(region: Region, layout: FrameLayout) -> Iterator[Item]:
+def _checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[Item]:
     """Live-ins, R and guards. Cells behind a pointer are read only when every guard that does not need them holds:
     that the program reads them too on its way through the nest is one of the things those guards make sure of."""
     behind = {x.symbol for x in region.live_ins
@@ -71,7 +72,7 @@ def _checks(region: Region, layout: FrameLayout) -> Iterator[Item]:
             if (live_in.symbol in behind) == after:
                 yield from load_live_in(live_in, layout)
         if (TRIPS in late) == after:
-            yield from _trips(region.trips, region.left, layout)
+            yield from _trips(region.trips, region.left, layout, most)
         for guard in region.guards:
             if bool(late & _symbols(guard)) == after:
                 yield from _guard(guard, layout)
@@ -215,8 +216,8 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     return [*items, load, instruction("mov", slot, "rax")]
 
 
-def _trips(trips: Trips, left: int, layout: FrameLayout) -> Iterator[Item]:
-    """R by exact division, R > ``left``; H = min(R - left, limit) >= 1."""
+def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
+    """R by exact division, R > ``left``; H = min(R - left, limit, most) >= 1."""
     numerator, divisor = trips.numerator, trips.divisor
     yield from checked(numerator, layout, FAIL)
     if divisor < 0:
@@ -229,6 +230,10 @@ def _trips(trips: Trips, left: int, layout: FrameLayout) -> Iterator[Item]:
     yield instruction("sub", "rax", left)
     yield instruction("cmp", "rax", Mem("rbp", displacement=layout.limit))
     yield instruction("cmovg", "rax", Mem("rbp", displacement=layout.limit))
+    if most is not None:
+        yield instruction("mov", "rcx", most)
+        yield instruction("cmp", "rax", "rcx")
+        yield instruction("cmovg", "rax", "rcx")
     yield instruction("cmp", "rax", 1)
     yield jump(FAIL, "l")
     yield instruction("mov", Mem("rbp", displacement=layout.symbols[LIMIT]), "rax")

@@ -13,7 +13,8 @@ from math import gcd
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import LIMIT, Access, Apply, Array, ElementType, Expression, Index, Read, Scop, Statement
+from memopt.ir.scop import LIMIT, Access, Apply, Array, ElementType, Expression, Index, Scop, Statement
+from passes.narrowing import narrowed
 
 ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # no dimension is called so
 AXES = (ROW, VECTOR, SEQUENTIAL)
@@ -72,12 +73,6 @@ class LeafShape:
         return eliminate(self.bounds, SEQUENTIAL)
 
     @property
-    def elements(self) -> tuple[ElementType, ...]:
-        """The types of all values that occur."""
-        computed = (n.element for n in self.nodes if not isinstance(n, Read))
-        return (self.write.element, *(r.element for r in self.reads), *computed)
-
-    @property
     def nodes(self) -> Iterator[Expression]:
         """Every node of the statement's expression."""
         return _nodes(self.statement.expression)
@@ -107,6 +102,8 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     """``scratch``: where each array with a ``Storage`` lies. ``VerifyError`` when the dates and the axes do not fix a
     point of the statement, ``Rejected`` when an axis is not bounded."""
     statement = next(s for s in plan.statements if s.name == leaf.statement)
+    types = [scop.array(r.array).element for r in statement.reads]
+    statement = replace(statement, expression=narrowed(statement.expression, types))
     point = _point(statement, leaf)
     bounds = tuple(dict.fromkeys(_bounds(statement, leaf, point)))
     storage = {s.array: s for s in plan.storage}

@@ -10,7 +10,7 @@ Invariant: a lane computes exactly the points of the domain, its steps ascending
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
@@ -26,6 +26,7 @@ from passes.routine import Routine
 from passes.scan_code import linear
 from passes.tile_body import MASK, Allocation, TileBody, TileContext, TileKind, allocate
 from passes.tile_values import Tile
+from passes.vector_needs import unit_for
 from passes.vectors import OutOfRegisters, VectorUnit
 
 _MOST_OPERATIONS = 24  # of one unrolled loop body: points of the tile times steps
@@ -46,15 +47,10 @@ class Units:
 
 def units(isa: Isa, shape: LeafShape) -> Units:
     """As many lanes as a vector holds of the widest type that occurs."""
-    elements = set(shape.elements)
-    widest = max(elements, key=lambda e: e.size)
-    mixed = any(e.size < widest.size for e in elements)
-    scalar = VectorUnit(isa, widest, 1, mixed)
-    if shape.leaf.vector is None:
-        return Units(scalar, scalar)
-    if isa is Isa.AVX512 and widest.size < 4:
-        isa = Isa.AVX2  # AVX-512F has no bytes and words
-    return Units(VectorUnit(isa, widest, 0, mixed), scalar)
+    expression = shape.statement.expression
+    vector = unit_for(isa, expression, [r.element for r in shape.reads], shape.write.element)
+    scalar = replace(vector, lanes=1)
+    return Units(vector if shape.leaf.vector is not None else scalar, scalar)
 
 
 class LeafCode:
@@ -221,8 +217,9 @@ class LeafCode:
             return [self._kind(Tile(rows, 1, 1, inner), vector)]
         kinds = [self._kind(Tile(rows, count, vector.lanes, inner), vector)
                  for count in sorted({self._vectors, 1}, reverse=True)]
-        if self._units.masks:
-            return [*kinds, TileKind(Tile(rows, 1, vector.lanes, inner), vector, True, 1)]
+        masked = TileKind(Tile(rows, 1, vector.lanes, inner), vector, True, 1)
+        if self._units.masks and self._possible(masked):
+            return [*kinds, masked]
         return [*kinds, self._kind(Tile(rows, 1, 1, inner), scalar)]
 
     def _kind(self, tile: Tile, unit: VectorUnit) -> TileKind:
@@ -232,6 +229,14 @@ class LeafCode:
         if self._inner is None or (self._inner == VECTOR and tile.row_count * tile.vector_count > 1):
             steps = 1
         return TileKind(tile, unit, False, steps)
+
+    def _possible(self, kind: TileKind) -> bool:
+        """Whether there are instructions for it: bytes and words have no gathers."""
+        try:
+            self._allocated(kind)
+        except Rejected:
+            return False
+        return True
 
     def _allocated(self, kind: TileKind) -> Allocation:
         if kind not in self._allocations:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.scop import Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
 from passes.base import Context
@@ -27,23 +28,26 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
     many to look at.
     """
+    scop = _with_extents(scop, context)
     with budget():
         pairs = conflicts(scop)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
                      for s in scop.statements)
-        candidates = [(scop, Arrangement(scop, pairs, context).made())]
+        whole = Arrangement(scop, pairs, context)
+        candidates = [_Candidate(scop, whole.made())]
+        candidates += [_Candidate(scop, found, name) for found, name in whole.time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
-            candidates.append((pieces, Arrangement(pieces, conflicts(pieces), context).made()))
-    candidates.sort(key=lambda c: cycles(c[1]))
-    if before < LEAST_GAIN * cycles(candidates[0][1]):
-        raise Rejected(Reason.NO_PLAN, f"expected {before / cycles(candidates[0][1]):.2f} times as fast")
-    refusals = []
+            candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+    candidates.sort(key=lambda c: c.cycles)
+    if before < LEAST_GAIN * candidates[0].cycles:
+        raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
+    refusals: list[Rejected] = []
     made = 0
-    for arranged, found in candidates:
-        if before >= LEAST_GAIN * cycles(found):
+    for candidate in candidates:
+        if before >= LEAST_GAIN * candidate.cycles:
             try:
-                yield _plan(arranged, found, context)
+                yield candidate.plan(context)
                 made += 1
             except Rejected as refusal:
                 refusals.append(refusal)
@@ -51,11 +55,45 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
         raise refusals[0]
 
 
-def _plan(scop: Scop, found: tuple[Option, ...], context: Context) -> LoopPlan:
-    leaves = tuple(o.leaf for o in found)
-    stored = store(scop, scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
-    return LoopPlan(context.isa, scop.statements, leaves, stored, _trial_iterations(scop, found),
-                    _summary(found, context))
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    scop: Scop
+    found: tuple[Option, ...]
+    name: str = ""
+
+    @property
+    def cycles(self) -> float:
+        return cycles(self.found)
+
+    def plan(self, context: Context) -> LoopPlan:
+        leaves = tuple(o.leaf for o in self.found)
+        stored = store(self.scop, self.scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
+        summary = ", ".join(filter(None, (self.name, _summary(self.found, context))))
+        return LoopPlan(context.isa, self.scop.statements, leaves, stored, self._trial_iterations, summary)
+
+    @property
+    def _trial_iterations(self) -> int:
+        """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
+        return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
+
+
+def _with_extents(scop: Scop, context: Context) -> Scop:
+    """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
+    return replace(scop, arrays=tuple(_extended(scop, a, context) if a.private else a for a in scop.arrays))
+
+
+def _extended(scop: Scop, array: Array, context: Context) -> Array:
+    extents = [1] * len(array.strides)
+    for statement in scop.statements:
+        trips = average_trips(statement, context.trips)
+        for access in (statement.write, *statement.reads):
+            if access.array == array.name:
+                spans = [sum(abs(c) * trips.get(n, 1) for n, c in s.terms) for s in access.subscripts]
+                extents = [max(a, b, 1) for a, b in zip(extents, spans, strict=True)]
+    strides = [array.element.size]
+    for extent in reversed(extents[1:]):
+        strides.insert(0, strides[0] * extent)
+    return replace(array, strides=tuple(strides))
 
 
 def _latency(statement: Statement, pairs: Conflicts) -> float:
@@ -66,14 +104,11 @@ def _latency(statement: Statement, pairs: Conflicts) -> float:
     return latency(statement, left or (), statement.dimensions[-1].name)
 
 
-def _trial_iterations(scop: Scop, found: tuple[Option, ...]) -> int:
-    """Iterations of the patched loop that make a full register tile and a ragged one, where it is part of one."""
-    return 3 + max(_span(s, o) for s, o in zip(scop.statements, found, strict=True))
-
-
 def _span(statement: Statement, option: Option) -> int:
-    outer, leaf = statement.dimensions[0].name, option.leaf
-    return {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}.get(outer, 1)
+    outer, leaf = Linear.symbol(statement.dimensions[0].name), option.leaf
+    tiles = {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}
+    steps = [d.divisor for d in leaf.dates if d.expression == outer]
+    return max(tiles.get(statement.dimensions[0].name, 1), *steps, 1)
 
 
 def _summary(found: tuple[Option, ...], context: Context) -> str:
@@ -82,9 +117,6 @@ def _summary(found: tuple[Option, ...], context: Context) -> str:
     parts = [f"vectors along {largest.vector}" if largest.vector else "one element at a time"]
     if largest.rows and largest.row_count > 1:
         parts.append(f"{largest.row_count} rows of {largest.rows} at once")
-    if any(d.divisor > 1 for d in largest.dates):
-        parts.insert(0, "in strips of " + ", ".join(f"{d.divisor} {d.expression}" for d in largest.dates
-                                                    if d.divisor > 1))
     if len(found) > 1:
         parts.append(f"{len(found)} statements")
     return ", ".join((*parts, context.isa.value))

@@ -60,9 +60,11 @@ class Lowering:
 
 
 class _Tree:
-    """One expression being lowered. Operands are evaluated before their operation and consumed by it."""
+    """One expression being lowered. Operands are evaluated before their operation and consumed by it, those first that
+    need most registers (Sethi and Ullman, The Generation of Optimal Code for Arithmetic Expressions, 1970)."""
 
     def __init__(self, lowering: Lowering, leaf: Leaf) -> None:
+        self._weights: dict[int, int] = {}
         self._lowering = lowering
         self._code = lowering.code
         self._unit = lowering.unit
@@ -81,6 +83,21 @@ class _Tree:
                 return Held(register, ours=target is None)
             case Read() | Scalar() | Index():
                 raise VerifyError(f"no place for {expression}")
+
+    def _values(self, operands: Sequence[Expression]) -> list[Held]:
+        found: dict[int, Held] = {}
+        for number in sorted(range(len(operands)), key=lambda n: -self._weight(operands[n])):
+            found[number] = self.value(operands[number])
+        return [found[number] for number in range(len(operands))]
+
+    def _weight(self, node: Expression) -> int:
+        """Registers that the value takes to compute."""
+        if not isinstance(node, Apply):
+            return 0
+        if id(node) not in self._weights:
+            needed = sorted(map(self._weight, node.operands), reverse=True)
+            self._weights[id(node)] = max(1, *(n + held for held, n in enumerate(needed)))
+        return self._weights[id(node)]
 
     def _constant(self, bits: int, element: ElementType) -> Held:
         """One of an operator's own: always of the type it says."""
@@ -103,7 +120,7 @@ class _Tree:
         if is_truth(expression):
             raise Rejected(Reason.NO_PLAN, f"the truth value of {name} as data")
         if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ("sqrt", "neg", "abs")):
-            return self._floating(name, [self.value(o) for o in operands], element, target)
+            return self._floating(name, self._values(operands), element, target)
         return self._integer(name, operands, element, target)
 
     def _floating(self, name: str, values: list[Held], element: ElementType, target: str | None) -> Held:
@@ -125,21 +142,21 @@ class _Tree:
         """Integer arithmetic, and what works on the bits of any type."""
         code = self._code
         if name == "mul" and element is I64 and (signed := self._extended(operands)) is not None:
-            first, second = map(self.value, operands)
+            first, second = self._values(operands)
             return integers.multiply_extended(code, signed, first, second, target)
         if name in integers.EXTREMES and not integers.has_extreme(code, name, element):
             return self._extreme(name, operands, element, target)
-        first = self.value(operands[0])
         if name == "bits":
-            return first
+            return self.value(operands[0])
         if name == "not":
-            return floating.bitwise(code, "xor", element, first, self._constant(-1, element), target)
+            value = self.value(operands[0])
+            return floating.bitwise(code, "xor", element, value, self._constant(-1, element), target)
         if name in widths.CONVERSIONS:
-            return widths.convert(code, name, first, self._constant, target)
+            return widths.convert(code, name, self.value(operands[0]), self._constant, target)
         rules = {"add": integers.add, "sub": integers.subtract, "mul": integers.multiply}
         if name not in (*rules, *integers.EXTREMES, *truths.CONNECTIVES):
             raise Rejected(Reason.NO_PLAN, f"no vector instructions for {name} of {element.value}")
-        second = self.value(operands[1])
+        first, second = self._values(operands)
         if name in rules:
             return rules[name](code, element, first, second, target)
         rule = integers.extreme if name in integers.EXTREMES else floating.bitwise
@@ -155,7 +172,7 @@ class _Tree:
     def _extreme(self, name: str, operands: tuple[Expression, ...], element: ElementType,
                  target: str | None) -> Held:
         _, less, swapped = integers.EXTREMES[name]
-        first, second = (self._code.in_register(self.value(o), element) for o in operands)
+        first, second = (self._code.in_register(v, element) for v in self._values(operands))
         left, right = (second, first) if swapped else (first, second)
         truth = truths.compare(self._code, less, element, left.kept, right.kept, self._constant)
         return truths.select(self._code, truth, element, first, second, self._constant, target)
@@ -176,7 +193,7 @@ class _Tree:
         return widths.extend(self._code, name == "sext", source, element, value, self._constant, target)
 
     def _select(self, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> Held:
-        chosen, other = (self.value(o) for o in operands[1:])
+        chosen, other = self._values(operands[1:])
         truth = self._truth(operands[0])
         return truths.select(self._code, truth, element, chosen, other, self._constant, target)
 
@@ -194,7 +211,7 @@ class _Tree:
             return truths.combine(self._code, expression.operator, left, right, self._constant)
         if expression.operator not in truths.FLOATING and expression.operator not in truths.INTEGER:
             raise Rejected(Reason.NO_PLAN, f"{expression.operator} as a truth value")
-        first, second = map(self.value, operands)
+        first, second = self._values(operands)
         return truths.compare(self._code, expression.operator, self._lowering.element(operands[0]), first, second,
                               self._constant)
 

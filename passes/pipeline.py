@@ -54,6 +54,10 @@ def plan(
     return plan_of(schedule(region, context, PIPELINE, observer), context)
 
 
+Candidate = tuple[tuple[Region, ...], NestPlan]
+"""A plan, and a region for each of its parts: that of a loop plan has the plan's statements."""
+
+
 def plan_region(
     region: Region,
     machine: Machine,
@@ -62,29 +66,48 @@ def plan_region(
     *,
     trips: int | None = None,
     observer: Observer | None = None,
-) -> tuple[tuple[Region, ...], NestPlan]:
-    """What is to be done to ``region``, whatever its shape, with a region for each part of the plan; arguments as
-    ``plan``.
+) -> Candidate:
+    """What is to be done to ``region``, whatever its shape: the first of ``plan_candidates``."""
+    return plan_candidates(region, machine, isa, fp, trips=trips, observer=observer, most=1)[0]
 
-    Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. The region
-    of a loop plan has the plan's statements. Raises ``Rejected`` with the reason there is no plan.
+
+def plan_candidates(
+    region: Region,
+    machine: Machine,
+    isa: Isa,
+    fp: str = "exact",
+    *,
+    trips: int | None = None,
+    observer: Observer | None = None,
+    most: int = 2,
+) -> tuple[Candidate, ...]:
+    """Up to ``most`` plans for ``region``, the one expected to be best first; arguments as ``plan``.
+
+    Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. Raises
+    ``Rejected`` with the reason there is no plan.
     """
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
     try:
         parts = distribute(region)
-        return parts, plan_nest(parts, machine, isa, fp, trips=trips, observer=observer)
+        return ((parts, plan_nest(parts, machine, isa, fp, trips=trips, observer=observer)),)
     except Rejected as refusal:
         if refusal.reason is Reason.TOO_SHORT:
             raise
-    refusals = []
+    found: list[Candidate] = []
+    refusals: list[Rejected] = []
     for loops in loop_plans(region.scop, context):
         try:
             check_loops(region.scop, loops)
         except Rejected as refusal:
             refusals.append(refusal)
-        else:
-            return (replace(region, scop=replace(region.scop, statements=loops.statements)),), NestPlan((loops,))
-    raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
+            continue
+        part = replace(region, scop=replace(region.scop, statements=loops.statements))
+        found.append(((part,), NestPlan((loops,))))
+        if len(found) == most:
+            break
+    if not found:
+        raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
+    return tuple(found)
 
 
 def plan_nest(

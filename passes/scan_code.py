@@ -249,18 +249,22 @@ def linear(emitter: Emitter, register: str, expression: Linear, names: Names, sp
     if not terms:
         emitter.load(register, constant)
         return
-    for position, (symbol, coefficient) in enumerate(terms):
-        target = spare if position else register
-        if position and abs(coefficient) == 1:
+    if terms[0][1] == 1:
+        emitter.load(register, names[terms[0][0]])
+        del terms[0]
+    else:
+        emitter.load(register, constant)
+        constant = 0
+    for symbol, coefficient in terms:
+        if abs(coefficient) == 1:
             emitter.op("add" if coefficient == 1 else "sub", register, slot_of(names, symbol))
             continue
-        coefficient = wrapped(coefficient)
-        if fits(coefficient):
-            emitter.load(target, names[symbol])
-            emitter.scale(target, coefficient, target)
+        factor = wrapped(abs(coefficient))
+        if fits(factor):
+            emitter.load(spare, names[symbol])
+            emitter.scale(spare, factor, spare)
         else:
-            emitter.load(target, coefficient)
-            emitter.op("imul", target, slot_of(names, symbol))
-        if position:
-            emitter.op("add", register, target)
+            emitter.load(spare, factor)
+            emitter.op("imul", spare, slot_of(names, symbol))
+        emitter.op("add" if coefficient > 0 else "sub", register, spare)
     emitter.add(register, constant, spare)

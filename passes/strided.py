@@ -51,9 +51,11 @@ def load(code: VectorCode, target: str, memory: Mem, stride: int, element: Eleme
         code.broadcast(target, replace(memory, size=element.size, broadcast=0), element)
     elif offsets is not None:
         _gather(code, target, memory, stride, element, offsets)
-    elif stride == -element.size and _reversible(code, element):
+    elif stride == -element.size and _shuffles(code, element):
         code.load(target, _lane(memory, stride, code.unit.lanes - 1, element), element)
         reverse(code, target, target, element)
+    elif stride == 2 * element.size and _shuffles(code, element) and code.unit.width(element) > 2 * element.size:
+        _load_every_second(code, target, memory, element)
     else:
         _load_lanes(code, target, memory, stride, element)
 
@@ -67,7 +69,7 @@ def store(code: VectorCode, memory: Mem, source: str, stride: int, element: Elem
         _scatter(code, memory, source, stride, element, offsets)
     elif stride == 0:
         raise Rejected(Reason.NO_PLAN, f"no store of {element.value} with stride {stride}")
-    elif stride == -element.size and _reversible(code, element):
+    elif stride == -element.size and _shuffles(code, element):
         register = code.pool.take()
         reverse(code, register, source, element)
         code.store(_lane(memory, stride, code.unit.lanes - 1, element), register, element)
@@ -257,10 +259,28 @@ def _store_chunk_by_shuffles(code: VectorCode, lanes: list[Mem], source: str, el
     code.pool.give(shifted)
 
 
-# -- reversed ------------------------------------------------------------------------------------------------------
+# -- every second, reversed -------------------------------------------------------------------------------------------
 
 
-def _reversible(code: VectorCode, element: ElementType) -> bool:
+def _load_every_second(code: VectorCode, target: str, memory: Mem, element: ElementType) -> None:
+    """Two overlapping loads that end with the last lane's element, so nothing behind it is read; the shuffle takes the
+    even elements of the first and the odd ones of the second, in pairs that the permutations put in order."""
+    size, wide = code.unit.width(element), element.size == 8
+    second = code.pool.take()
+    code.load(target, memory, element)
+    code.load(second, _lane(memory, element.size, code.unit.lanes - 1, element), element)
+    whole = view(target, size)
+    sources = (whole, whole) if code.unit.three_operands else (whole,)
+    selector = (0xAA if size == 64 else 0x0A) if wide else 0xD8
+    code.emit("shufpd" if wide else "shufps", *sources, view(second, size), selector)
+    code.pool.give(second)
+    if size >= 32:
+        code.emit("permpd", whole, whole, 0xD8)
+    if size == 64:
+        code.emit("shuff64x2", whole, whole, whole, 0xD8)
+
+
+def _shuffles(code: VectorCode, element: ElementType) -> bool:
     return code.mask is None and element.size >= 4 and code.unit.width(element) >= 16
 
 

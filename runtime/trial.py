@@ -1,9 +1,9 @@
 """Trial runs in forked copies: reach a loop header, and hold a version against the original.
 
-Two shadows of one instant run the same iterations, one by the original code, one by the version; both then run
-as many iterations of the original as a version has to leave to it, and must agree in every register, all vector state
-and every byte of memory. Those iterations also rewrite what a version may leave behind (dead registers), so nothing
-has to be left out.
+Shadows of one instant run the same iterations, one by the original code, one by each version; all then run as many
+iterations of the original as a version has to leave to it, and must agree in every register, all vector state and
+every byte of memory. Those iterations also rewrite what a version may leave behind (dead registers), so nothing has to
+be left out.
 """
 
 from __future__ import annotations
@@ -89,55 +89,92 @@ def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, byte
     return int.from_bytes(raw, "little", signed=live.signed)
 
 
-def hold_against_original(original: Shadow, version: Shadow, compiled: CompiledRegion, slice_iterations: int,
-                          exact: bool = True) -> Measurement:
-    """Run a slice both ways, compare, and time the version; both shadows were forked in one stop of the target.
+def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], slice_iterations: int,
+         exact: bool = True) -> list[Measurement | Rejected]:
+    """Run a slice of the original and of each version, compare, and time them; all shadows are of one instant.
 
-    ``slice_iterations``: how many the version should run (fewer near the end of the loop). Where the original is too
-    slow for that many, it runs the first few and the version does the rest in both shadows, starting elsewhere.
-    ``exact``: bit for bit; else results may differ as far as reassociation makes them. Raises Rejected:
-    SHADOW_MISMATCH, SHADOW_INCONCLUSIVE (a system call came first), TOO_SHORT (too few iterations left), NOT_FASTER.
+    The versions are for one place, each written to its own shadow. ``slice_iterations``: how many iterations they
+    should run (fewer near the end of the loop). Where the original is too slow for that many, it runs the first few
+    and the first version the rest in its shadow, starting elsewhere. ``exact``: bit for bit; else results may differ
+    as far as reassociation makes them. For each version its times or why it is out: SHADOW_MISMATCH, NOT_FASTER,
+    SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where the original cannot be run: TOO_SHORT (too
+    few iterations left), SHADOW_INCONCLUSIVE.
     """
-    header, placement, left = compiled.region.header, compiled.placement, compiled.region.left
-    own = [(placement.frame, placement.frame + placement.frame_size),
-           (placement.statistics, placement.statistics + PAGE),
-           (placement.scratch, placement.scratch + placement.scratch_size)]
+    first = versions[0][1]
+    header, left = first.region.header, first.region.left
     try:
         original.run_to(header, REACH_SECONDS)
-        version.run_to(header, REACH_SECONDS)
-        values = live_values(compiled.region, original)
-        work = Work(compiled.region.scop, values)
+        values = live_values(first.region, original)
+        work = Work(first.region.scop, values)
         if values[TRIPS] < 2 + left:
             raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
-        overhead = _run_original(original, compiled, 0)
-        seconds, timed = max(_run_original(original, compiled, 1) - overhead, SHORTEST), 0
+        _write_code(original, first)
+        overhead = _run_original(original, first, 0)
+        seconds, timed = max(_run_original(original, first, 1) - overhead, SHORTEST), 0
         affordable = max(1, int(AFFORDABLE_SECONDS / seconds))
         count = min(values[TRIPS] - 1 - left, max(slice_iterations, min(affordable, MOST_BY_HAND)))
         by_hand = min(count, affordable)
         if by_hand > 1:
-            elapsed = _run_original(original, compiled, by_hand - 1) - overhead
+            elapsed = _run_original(original, first, by_hand - 1) - overhead
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
-            _run_version(original, compiled, count - by_hand)
-        elapsed = max(_run_version(version, compiled, count) - overhead, SHORTEST)
+            _run_version(original, first, count - by_hand)
         original.run_to(header, REACH_SECONDS, hits=left)
-        version.run_to(header, REACH_SECONDS, hits=left)
-        results = [] if exact else _written(compiled.region, values)
-        _agree(original, version, [*own, *results], exact)
-        _check_close(original, version, compiled.region, results)
-        affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        more = min(values[TRIPS] - count - 1 - left, _most_timed(count), affordable)
-        start = 0
-        if more > count:
-            elapsed = max(_run_version(version, compiled, more) - overhead, SHORTEST)
-            start, count = count + 1, more
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    measured = Measurement(seconds * work.mean / work.per_iteration(timed, max(1, by_hand - timed)),
-                           elapsed / count * work.mean / work.per_iteration(start, count), count)
-    if count >= LEAST_TIMED and measured.version * GAIN > measured.original:
-        raise Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
-    return measured
+    seconds *= work.mean / work.per_iteration(timed, max(1, by_hand - timed))
+    heat = _Heat(original, values, work, count, seconds, overhead, exact)
+    return [heat.run(shadow, compiled) for shadow, compiled in versions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heat:
+    """What every version is held against: ``original`` after ``count`` iterations and those left to it, in
+    ``seconds`` each (of average length); ``overhead``: what running and stopping take."""
+
+    original: Shadow
+    values: dict[str, int]
+    work: Work
+    count: int
+    seconds: float
+    overhead: float
+    exact: bool
+
+    def run(self, version: Shadow, compiled: CompiledRegion) -> Measurement | Rejected:
+        try:
+            return self._run(version, compiled)
+        except ShadowStopped as stopped:
+            return Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped))
+        except Rejected as rejected:
+            return rejected
+
+    def _run(self, version: Shadow, compiled: CompiledRegion) -> Measurement:
+        header, left, placement = compiled.region.header, compiled.region.left, compiled.placement
+        count = self.count
+        own = [(placement.code, placement.code + placement.code_size),
+               (placement.frame, placement.frame + placement.frame_size),
+               (placement.statistics, placement.statistics + PAGE),
+               (placement.scratch, placement.scratch + placement.scratch_size)]
+        _write_code(version, compiled)
+        version.run_to(header, REACH_SECONDS)
+        elapsed = self._timed(version, compiled, count)
+        version.run_to(header, REACH_SECONDS, hits=left)
+        results = [] if self.exact else _written(compiled.region, self.values)
+        _agree(self.original, version, [*own, *results], self.exact)
+        _check_close(self.original, version, compiled.region, results)
+        affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
+        more = min(self.values[TRIPS] - count - 1 - left, max(TIMED_ITERATIONS, count), affordable)
+        start = 0
+        if more > count:
+            start, elapsed, count = count + 1, self._timed(version, compiled, more), more
+        measured = Measurement(self.seconds,
+                               elapsed / count * self.work.mean / self.work.per_iteration(start, count), count)
+        if count >= LEAST_TIMED and measured.version * GAIN > measured.original:
+            raise Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
+        return measured
+
+    def _timed(self, version: Shadow, compiled: CompiledRegion, iterations: int) -> float:
+        return max(_run_version(version, compiled, iterations) - self.overhead, SHORTEST)
 
 
 def _written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
@@ -172,8 +209,8 @@ def _run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> f
     return elapsed
 
 
-def _most_timed(count: int) -> int:
-    return max(TIMED_ITERATIONS, count)
+def _write_code(shadow: Shadow, compiled: CompiledRegion) -> None:
+    shadow.write(compiled.placement.code, compiled.code)
 
 
 def _run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:

@@ -61,7 +61,7 @@ class Cluster:
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int]) -> Cluster:
         members = tuple(members)
         symbols = Linear(members[0].base().terms)
-        lows, highs = ({m.extent()[side] for m in members} for side in (0, 1))
+        lows, highs = map(set, zip(*(m.extent() for m in members), strict=True))
         low = _below(lows)
         high = -_below({-h for h in highs})
         if not any(m.address.coefficient(TRIPS) for m in members):
@@ -85,15 +85,24 @@ def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple
     result: list[Cluster] = []
     for members in groups.values():
         parts = [Cluster.of((m,), sample) for m in members]
-        parts.sort(key=lambda c: (c.low.evaluate(sample), c.high.evaluate(sample)))
-        merged: list[Cluster] = []
-        for part in parts:
-            if merged and part.low.evaluate(sample) < merged[-1].high.evaluate(sample):
-                merged[-1] = Cluster.of((*merged[-1].members, *part.members), sample)
-            else:
-                merged.append(part)
-        result += merged
+        while len(merged := _merged(parts, sample)) < len(parts):
+            parts = merged
+        result += parts
     return tuple(result)
+
+
+def _merged(parts: list[Cluster], sample: Mapping[str, int]) -> list[Cluster]:
+    """``parts`` by address, with those that overlap put together; together they may reach further than each."""
+    placed = sorted(((c.low.evaluate(sample), c.high.evaluate(sample), c) for c in parts), key=lambda p: p[:2])
+    groups: list[list[Cluster]] = []
+    end = 0
+    for low, high, part in placed:
+        if groups and low < end:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+        end = max(end, high) if len(groups[-1]) > 1 else high
+    return [g[0] if len(g) == 1 else Cluster.of((m for c in g for m in c.members), sample) for g in groups]
 
 
 def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple[

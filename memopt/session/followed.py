@@ -15,7 +15,7 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from memopt.session.looking import look
-from runtime.descendants import descendants, processor_seconds
+from runtime.processes import descendants, processor_seconds
 from runtime.refusals import Identity, identity
 from runtime.sampling import open_sampler
 

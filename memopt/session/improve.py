@@ -25,6 +25,7 @@ from memopt.report.model import LoopReport, Outcome, RunReport, Stage
 from memopt.session.glance import around, computes
 from memopt.session.service import Service, Verdict
 from runtime import faults
+from runtime.processes import running_seconds
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
@@ -32,16 +33,17 @@ if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
-    from memopt.ir.region import Region
     from memopt.machine.description import Machine
     from memopt.session.site import Ranges, Site
     from memopt.x86.displacement import Displacement
+    from passes.pipeline import Candidate
     from runtime.codecache import CodeCache
     from runtime.shadow import Shadow
     from runtime.trial import Measurement
 
 Attached = Callable[[], AbstractContextManager[None]]
 
+CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
@@ -137,7 +139,8 @@ class Improver:
         """Take up a version that does not win in service, if there is one."""
         for decision in self.decisions:
             if decision.reason is None and decision.cache is not None and decision.service is not None:
-                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second())
+                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second(),
+                                                 time.monotonic(), running_seconds(self.pid))
                 if verdict is not None:
                     self._start(functools.partial(self._take_out, decision, verdict))
                     return True
@@ -233,12 +236,12 @@ class Improver:
         with self._timed("capture"):
             lifted, trips = self._capture_and_lift(site, loop, operations, moved.original)
         machine = detected_machine()
-        parts, plan = self._schedule(lifted, machine, trips)
-        cache = self._reserve(loop, parts, plan)
+        candidates = self._schedule(lifted, machine, trips)
+        cache = self._reserve(loop, candidates)
         try:
-            compiled = self._generate(lifted, parts, plan, cache, machine, moved.code)
-            decision.measurement = self._validate(compiled) if self.options.shadow else None
-            decision.plan = plan
+            versions = self._generate(lifted, candidates, cache, machine, moved.code)
+            compiled, decision.measurement = self._validate(versions) if self.options.shadow else (versions[0], None)
+            decision.plan = compiled.plan
             if self.options.dry_run:
                 raise Rejected(Reason.DRY_RUN)
             self._install(compiled, cache, site, moved)
@@ -249,10 +252,11 @@ class Improver:
         decision.cache = cache
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
-        decision.service = Service(decision.measurement.original if decision.measurement else None)
+        decision.service = Service(decision.measurement.original if decision.measurement else None,
+                                   began=(time.monotonic(), running_seconds(self.pid)))
 
-    def _reserve(self, loop: Loop, parts: tuple[Region, ...], plan: NestPlan) -> CodeCache:
-        """Memory for the version in the target."""
+    def _reserve(self, loop: Loop, candidates: tuple[Candidate, ...]) -> CodeCache:
+        """Memory for a version in the target, enough for each candidate."""
         from passes.kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
         from runtime.handlers import check_handler
@@ -260,7 +264,7 @@ class Improver:
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
-            scratch = max(4096, nest_scratch_bytes(parts, plan))
+            scratch = max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates))
             cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
             try:
                 check_handler(tracee, cache.placement.scratch)
@@ -338,40 +342,53 @@ class Improver:
                               written=footprint.written)
         return lifted, values[TRIPS]
 
-    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[tuple[Region, ...], NestPlan]:
+    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
-        from passes.pipeline import plan_region
+        from passes.pipeline import plan_candidates
 
         with self._timed("schedule"):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            parts, made = plan_region(lifted.region, machine, isa, self.options.fp, trips=trips,
-                                      observer=self._print_after)
-            self._print_after("plan", made)
-            return parts, made
+            made = plan_candidates(lifted.region, machine, isa, self.options.fp, trips=trips,
+                                   observer=self._print_after, most=CANDIDATES if self.options.shadow else 1)
+            for _, plan in made:
+                self._print_after("plan", plan)
+            return made
 
-    def _generate(self, lifted: Lifted, parts: tuple[Region, ...], plan: NestPlan, cache: CodeCache,
-                  machine: Machine, displaced: Callable[[int], bytes]) -> CompiledRegion:
+    def _generate(self, lifted: Lifted, candidates: tuple[Candidate, ...], cache: CodeCache,
+                  machine: Machine, displaced: Callable[[int], bytes]) -> tuple[CompiledRegion, ...]:
+        """Code for each candidate that can be generated, all for the same place; one at least."""
         from passes.generate import generate
         from passes.kernel import nest_kernel
-        from runtime.tracee import attach
 
+        versions: list[CompiledRegion] = []
+        refusal: Rejected | None = None
         with self._timed("generate"):
-            compiled = generate(lifted.region, plan,
-                                lambda layout: nest_kernel(parts, plan, layout, cache.placement),
-                                cache.placement, displaced, machine.xcr0)
-            self._print_after("generate", compiled.listing)
-            with self.attached(), attach(self.pid) as tracee:
-                cache.write_code(compiled.code, tracee)
-            return compiled
+            for parts, plan in candidates:
+                kernel = functools.partial(nest_kernel, parts, plan, placement=cache.placement)
+                try:
+                    versions.append(generate(lifted.region, plan, kernel, cache.placement, displaced, machine.xcr0))
+                except Rejected as rejected:
+                    refusal = refusal or rejected
+                    continue
+                self._print_after("generate", versions[-1].listing)
+        if not versions:
+            raise refusal or Rejected(Reason.NO_PLAN)
+        return tuple(versions)
 
-    def _validate(self, compiled: CompiledRegion) -> Measurement:
-        from runtime.trial import hold_against_original
+    def _validate(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
+        """The fastest of those that did what the original did, in a race of copies."""
+        from runtime.trial import Measurement, race
 
-        with self._timed("validate"), self._shadows(2) as (original, version):
-            return hold_against_original(original, version, compiled, slice_of(compiled.plan),
-                                         exact=self.options.fp == "exact")
+        with self._timed("validate"), self._shadows(1 + len(versions)) as (original, *shadows):
+            longest = max(slice_of(v.plan) for v in versions)
+            results = race(original, tuple(zip(shadows, versions, strict=True)), longest,
+                           exact=self.options.fp == "exact")
+        finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
+        if not finished:
+            raise next(r for r in results if isinstance(r, Rejected))
+        return min(finished, key=lambda f: f[1].version)
 
     def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement) -> None:
         from runtime import perfmap
@@ -383,6 +400,7 @@ class Improver:
             region = compiled.region
             cache.clear_statistics()
             with self.attached(), attach(self.pid) as tracee:
+                cache.write_code(compiled.code, tracee)
                 tracee.stop()
                 check_threads(self.pid)
                 install(tracee, jump(region.header, compiled.entry, region.displaced), cache,

@@ -31,10 +31,15 @@ class Service:
     """One installed version; ``original_per_iteration``: seconds, None when there was no trial."""
 
     original_per_iteration: float | None
+    began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
 
-    def judge(self, counted: Statistics, ticks_per_second: float) -> Verdict | None:
-        """What happened since the last judgement says; None: it stays, or it is too early to tell."""
+    def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float) -> Verdict | None:
+        """What happened since the last judgement says; None: it stays, or it is too early to tell.
+
+        ``elapsed``: seconds on any clock, ``processor``: processor seconds of the program. The version's clock runs on
+        while others have the processor; the part the program had of it is taken for the version's too.
+        """
         entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
@@ -44,8 +49,9 @@ class Service:
         original, failed = self.original_per_iteration * iterations, max(0, entries - runs)
         if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
             return None
-        self._judged = counted
-        version = cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        share = min(1.0, (processor - self.began[1]) / max(1e-9, elapsed - self.began[0]))
+        self._judged, self.began = counted, (elapsed, processor)
+        version = share * cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
         if version * GAIN > original:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")

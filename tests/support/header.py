@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, Plan, RegisterTile
+from memopt.ir.plan import Isa, NestPlan, Plan, RegisterTile
 from memopt.ir.region import Guard, LiveIn, Region, Rejoin, Trips
 from memopt.ir.scop import Scop
 from memopt.x86.assembler import Assembled, assemble
@@ -64,6 +64,7 @@ class Header:
     xcr0: int = -1
     limit: int = LIMIT
     busy: int = 0
+    plan: NestPlan | None = None
     _memory: mmap.mmap = field(default_factory=lambda: mmap.mmap(
         -1, (_CODE_PAGES + _DATA_PAGES) * _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
@@ -85,8 +86,8 @@ class Header:
         return Region(self.address, _DISPLACED, live_ins, trips, guards, rejoin, (), Scop((), ()))
 
     def compile(self, region: Region, kernel: Callable[[FrameLayout], KernelCode] | None = None) -> CompiledRegion:
-        return generate(region, PLAN, kernel or self.kernel, self.placement, lambda _: _DISPLACED, self.xcr0,
-                        self.xsave_bytes)
+        return generate(region, self.plan or PLAN, kernel or self.kernel, self.placement, lambda _: _DISPLACED,
+                        self.xcr0, self.xsave_bytes)
 
     def install(self, region: Region) -> CompiledRegion:
         """Compile with the fake kernel, write, and patch the header."""
@@ -250,7 +251,8 @@ class Header:
             raise OSError(ctypes.get_errno(), "mprotect")
 
 
-PLAN = Plan(Isa.SSE2, "S0", (), (), RegisterTile("i", 1, "j", 1, 2, "k"))
+_PART = Plan(Isa.SSE2, "S0", (), (), RegisterTile("i", 1, "j", 1, 2, "k"))
+PLAN = NestPlan((_PART,))
 
 
 def linear(constant: int = 0, **terms: int) -> Linear:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from memopt.ir.code import Placement
 from memopt.ir.plan import LoopPlan, NestPlan
 from memopt.ir.region import Region
-from memopt.ir.scop import Access, Scop, Statement
+from memopt.ir.scop import ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from passes.kernel import nest_kernel, nest_scratch_bytes
 from tests.support import scalar_nest
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
-from tests.support.lanes import adversarial, packed
+from tests.support.lanes import adversarial
 
 
 def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int], *, seed: int = 1,
@@ -35,9 +37,9 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
             theirs[array.name] = Buffer(max(end - first, 1))
             values[array.name] = theirs[array.name].address - first
             continue
-        rng = random.Random(seed * 131 + number)
         ours[array.name], theirs[array.name] = (Buffer(max(end - first, 1), at_end=seed % 2 == 0) for _ in range(2))
-        contents = _contents(array.element, first, end, read if poison else None, specials, rng)
+        contents = _contents(array.element, end - first, read - first if poison else None, specials,
+                             seed * 131 + number)
         ours[array.name].view[:len(contents)] = theirs[array.name].view[:len(contents)] = contents
         low[array.name] = first
     layout = FrameLayout.build(tuple(x.symbol for x in region.live_ins), 16384)
@@ -61,42 +63,43 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
     assert flags == expected, f"MXCSR {flags:#x}, reference {expected:#x}\n{what}"
 
 
-def _contents(element, first: int, end: int, read: set[int] | None, specials: bool, rng: random.Random) -> bytes:
-    count = (end - first) // element.size
+_WORDS = {8: np.uint64, 4: np.uint32, 2: np.uint16, 1: np.uint8}
+
+
+def _contents(element: ElementType, size: int, read: np.ndarray | None, specials: bool, seed: int) -> bytes:
+    """``read``: offsets of the elements that instances read, where the others are to be signalling NaNs."""
+    rng, word = np.random.default_rng(seed), _WORDS[element.size]
+    count = size // element.size
     if read is not None:
         signalling = {8: 0x7FF0000000000033, 4: 0x7F800033}.get(element.size, 0) if element.is_float else 0
         one, step = {8: (0x3FF0000000000000, 52), 4: (0x3F800000, 23)}.get(element.size, (0, 0))
-        small = [one + (rng.randrange(4) << step) if element.is_float else rng.randrange(8) for _ in range(count)]
-        return packed([v if first + n * element.size in read else signalling for n, v in enumerate(small)], element)
+        found = np.full(count, signalling, dtype=word)
+        small = rng.integers(0, 4, len(read)) * (1 << step) + one if element.is_float else rng.integers(0, 8, len(read))
+        found[read // element.size] = small.astype(word)
+        return found.tobytes()
     if specials:
-        return packed([adversarial(rng, element) for _ in range(count)], element)
+        table = np.array([adversarial(random.Random(seed + n), element) for n in range(256)], dtype=word)
+        return rng.choice(table, count).tobytes()
     if not element.is_float:
-        return rng.randbytes(count * element.size)
-    import struct
-    return struct.pack(f"<{count}{'d' if element.size == 8 else 'f'}", *(rng.uniform(-2, 2) for _ in range(count)))
+        return rng.bytes(count * element.size)
+    return rng.uniform(-2, 2, count).astype(np.float64 if element.size == 8 else np.float32).tobytes()
 
 
-def _extent(scop: Scop, name: str, values: Mapping[str, int]) -> tuple[int, int, set[int]]:
+def _extent(scop: Scop, name: str, values: Mapping[str, int]) -> tuple[int, int, np.ndarray]:
     """First and last byte that is accessed, from the array's base on, and where reads start."""
     array = scop.array(name)
-    touched: set[int] = set()
-    read: set[int] = set()
+    touched, read = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     zero = values | dict.fromkeys(array.base.symbols, 0) | {name: 0}
     for statement in scop.statements:
         points = scalar_nest.instances(statement, values)
         for access in (statement.write, *statement.reads):
             if access.array == name and len(points):
-                offsets = set(_offsets(scop, statement, access, points, zero))
-                touched |= offsets
-                read |= offsets if access is not statement.write else set()
-    if not touched:
-        return 0, 0, set()
-    return min(touched), max(touched) + array.element.size, read
-
-
-def _offsets(scop: Scop, statement: Statement, access: Access, points, zero: Mapping[str, int]) -> list[int]:
-    address = scalar_nest._address(scop, access, zero)
-    return scalar_nest._column(address, [d.name for d in statement.dimensions], points, zero).tolist()
+                (read if access is not statement.write else touched).append(
+                    scalar_nest.addresses(scop, statement, access, points, zero))
+    every = np.concatenate((*touched, *read))
+    if not len(every):
+        return 0, 0, every
+    return int(every.min()), int(every.max()) + array.element.size, np.concatenate(read)
 
 
 def _difference(ours: dict[str, Buffer], theirs: dict[str, Buffer], name: str, low: dict[str, int]) -> str:

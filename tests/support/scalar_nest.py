@@ -179,6 +179,12 @@ def run(scop: Scop, values: Mapping[str, int], scalars: Sequence[int] = (), mxcs
                            pointers, sizes, ctypes.c_uint32(mxcsr)))
 
 
+def addresses(scop: Scop, statement: Statement, access: Access, points: np.ndarray,
+              values: Mapping[str, int]) -> np.ndarray:
+    """Of one access at each of the points."""
+    return _column(_address(scop, access, values), [d.name for d in statement.dimensions], points, values)
+
+
 def _column(value: Linear, names: list[str], points: np.ndarray, values: Mapping[str, int]) -> np.ndarray:
     inner = points @ np.array([value.coefficient(n) for n in names], dtype=np.int64)
     return inner + value.without(*names).evaluate(values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from tests.support.random_nests.draw import draw
 from tests.support.random_nests.minimise import minimise
 from tests.support.random_nests.pool import Summary, run
 from tests.support.random_nests.program import Program, layout
+from tests.support.random_nests.replacing import BEYOND
 from tests.support.random_nests.text import Writer
 
 
@@ -29,7 +31,10 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print each program and what became of its loops")
     parser.add_argument("--keep", action="store_true", help="do not make wrong programs smaller")
     parser.add_argument("--json", type=Path, help="write one object for each program")
+    parser.add_argument("--beyond", action="store_true", help="also single loops and nests without floating point")
     options = parser.parse_args()
+    if options.beyond:
+        os.environ[BEYOND] = "1"
     seeds = range(options.seed, options.seed + options.count)
     start = time.monotonic()
     summaries = run(seeds, options.jobs)
@@ -94,7 +99,8 @@ def text(program: Program) -> str:
     """What is needed to see the failure again by hand."""
     made = layout(program)
     writer = Writer(program)
-    how = f"isa {program.isa or 'best'}, {'small' if program.small_caches else 'real'} caches, skip {program.skip}"
+    caches = "small" if program.small_caches else "real"
+    how = f"isa {program.isa or 'best'}, {caches} caches, skip {program.skip}, {program.prefer or 'as it pays'}"
     return (f"// seed {program.seed}: {' '.join(program.build.command)}; {how}\n"
             f"{writer.nest(made.sizes)}\n{writer.caller(made)}\n")
 

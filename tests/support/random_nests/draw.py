@@ -91,7 +91,8 @@ class _Drawer:
             tuple(self.choose.choice(("end", "end", "start", "")) for _ in self.arrays),
             specials=self.chance(0.3), result=result,
             isa=self.choose.choices(("", "avx2", "sse2", "avx512"), (6, 2, 1, 1))[0],
-            small_caches=self.chance(0.5), skip=self.choose.choices((0, 1, 2), (75, 15, 10))[0])
+            small_caches=self.chance(0.5), skip=self.choose.choices((0, 1, 2), (75, 15, 10))[0],
+            prefer=self.choose.choices(("contractions", "loops", ""), (3, 4, 3))[0])
         if sum(work(program, call) for call in (0, CALLS - 2)) > 2 * MOST_WORK or not work(program, 0):
             return None
         program = self._strides(program)

@@ -65,8 +65,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Expr:
-    """``op``: ref, local, scalar, const, index, cast, an operator, min, max, abs, sqrt, neg, or select (``text``
-    compares the first two operands). ``type``: of the value."""
+    """``op``: ref, local, scalar, const, index, cast, an operator, min, max, abs, sqrt, neg, select (``text`` compares
+    the first two operands), or text (C with places for ``args``). ``type``: of the value."""
 
     op: str
     type: CType
@@ -146,7 +146,7 @@ class Program:
     """``sizes``: integer arguments, (name, C type, value in each call). ``scalars``: (name, type, text of the value).
 
     ``guards``: where each array's memory touches a forbidden page: "start", "end" or "" for neither.
-    ``isa`` ("" the machine's best), ``small_caches``, ``skip``: how the nest is to be replaced.
+    ``isa`` ("" the machine's best), ``small_caches``, ``skip``, ``prefer``: how the nest is to be replaced.
     """
 
     seed: int
@@ -163,6 +163,7 @@ class Program:
     isa: str = ""
     small_caches: bool = False
     skip: int = 0
+    prefer: str = "contractions"
 
     def array(self, name: str) -> Array:
         return next(a for a in self.arrays if a.name == name)

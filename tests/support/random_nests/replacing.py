@@ -17,13 +17,16 @@ from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from memopt.ir.graph import Loop
+from memopt.ir.operations import Block
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.description import Machine
 from memopt.options import Options
 from memopt.session import improve
+from memopt.session import site as site_module
 from memopt.session.improve import Decision, Improver
 from memopt.session.site import Site, find_site
+from passes.base import Context, ScheduledRegion
 from passes.profitability import Profitability
 from runtime import ptrace
 from runtime.memory import mappings
@@ -34,6 +37,8 @@ from tests.support.random_nests.build import Batch
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
+BEYOND = "NESTS_BEYOND"  # in the environment: also what the driver does not look at
+PRINT_AFTER = tuple(os.environ.get("PRINT_AFTER", "").split(","))  # lift, plan, generate: shown on stderr
 _TRAP = b"\xcc"
 REPLACED, INTERNAL = "replaced", "internal-error"
 
@@ -253,9 +258,10 @@ class Follower:
 
     def _replaced(self, site: Site, loop: Loop) -> Decision:
         program = self.batch.programs[self.number]
-        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True,
+        options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
-        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]):
+        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(
+                program.prefer), beyond(bool(os.environ.get(BEYOND))):
             return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)
 
     def _finish(self) -> None:
@@ -266,6 +272,8 @@ class Follower:
             if decision.cache is not None:
                 statistics = decision.cache.read_statistics()
                 result.iterations, result.entries = statistics.iterations, statistics.entries
+                if self.tracee.stopped:  # nothing enters it again, and there is not room for many
+                    decision.cache.release(self.tracee)
                 decision.cache.close()
         self.current.results += [LoopResult(h - self.bias, Reason.NOT_REACHED.value) for h in self.current.waiting]
         self.results[self.number] = self.current.results
@@ -295,7 +303,7 @@ def time_limit() -> Iterator[None]:
 
 @contextmanager
 def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
-    """Stages that attach get ``tracee``; the machine is ``machine``; everything is worth while."""
+    """Stages that attach get ``tracee``; the machine is ``machine``; any loop plan is worth while."""
 
     @contextmanager
     def attach(pid: int) -> Iterator[Tracee]:
@@ -306,8 +314,41 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
             mock.patch("runtime.tracee.attach", attach),
             mock.patch("memopt.session.improve.detected_machine", return_value=machine),
             mock.patch("runtime.perfmap.add"),
-            mock.patch.object(Profitability, "run", lambda self, state, context: state),
+            mock.patch("passes.loop_plans.LEAST_GAIN", 0.0),
         ]
         for patch in patches:
             stack.enter_context(patch)
+        yield
+
+
+@contextmanager
+def preferring(what: str) -> Iterator[None]:
+    """Which nests are planned as "contractions": all that can be, those where it pays, or none ("loops")."""
+    decide = Profitability.run
+
+    def run(self: Profitability, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        match what:
+            case "contractions":
+                return state
+            case "loops":
+                raise Rejected(Reason.NO_PLAN, "a loop plan is wanted")
+        return decide(replace(self, least_work=0.0), state, context)
+
+    with mock.patch.object(Profitability, "run", run):
+        yield
+
+
+@contextmanager
+def beyond(whether: bool) -> Iterator[None]:
+    """Also single loops, and nests without floating-point arithmetic, which the driver leaves alone."""
+    if not whether:
+        yield
+        return
+    screen = site_module.screen
+
+    def open_screen(site: Site, loop: Loop) -> Callable[[int], Block]:
+        return screen(site, replace(loop, children=loop.children or (loop.header,)))
+
+    with mock.patch.object(site_module, "screen", open_screen), mock.patch.object(
+            site_module, "_computes", return_value=True):
         yield

@@ -50,6 +50,8 @@ class Writer:
                 return self.access(e.access)
             case "local" | "scalar" | "const":
                 return e.text
+            case "text":
+                return e.text.format(*args)
             case "index":
                 return f"({e.type.name})({linear(e.linear)})"
             case "cast":

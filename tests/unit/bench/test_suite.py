@@ -15,9 +15,9 @@ from bench.suite_tables import counts_table, exceptions, family_table, geometric
 
 GEMM, HISTOGRAM = KERNELS["gemm_nn"], KERNELS["histogram"]
 LOOP = {"function": "gemm", "outcome": "replaced", "iterations_run": 60, "plan": "tiled", "reason": None,
-        "detail": None, "share": 0.9, "installed_after_seconds": 0.75}
+        "detail": None, "share": 0.9, "installed_after_seconds": 0.75, "installed_after_first_sample_seconds": 0.5}
 KEPT = {**LOOP, "outcome": "kept", "iterations_run": 0, "plan": None, "reason": "carried-value", "detail": "xmm0",
-        "installed_after_seconds": None}
+        "installed_after_seconds": None, "installed_after_first_sample_seconds": None}
 NATIVE = Execution(4.0, 0, b"c 0x1p+0\n", "seconds 0.5\n" * 6)
 TRIAL = Execution(2.0, 0, b"c 0x1p+0\n", "seconds 0.5\n" * 4 + "seconds 0.125\n" * 2 + "memopt: ...\n",
                   {"loops": [LOOP]})
@@ -40,6 +40,9 @@ def test_the_steady_state_is_the_last_third() -> None:
     assert cell.process_speedup == 2.0
     assert cell.repetitions == 6
     assert cell.installed_after == 0.75
+    assert cell.installed_after_first_sample == 0.5
+    assert not cell.late
+    assert replace(cell, installed_after=1.5).late
 
 
 def test_replaced_only_if_replaced_code_of_the_kernel_ran_in_every_run() -> None:
@@ -149,7 +152,7 @@ def test_a_run_is_resumed_from_its_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.exit_code == 0, done.output
     assert ran == ["gcc-O3"]
     text = output.with_suffix(".md").read_text()
-    assert "| gemm_nn | 4.0x | 4.0x | 2.0x | 0.8 s |" in text
+    assert "| gemm_nn | 4.0x | 4.0x | 2.0x | 0.5 s |" in text
     assert CliRunner().invoke(suite.main, [*arguments, "--table-only"]).output == text + "\n"
     CliRunner().invoke(suite.main, [*arguments, "--resume"])
     assert ran == ["gcc-O3"]

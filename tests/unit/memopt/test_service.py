@@ -18,7 +18,8 @@ def counted(entries: int, runs: int, iterations: int) -> Statistics:
 
 
 def judge(statistics: Statistics, version_seconds: float, original_per_iteration: float | None) -> Verdict | None:
-    return Service(original_per_iteration).judge(replace(statistics, cycles=int(version_seconds * RATE)), RATE)
+    service = Service(original_per_iteration, (0.0, 0.0))
+    return service.judge(replace(statistics, cycles=int(version_seconds * RATE)), RATE, 10.0, 10.0)
 
 
 def test_a_version_that_wins_stays() -> None:
@@ -51,9 +52,15 @@ def test_a_guard_that_never_holds() -> None:
 
 
 def test_past_gains_do_not_excuse_present_losses() -> None:
-    service = Service(1e-4)
-    assert service.judge(Statistics(10, 10, 100_000, 0), RATE) is None
+    service = Service(1e-4, (0.0, 0.0))
+    assert service.judge(Statistics(10, 10, 100_000, 0), RATE, 10.0, 10.0) is None
     later = Statistics(1_000_010, 1_000_010, 1_100_010, int(200 * RATE))
-    verdict = service.judge(later, RATE)
+    verdict = service.judge(later, RATE, 300.0, 290.0)
     assert verdict is not None
     assert verdict.reason is Reason.NOT_FASTER
+
+
+def test_time_that_others_had_is_not_the_versions() -> None:
+    counters = Statistics(10, 10, 10_000, int(1.5 * RATE))
+    assert Service(1e-4, (0.0, 0.0)).judge(counters, RATE, 2.0, 1.0) is None
+    assert Service(1e-4, (0.0, 0.0)).judge(counters, RATE, 2.0, 2.0) is not None

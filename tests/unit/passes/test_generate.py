@@ -28,7 +28,8 @@ KERNEL = (Label("kernel"), jump("kernel_done"))
 def made(region: Region = REGION, place: Placement = PLACE, items: Code = KERNEL, local_bytes: int = 0,
          scratch: int = 0, isa: Isa = Isa.SSE2, xcr0: int = 7) -> CompiledRegion:
     kernel = KernelCode(items, local_bytes, scratch)
-    return generate(region, replace(PLAN, isa=isa), lambda _: kernel, place, lambda _: DISPLACED, xcr0)
+    plan = replace(PLAN, parts=(replace(PLAN.parts[0], isa=isa),))
+    return generate(region, plan, lambda _: kernel, place, lambda _: DISPLACED, xcr0)
 
 
 def test_the_displaced_instructions_come_first_and_go_back() -> None:

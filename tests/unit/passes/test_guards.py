@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
+from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.x86.instructions import GENERAL
-from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header, Outcome, linear
+from tests.support import nests
+from tests.support.header import FLAGS, LIMIT, MXCSR, PLAN, VALUES, WORD, Header, Outcome, linear
 
 N = LiveIn("n", Register("rsi"))
 TRIPS = Trips(linear(n=1), 1)
@@ -126,6 +129,27 @@ def test_limit(header: Header, limit: int, expected: int | None) -> None:
     outcome = header.run({"rsi": 10})
     assert (outcome.limit if outcome.runs else None) == expected
     assert outcome.statistics[2] == (expected or 0)
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, 1), (8, 8), (9, 9), (10, 9), (2**40, 9)])
+def test_a_plan_may_limit_the_iterations_of_one_run(most: int, expected: int) -> None:
+    header = Header(plan=replace(PLAN, most_iterations=most))
+    header.install(header.region((N,), TRIPS))
+    for limit in (LIMIT, 3):
+        header.limit = limit
+        outcome = header.run({"rsi": 10})
+        assert outcome.limit == min(limit, expected)
+        assert outcome.statistics[2] == min(limit, expected)
+
+
+@pytest.mark.parametrize("value", [0, 2**40, 2**40 + 1, -2**40, -2**40 - 1, 2**63 - 1, -2**63])
+def test_loop_bounds_out_of_all_proportion_keep_the_version_out(value: int) -> None:
+    nest = nests.region("for i < R\n  for j < m - 2*i\n    A[i, j] = mul(A[i, j], A[i, j])", {"A": (9, 9)})
+    plan = LoopPlan(Isa.SSE2, nest.scop.statements, (Leaf("S0", (Date(linear(i=1)),), vector="j"),))
+    header = Header(plan=NestPlan((plan,)))
+    header.install(header.region((N, LiveIn("m", Register("rdi"))), TRIPS))
+    assert header.run({"rsi": 10, "rdi": value}).runs == (abs(value) <= 2**40)
+    assert header.run({"rsi": 2**40 + 1, "rdi": 1}).runs == 0
 
 
 def with_guard(header: Header, *guards: Guard) -> Region:

@@ -13,6 +13,7 @@ from passes.pipeline import plan_region
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5
+from tests.support.nests import region as nest_region
 from tests.support.products import product
 
 _LARGE, _SMALL = nests(2000), nests(9)# What the model expects to be no faster.
@@ -43,7 +44,7 @@ def test_every_family_has_a_legal_plan(name: str) -> None:
 def test_a_plan_performs_the_same_operations(name: str) -> None:
     """The plan made for the large nest, run on a small one of the same shape."""
     small = _SMALL[name].scop
-    for trips in (2, 7):
+    for trips in (2, 18):
         expected = run_scop(small, trips)
         for each in _plans(name):
             assert run_plan(small, fitted(each, _LARGE[name].scop, small), trips) == expected
@@ -62,3 +63,37 @@ def test_the_region_of_a_loop_plan_has_its_statements() -> None:
     assert isinstance(loops, LoopPlan)
     assert parts[0].scop.statements == loops.statements
     assert "vectors along j" in plan.summary
+
+
+@pytest.mark.parametrize(("name", "slope"), [("jacobi", 2), ("three fields", 1)])
+def test_stencils_that_leave_the_cache_are_tiled_in_time(name: str, slope: int) -> None:
+    best = _plans(name)[0]
+    assert "8 time steps at once" in best.summary
+    assert best.trial_iterations > 8
+    for leaf in best.leaves:
+        assert str(leaf.dates[0]) == "floor((t)/8)"
+        assert leaf.dates[1].expression.coefficient("t") == slope
+        assert leaf.vector == "j"
+
+
+def test_long_rows_are_tiled_too() -> None:
+    scop = nests(50_000)["jacobi"].scop
+    best = next(iter(loop_plans(scop, Context(ZEN5, Isa.AVX512, trips=100))))
+    assert [d.divisor for d in best.leaves[0].dates[:3]] == [4, 16, 512]
+    check_loops(scop, best)
+
+
+def test_rows_are_found_in_arrays_of_one_dimension() -> None:
+    region = nest_region("""
+for t < R
+  for j < 2895
+    for k < 2895
+      B[2897*j+k+2897] = add(add(A[2897*j+k+2896], A[2897*j+k+2898]), add(A[2897*j+k], A[2897*j+k+5794]))
+  for l < 2895
+    for m < 2895
+      A[2897*l+m+2897] = B[2897*l+m+2897]
+""", {"A": (1,), "B": (1,)})
+    best = next(iter(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=12))))
+    assert "6 time steps at once" in best.summary
+    assert [str(leaf.dates[1]) for leaf in best.leaves] == ["j + 2*t + 1", "l + 2*t + 2"]
+    check_loops(region.scop, best)

@@ -1,4 +1,4 @@
-"""The processes a program has started: wrapper scripts, mpirun and what they run in the end.
+"""What /proc tells of processes: which a program has started (scripts, mpirun), and how long they ran.
 
 Invariant: only /proc is read. A process whose parent has ended is nobody's descendant any more and is not found.
 """
@@ -35,4 +35,11 @@ def processor_seconds(pid: int) -> float:
     """User time of all threads of ``pid`` so far; 0 when it is gone."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return int(file.read().rpartition(b") ")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def running_seconds(pid: int) -> float:
+    """Seconds the first thread of ``pid`` was on a processor, system time included; 0 when it is gone."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+        return int(file.read().split()[0]) * 1e-9
     return 0.0
