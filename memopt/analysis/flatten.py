@@ -51,7 +51,7 @@ def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
                 visit(inner, (*around, (name, item.trips.substitute(values))), (*position, place))
             return
         item = item.moved(tuple(a.substitute(values) for a in item.linears))
-        accesses = tuple(ByteAccess(a, around, INTEGERS[8 * e.size], n == 0)
+        accesses = tuple(ByteAccess(a, around, INTEGERS[8 * e.size], n == 0, item.conditions)
                          for n, (a, e) in enumerate(zip(item.accesses, item.elements, strict=True)))
         result.append(Flat(item, around, position, accesses))
 
