@@ -1,20 +1,24 @@
 """A first look at a hot address that costs next to nothing: could there be anything to gain?
 
-Code without floating-point arithmetic anywhere near is looked at further only when it seems to lie in a loop that
-stores and makes no call and no indirect jump; all else is left alone before a decoder, a solver or an assembler is
-even imported. Invariant: this look may say yes too often, hardly ever no to code with SSE or AVX arithmetic within
-reach, or to a simple loop.
+Code with floating-point arithmetic anywhere near is worth a full look. Other code is when it goes round in a loop
+that stores something and calls nothing; interpreters and most integer programs do not. They are left alone before a
+solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no to code with SSE
+or AVX arithmetic within reach.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import Enum
+from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
 from runtime.memory import Memory
 
+if TYPE_CHECKING:
+    from memopt.ir.graph import DecodedInstruction
+
+STRAIGHT = 192  # instructions looked at on the way round a loop
 REACH = 1024  # bytes before and after the address: more than any unrolled inner loop a compiler makes
 
 
@@ -34,15 +38,9 @@ _ARITHMETIC = re.compile(b"|".join((
 )), re.DOTALL)
 
 
-# mov, movss, movsd, movaps, movups, movdqa, movdqu, movq, movhpd to memory, legacy and VEX; add and others to memory.
-_MEMORY = rb"[\x00-\xbf]"  # a ModRM byte that is no register
-_STORE = re.compile(b"|".join((
-    rb"[\x88\x89\xc6\xc7]" + _MEMORY,
-    rb"[\x00\x01\x08\x09\x20\x21\x28-\x31]" + _MEMORY,
-    rb"\x0f[\x11\x13\x17\x29\x2b\x7f\xd6\xe7]" + _MEMORY,
-    rb"[\xc4\xc5\x62].{1,3}[\x11\x13\x17\x29\x2b\x7f\xd6\xe7]" + _MEMORY,
-)), re.DOTALL)
-_INDIRECT = re.compile(rb"\xff[\x10-\x17\x20-\x27\x50-\x57\x60-\x67\x90-\x97\xa0-\xa7\xd0-\xd7\xe0-\xe7]")
+# A memory operand that comes first is written to, but by these.
+_STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)[a-z]\w* "
+                    r"(?:\w+ ptr )(?:\w+:)?\[")
 
 
 def around(address: int) -> tuple[int, int]:
@@ -50,48 +48,44 @@ def around(address: int) -> tuple[int, int]:
     return address - REACH // 2, address + REACH // 2
 
 
-class Look(Enum):
-    """What seems to lie around an address."""
-
-    ARITHMETIC = "floating-point arithmetic"
-    LOOP = "a simple loop that stores"
-    NOTHING = "nothing"
-
-
-def glance(pid: int, address: int) -> Look:
-    """At the code around ``address`` in the live process."""
+def computes(pid: int, address: int) -> bool:
+    """Whether there is floating-point arithmetic near ``address`` in the live process, or a loop around it that
+    stores and calls nothing."""
     try:
         memory = Memory(pid)
     except Rejected:
-        return Look.ARITHMETIC  # a full look will give the reason
+        return True  # a full look will give the reason
     try:
         low = memory.read_some(address - REACH, REACH)
-        before, after = low if len(low) == REACH else b"", memory.read_some(address, REACH)
+        low = low if len(low) == REACH else b""
+        code = low + memory.read_some(address, REACH)
     finally:
         memory.close()
-    if _ARITHMETIC.search(before + after) is not None:
-        return Look.ARITHMETIC
-    return Look.LOOP if _in_simple_loop(before + after, len(before)) else Look.NOTHING
+    return _ARITHMETIC.search(code) is not None or stores_in_a_loop(code, address - len(low), address)
 
 
-def _in_simple_loop(code: bytes, here: int) -> bool:
-    """Whether bytes that look like a backward branch span ``here``, with a store and without calls between."""
-    for at in range(here, len(code) - 6):
-        opcode, rel8 = code[at], code[at + 1]
-        if opcode & 0xF0 == 0x70 or opcode == 0xEB:
-            end, target = at + 2, at + 2 + (rel8 - 256 if rel8 > 127 else rel8)
-        elif (opcode == 0x0F and rel8 & 0xF0 == 0x80) or opcode == 0xE9:
-            end = at + (6 if opcode == 0x0F else 5)
-            target = end + int.from_bytes(code[end - 4:end], "little", signed=True)
-        else:
-            continue
-        if 0 <= target <= here:
-            body = code[target:end]
-            if _STORE.search(body) and not _INDIRECT.search(body) and not _calls(body):
-                return True
+def stores_in_a_loop(code: bytes, start: int, address: int) -> bool:
+    """Whether the way on from ``address``, branches not taken, comes back to it or to before it, stores something on
+    the way round and calls nothing. ``code`` lies at ``start``."""
+    from memopt.ir.graph import Kind
+    from memopt.x86.decoder import decode
+
+    def straight(first: int) -> tuple[DecodedInstruction, ...]:
+        return decode(code[first - start:], first, STRAIGHT) if start <= first < start + len(code) else ()
+
+    pending, stored = list(straight(address)), False
+    for _ in range(STRAIGHT):
+        if not pending:
+            return False
+        instruction = pending.pop(0)
+        stored = stored or _STORE.match(f"{instruction.mnemonic} {instruction.operands_text}") is not None
+        target = instruction.target
+        if instruction.kind in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP):
+            return False
+        if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL) and target is not None and target <= address:
+            before = [i for i in straight(target) if i.address < address]
+            return all(i.kind not in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP) for i in before) and (
+                stored or any(_STORE.match(f"{i.mnemonic} {i.operands_text}") for i in before))
+        if instruction.kind is Kind.JUMP and target is not None:
+            pending = list(straight(target))
     return False
-
-
-def _calls(body: bytes) -> bool:
-    """Whether bytes look like a call of something less than 16 MiB away."""
-    return any(body[at + 4] in (0x00, 0xFF) for at in range(len(body) - 4) if body[at] == 0xE8)

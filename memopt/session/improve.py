@@ -22,7 +22,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.report.model import LoopReport, Outcome, RunReport, Stage
-from memopt.session.glance import Look, around, glance
+from memopt.session.glance import around, computes
 from memopt.session.service import Service, Verdict
 from runtime import faults
 from runtime.processes import running_seconds
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 Attached = Callable[[], AbstractContextManager[None]]
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
-INTEGER_FAILURES = 4  # loops without floating point that came to nothing, before the others are let be
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
@@ -96,7 +95,6 @@ class Improver:
         self._settled: list[tuple[int, int]] = []
         self._stage = "find"
         self._tries: dict[int, int] = {}
-        self._integer_failures = 0
         self._current: Decision | None = None
 
     @property
@@ -116,12 +114,11 @@ class Improver:
         address = hotness.hottest()
         if address is None:
             return False
-        look = glance(self.pid, address)
-        if look is Look.ARITHMETIC or (look is Look.LOOP and self._integer_failures < INTEGER_FAILURES):
-            self._start(functools.partial(self._work, address, look))
+        if computes(self.pid, address):
+            self._start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
-                                  detail="no arithmetic on arrays in a simple loop"))
+                                  detail="no arithmetic on memory in a loop"))
         return True
 
     def _start(self, job: Callable[[], None]) -> None:
@@ -165,7 +162,7 @@ class Improver:
 
     # -- the stages ---------------------------------------------------------------------------------------------
 
-    def _work(self, address: int, look: Look) -> None:
+    def _work(self, address: int) -> None:
         from runtime.ptrace import TargetEnded
 
         decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
@@ -179,8 +176,6 @@ class Improver:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
             say_internal(self._stage, error)
-        if look is Look.LOOP and decision.reason is not None and decision.reason not in TRANSIENT:
-            self._integer_failures += 1
         self._settle(decision)
         self._current = None
         decision.source()

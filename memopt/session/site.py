@@ -11,9 +11,11 @@ from memopt.analysis.loops import find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
-from memopt.ir.operations import Block, Store
+from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
 from runtime.memory import Memory, mapping_at, mappings
+
+_ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
 Ranges = tuple[tuple[int, int], ...]
 
@@ -66,7 +68,7 @@ def find_site(pid: int, address: int) -> Site:
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
-    """What can be told from the code alone: Rejected for calls, indirect jumps, nothing that is stored.
+    """What can be told from the code alone: Rejected for calls, indirect jumps, nothing to compute.
 
     Returns what gives the operations of a basic block by its address, each worked out once.
     """
@@ -82,15 +84,16 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
     def operations(address: int) -> Block:
         return lift_block(site.graph.blocks[address].code, address)
 
-    if not any(_stores(operations, start) for start in loop.blocks):
-        raise Rejected(Reason.NO_PLAN, "the loop stores nothing")
+    if not any(_computes(operations, start) for start in loop.blocks):
+        raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
     return operations
 
 
-def _stores(operations: Callable[[int], Block], address: int) -> bool:
-    """Whether a block writes memory; one that is not understood may never be run."""
+def _computes(operations: Callable[[int], Block], address: int) -> bool:
+    """Whether a block does floating-point arithmetic or stores; one that is not understood may never be run."""
     try:
         block = operations(address)
     except Rejected:
         return False
-    return any(isinstance(o, Store) for o in block.operations)
+    return any(isinstance(o, Store) or (isinstance(o, Compute) and o.operator in _ARITHMETIC)
+               for o in block.operations)
