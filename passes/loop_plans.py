@@ -14,12 +14,15 @@ from memopt.ir.scop import Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
 from passes.base import Context
+from passes.blocking import STEPS, blockings
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
+from passes.rebasing import rebase
 from passes.splitting import split
 from passes.storage import store
 
 LEAST_GAIN = 1.1
+BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
 def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
@@ -28,7 +31,7 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
     many to look at.
     """
-    scop = _with_extents(scop, context)
+    scop, rebases = rebase(_with_extents(scop, context))
     with budget():
         pairs = conflicts(scop)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
@@ -39,6 +42,9 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+        for blocking in blockings(scop, pairs, context.trips):
+            inside = Arrangement(blocking.scop, conflicts(blocking.scop), context, BLOCKED_SERIAL, blocking.loops)
+            candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
     if before < LEAST_GAIN * candidates[0].cycles:
         raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
@@ -47,7 +53,7 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     for candidate in candidates:
         if before >= LEAST_GAIN * candidate.cycles:
             try:
-                yield candidate.plan(context)
+                yield replace(candidate.plan(context), rebases=rebases)
                 made += 1
             except Rejected as refusal:
                 refusals.append(refusal)
