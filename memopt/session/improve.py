@@ -207,9 +207,11 @@ class Improver:
                 self._replace(decision, site, loop)
                 return
             except Rejected as rejected:
-                if rejected.reason in (Reason.ENDED, *TRANSIENT):
-                    raise  # the next look may find it otherwise, an outer loop's reason stays the same
-                first = first or rejected
+                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < RETRIES
+                if again or rejected.reason is Reason.ENDED:
+                    raise  # the next look may find it otherwise
+                if first is None or first.reason in TRANSIENT:
+                    first = rejected
         assert first is not None
         raise first
 
