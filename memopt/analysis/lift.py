@@ -32,8 +32,9 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
+ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 ATTEMPTS = 64
 
 
@@ -156,11 +157,15 @@ class _Builder:
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
+        self._zeros()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found, scop)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
+        written = [f.interval for f in footprints if f.written]
+        room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
+                      retried=room if self.outer.zeros else None)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
@@ -191,6 +196,14 @@ class _Builder:
         lane = Lane(scalar.register, scalar.offset, scalar.element.size)
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
+
+    def _zeros(self) -> None:
+        for location, bits in self.outer.zeros.items():
+            if location:
+                name, _, number = location.partition(".")
+                element = ElementType.F64 if bits == 64 else ElementType.F32
+                zero = self._lane(Scalar(name, element, 8 * int(number)))
+                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
