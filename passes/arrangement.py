@@ -10,7 +10,7 @@ Before: ``for t { for i S0(t, i); for i S1(t, i) }``. After: S0 at (t, 0) vector
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
 from memopt.analysis.conflicts import shared_loops
@@ -19,6 +19,7 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
 from passes.base import Context
+from passes.blocking import BLOCK, Blocking
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
 from passes.ordering import Conflicts, carry, keeps, within
@@ -27,12 +28,13 @@ from passes.timetile import time_tiled
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
 FUSION_LOSS = 1.25
 
-# Serial loops around a dependence circle that are looked at, and that are followed further.
+# Serial loops around a dependence circle that are looked at, and that are usually followed further.
 MOST_CHOICES = 64
 MOST_SERIAL = 4
 
 # Vectors of a strip of a shared loop.
 MOST_STRIP = 16
+BLOCK_ROWS = (96, 192)
 
 Loops = Mapping[str, str | None]
 """A loop of each statement, by the statement's name."""
@@ -40,11 +42,15 @@ Loops = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Leaves for ``scop``'s statements; ``conflicts`` are all their dependences."""
+    """Leaves for ``scop``'s statements; ``conflicts`` are all their dependences, ``most_serial`` how many serial loops
+    around a dependence circle are tried, ``serial`` the first of them where it is not that of the original."""
 
     scop: Scop
     conflicts: Conflicts
     context: Context
+    most_serial: int = MOST_SERIAL
+    serial: Loops = field(default_factory=dict)
+    _known: dict[object, Option] = field(default_factory=dict, compare=False)
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
@@ -54,6 +60,14 @@ class Arrangement:
         """The same inside time tiles of several sizes, each with a name for people."""
         for positions, left, name in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
             yield self._aligned(self._arranged(positions, left)), name
+
+    def blocked(self, blocking: Blocking) -> tuple[Option, ...]:
+        """The same inside the blocks of this arrangement's pieces."""
+        date = {s.name: Linear.symbol(BLOCK) for s in self.scop.statements}
+        left = carry(self.conflicts, date)
+        assert left is not None, "blocks of a loop that keeps all dependences"
+        starts = tuple(blocking.start(s, within(left, (s.name,))) for s in self.scop.statements)
+        return self._aligned(self._arranged(starts, left))
 
     def _aligned(self, found: tuple[Option, ...]) -> tuple[Option, ...]:
         order = {s.name: n for n, s in enumerate(self.scop.statements)}
@@ -89,7 +103,10 @@ class Arrangement:
         return self._sequence(nests, left)
 
     def _best(self, position: Position) -> Option:
-        return options(self.scop, position, self.context)[0]
+        key = position.statement.name, position.dates, position.free
+        if key not in self._known:
+            self._known[key] = options(self.scop, position, self.context)[0]
+        return self._known[key]
 
     def _shared(self, positions: tuple[Position, ...]) -> Loops | None:
         """The outermost loop of the original that is around all statements and still free."""
@@ -105,6 +122,9 @@ class Arrangement:
         """What is inside a loop around all of them, one iteration at a time: the original one, or one that takes
         another loop of some statements (which turns a dot product into updates, as in triangular solvers)."""
         original = self._shared(positions)
+        preferred = {p.statement.name: self.serial.get(p.statement.name) for p in positions}
+        if all(preferred[p.statement.name] in dict(p.free) for p in positions):
+            original = preferred
         choices: list[list[str | None]] = [[n for n, _ in p.free] or [None] for p in positions]
         tried = 0
         if original is not None:
@@ -114,7 +134,7 @@ class Arrangement:
                 yield inside
         for chosen in islice(product(*choices), MOST_CHOICES):
             loops = {p.statement.name: c for p, c in zip(positions, chosen, strict=True)}
-            if loops == original or tried >= MOST_SERIAL:
+            if loops == original or tried >= self.most_serial:
                 continue
             inside = self._one_by_one(positions, left, loops)
             if inside is not None and len(inside[1]) < len(left):
@@ -149,12 +169,19 @@ class Arrangement:
         names = {s: d for s, d in loops.items() if d is not None}
         size = self._strip_size(nests, names)
         count = max(dict(p.free)[names[p.statement.name]] for n in nests for p in n)
-        if size >= count and not self._needs_room(nests, names):
+        if (self.serial or size >= count) and not self._needs_room(nests, names):
             return self._sequence(nests, left)
         if not keeps(left, {s: Linear.symbol(d) for s, d in names.items()}):
             return self._sequence(nests, left)
-        strips = [tuple(cut(p, names[p.statement.name], min(size, self._most_strip(nests))) for p in n) for n in nests]
-        return self._sequence(strips, left)
+        sizes = {min(size, MOST_STRIP * self._width(nests))}
+        if any(len(p.free) > 2 for n in nests for p in n):  # register tiles over blocks pay when rows are many
+            sizes |= set(BLOCK_ROWS)
+        fused = min((self._sequence([tuple(cut(p, names[p.statement.name], rows) for p in n) for n in nests], left)
+                     for rows in sorted(sizes)), key=cycles)
+        # Next to a deeper nest it does not matter that the data of a shallow one are fetched again.
+        if len({len(p.free) for n in nests for p in n}) == 1 or self._needs_room(nests, names):
+            return fused
+        return min(self._sequence(nests, left), fused, key=cycles)
 
     def _needs_room(self, nests: list[tuple[Position, ...]], names: Mapping[str, str]) -> bool:
         """Whether private values would have to be kept for every iteration of the patched loop."""
@@ -170,9 +197,6 @@ class Arrangement:
         inner = max((c for p in positions for n, c in p.free if n != names[p.statement.name]), default=1)
         data = 8 * inner * len({a.array for p in positions for a in (p.statement.write, *p.statement.reads)})
         return max(width, self.context.machine.level(2).share // 2 // max(data, 1) // width * width)
-
-    def _most_strip(self, nests: list[tuple[Position, ...]]) -> int:
-        return MOST_STRIP * self._width(nests)
 
     def _width(self, nests: list[tuple[Position, ...]]) -> int:
         return max(lanes(self.scop, p.statement, self.context.isa) for n in nests for p in n)

@@ -15,12 +15,13 @@ from math import ceil
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
-from memopt.models.loop_cost import LeafNest, TileCost, best_tile, chain, lanes, leaf_cycles, step
+from memopt.models.loop_cost import LeafNest, Place, TileCost, best_tile, chain, lanes, leaf_cycles, step
 from passes.base import Context
 from passes.ordering import Conflicts, carry, equal, keeps
 from passes.splitting import instances
 
 MOST_COEFFICIENT = 3
+BLOCK_STEPS = 256
 FRONT_STRIPS = (16, 64)
 _SHORT_LIST = 8
 
@@ -59,7 +60,13 @@ class Option:
 
 def options(scop: Scop, position: Position, context: Context) -> list[Option]:
     """Leaves for what is free at ``position``, cheapest first; at least the original order is always there."""
-    found = [x for x in (_legal(scop, position, *roles) for roles in _roles(scop, position)) if x is not None]
+    place = Place(dict(position.place))
+    found: list[Found] = []
+    for *roles, order in _roles(scop, position):
+        at = _ordered(position, order)
+        leaf = at and _legal(scop, at, place, *roles)
+        if at and leaf:
+            found += [leaf, *_blocked(scop, at, leaf, context)]
     if not any(x.vector for x, _ in found):
         found += _fronts(position)
     return _priced(scop, position.statement, found, context)
@@ -71,7 +78,7 @@ Found = tuple[Leaf, LeafNest]
 def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:
     """Rows, vector, sequential dimension, and the others in an order."""
     names = [n for n, _ in position.free]
-    whole = LeafNest(tuple(position.free), {n: Linear.symbol(n) for n in names})
+    whole = LeafNest(tuple(position.free), Place({n: Linear.symbol(n) for n in names}))
     accesses = (position.statement.write, *position.statement.reads)
     moves = {n: [step(scop, a, whole, n) for a in accesses] for n in names}
     still = {n for n in names if not all(moves[n])}
@@ -88,33 +95,52 @@ def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | N
                     yield rows, vector, sequential, order
 
 
-def _legal(
-    scop: Scop, position: Position, rows: str | None, vector: str | None, sequential: str | None,
-    order: tuple[str, ...],
-) -> Found | None:
-    statement, name = position.statement, position.statement.name
-    whole = LeafNest((), dict(position.place))
-    counts, left, at = dict(position.free), position.left, position
+def _ordered(position: Position, order: tuple[str, ...]) -> Position | None:
+    """The position behind loops of one iteration each; None when they turn a dependence round."""
+    counts, at = dict(position.free), position
     for each in order:
-        carried = carry(left, {name: Linear.symbol(each)})
-        if carried is None:
+        left = carry(at.left, {position.statement.name: Linear.symbol(each)})
+        if left is None:
             return None
-        left = carried
         at = at.at(each, Linear.symbol(each), counts[each], left)
+    return at
+
+
+def _legal(
+    scop: Scop, at: Position, place: Place, rows: str | None, vector: str | None, sequential: str | None
+) -> Found | None:
+    """The leaf of all that is free at a position; None when its dependences forbid it."""
+    statement, left = at.statement, at.left
+    name = statement.name
     if any(d and not equal(left, {name: Linear.symbol(d)}) for d in (rows, vector)):
         return None
+    nest = LeafNest((*at.levels, *at.free), place, rows, vector, sequential, latency(statement, left, sequential))
     if sequential is None:
-        if left:
-            return None
-    elif not left and (rows or vector) and step(scop, statement.write, whole, sequential):
+        return None if left else (Leaf(name, at.dates, None, rows, 1, vector), nest)
+    still = not step(scop, statement.write, nest, sequential)
+    if not left and not still and (rows or vector):
         return None  # nothing is sequential about it
-    elif carry(left, {name: Linear.symbol(sequential)}) != ():
+    if carry(left, {name: Linear.symbol(sequential)}) != ():
         return None
-    inner = tuple((n, counts[n]) for n in (rows, vector, sequential) if n)
-    nest = LeafNest((*at.levels, *inner), dict(position.place), rows, vector, sequential,
-                    latency(statement, left, sequential))
-    promote = sequential is not None and not step(scop, statement.write, nest, sequential) and _alone(statement, left)
-    return Leaf(name, at.dates, sequential, rows, 1, vector, 1, promote), nest
+    return Leaf(name, at.dates, sequential, rows, 1, vector, 1, still and _alone(statement, left)), nest
+
+
+def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterator[Found]:
+    """A register tile over blocks of its operands: as many steps of the sequential dimension, and as many vectors, as
+    make a block that stays in half of L2 while all rows go over it."""
+    leaf, nest = found
+    if not (leaf.promote and leaf.rows and leaf.vector and leaf.sequential):
+        return
+    size = scop.array(at.statement.write.array).element.size
+    sizes = {leaf.sequential: BLOCK_STEPS, leaf.vector: context.machine.level(2).share // 2 // (BLOCK_STEPS * size)}
+    inside = at
+    for name, most in sizes.items():
+        # Points that differ in the vector dimension do not depend on each other, and the sequential one ascends.
+        if dict(inside.free)[name] > most:
+            inside = cut(inside, name, most)
+    if inside is not at:
+        levels = (*inside.levels, *inside.free)
+        yield replace(leaf, dates=inside.dates), replace(nest, levels=levels, place=Place(dict(inside.place)))
 
 
 def latency(statement: Statement, left: Conflicts, inner: str | None) -> float:
@@ -201,8 +227,9 @@ def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], 
                     inside = inside.at(each, Linear.symbol(each), counts[each], remaining)
             if remaining:
                 continue
-            place = dict(inside.place)
-            place[fixed] = Linear.symbol(fixed) - front.without(fixed).substitute(place)
+            dimensions = dict(inside.place)
+            dimensions[fixed] = Linear.symbol(fixed) - front.without(fixed).substitute(dimensions)
+            place = Place(dimensions)
             points = max(1, across[fixed] * across[along] // length)
             levels = (*inside.levels, (along, points))
             yield Leaf(name, inside.dates, vector=along), LeafNest(levels, place, vector=along)

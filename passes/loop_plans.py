@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.scop import Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
 from passes.base import Context
+from passes.blocking import STEPS, blockings
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
+from passes.rebasing import rebase
 from passes.splitting import split
 from passes.storage import store
 
 LEAST_GAIN = 1.1
+BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
 def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
@@ -28,6 +31,7 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
     many to look at.
     """
+    scop, rebases = rebase(_with_extents(scop, context))
     with budget():
         pairs = conflicts(scop)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
@@ -38,6 +42,9 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+        for blocking in blockings(scop, pairs, context.trips):
+            inside = Arrangement(blocking.scop, conflicts(blocking.scop), context, BLOCKED_SERIAL, blocking.loops)
+            candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
     if before < LEAST_GAIN * candidates[0].cycles:
         raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
@@ -46,7 +53,7 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
     for candidate in candidates:
         if before >= LEAST_GAIN * candidate.cycles:
             try:
-                yield candidate.plan(context)
+                yield replace(candidate.plan(context), rebases=rebases)
                 made += 1
             except Rejected as refusal:
                 refusals.append(refusal)
@@ -74,6 +81,25 @@ class _Candidate:
     def _trial_iterations(self) -> int:
         """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
         return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
+
+
+def _with_extents(scop: Scop, context: Context) -> Scop:
+    """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
+    return replace(scop, arrays=tuple(_extended(scop, a, context) if a.private else a for a in scop.arrays))
+
+
+def _extended(scop: Scop, array: Array, context: Context) -> Array:
+    extents = [1] * len(array.strides)
+    for statement in scop.statements:
+        trips = average_trips(statement, context.trips)
+        for access in (statement.write, *statement.reads):
+            if access.array == array.name:
+                spans = [sum(abs(c) * trips.get(n, 1) for n, c in s.terms) for s in access.subscripts]
+                extents = [max(a, b, 1) for a, b in zip(extents, spans, strict=True)]
+    strides = [array.element.size]
+    for extent in reversed(extents[1:]):
+        strides.insert(0, strides[0] * extent)
+    return replace(array, strides=tuple(strides))
 
 
 def _latency(statement: Statement, pairs: Conflicts) -> float:

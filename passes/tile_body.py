@@ -126,6 +126,7 @@ class TileBody:
         self._ramps: dict[tuple[int, ElementType], str] = {}
         self._offsets: dict[tuple[int, ElementType], str] = {}
         self._accumulators: dict[tuple[int, int], str] = {}
+        self._carried: dict[tuple[int, int], str] = {}
 
     @property
     def registers_left(self) -> int:
@@ -150,15 +151,39 @@ class TileBody:
                 register = self._pool.take()
                 self._accumulators[point.row, point.vector] = register
                 self._load(register, self._shape.write, point)
+        if self._values.carries:
+            self._load_carried()
+
+    def _load_carried(self) -> None:
+        """What the step before the first one wrote; the first one reads it in any case."""
+        node = next(n for n in self._shape.nodes if isinstance(n, Read) and self._values.is_carried(n, Point(0, 0, 0)))
+        for point in self._points(0, 1):
+            self._carried[point.row, point.vector] = register = self._pool.take()
+            self._load(register, self._values.stream(node), point)
 
     def emit(self, steps: int) -> None:
         """The operations of ``steps`` steps from where the pointers are."""
         points = self._points(0, steps)
         used = uses(self._values, self._shape.statement.expression, points)
+        results = {point: self._values.number(self._shape.statement.expression, point)
+                   for point in self._points(steps - 1, 1)}
+        if self._carried:
+            used.last.update(dict.fromkeys(results.values(), len(points)))
+            used.count.update(results.values())
         for position, point in enumerate(points):
             self._compute(point, used)
             for number in [n for n in self._places if n not in self._kept and used.last.get(n, -1) <= position]:
                 self._pool.give(self._places.pop(number))
+        if self._carried:
+            self._carry(results)
+
+    def _carry(self, results: Mapping[Point, int]) -> None:
+        for point, number in results.items():
+            carried = self._carried[point.row, point.vector]
+            if number in self._places:
+                self._lowering.code.move(carried, self._places[number], self._shape.write.element)
+        for number in set(results.values()) & set(self._places) - self._kept:
+            self._pool.give(self._places.pop(number))
 
     def advance(self, steps: int) -> None:
         self.pointers.advance(self.kind.tile.inner, steps * self.kind.tile.advance)
@@ -192,6 +217,8 @@ class TileBody:
         def place(node: Expression) -> str | Mem | None:
             if self._values.is_accumulator(node):
                 return self._accumulators[point.row, point.vector]
+            if self._values.is_carried(node, point):
+                return self._carried[point.row, point.vector]
             number = self._values.number(node, point)
             if number in self._places:
                 return self._places[number]

@@ -1,13 +1,14 @@
 """The values of a register tile, numbered: what is computed once for several rows, vectors or steps has one number.
 
 Sharing an operation on equal operands changes neither bits nor exception flags. Invariant: two reads have one number
-only when the element they read is the same and no write of the leaf comes between them.
+only when the element they read is the same and no write of the leaf comes between them. A read of what the same lane
+wrote some steps before has the number of that result.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.ir.scop import Apply, Constant, Expression, Index, Read, Scalar
 from passes.addresses import Group, Groups
@@ -58,7 +59,10 @@ class Values:
         self._groups = groups
         self._tile = tile
         self._numbers: dict[tuple[object, ...], int] = {}
+        self._found: dict[tuple[int, Point], int] = {}
         self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
+        # Whether some read is of what the step before has written.
+        self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
 
     def stream(self, node: Read) -> Stream:
         return self._shape.reads[node.index]
@@ -72,14 +76,42 @@ class Values:
         along = factor(tile.inner) * tile.advance * point.step if tile.inner else 0
         return factor(ROW) * point.row + factor(VECTOR) * tile.lanes * point.vector + along
 
+    def is_carried(self, node: Expression, point: Point) -> bool:
+        """Whether a read is of what the last step before the first one has written, and that is in a register."""
+        return self.carries and isinstance(node, Read) and point.step - self._steps_behind(self.stream(node)) == -1
+
+    def _steps_behind(self, stream: Stream) -> int:
+        """How many steps before a read the cell was written by the same lane; 0: it was not, as far as is known."""
+        write = self._shape.write
+        if self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
+            return 0
+        (member, distance), (written, origin) = (self._groups.members[s.address] for s in (stream, write))
+        stride = written.factor(SEQUENTIAL)
+        if member != written or stride == 0 or (origin - distance) % stride:
+            return 0
+        return max(0, (origin - distance) // stride)
+
     def number(self, node: Expression, point: Point) -> int:
         """Equal numbers are equal values."""
+        if not isinstance(node, Apply):
+            return self._number(node, point)
+        key = id(node), point  # nodes of the statement, which lives as long as this
+        if key not in self._found:
+            self._found[key] = self._number(node, point)
+        return self._found[key]
+
+    def _number(self, node: Expression, point: Point) -> int:
         key: tuple[object, ...]
         match node:
             case Apply(operator, operands, element):
                 key = (operator, element, *(self.number(o, point) for o in operands))
             case Read() if self.is_accumulator(node):
                 key = ("accumulator", point.row, point.vector, point.step)
+            case Read() if self.is_carried(node, point):
+                key = ("carried", point.row, point.vector)
+            case Read() if 0 < self._steps_behind(self.stream(node)) <= point.step:
+                before = replace(point, step=point.step - self._steps_behind(self.stream(node)))
+                return self.number(self._shape.statement.expression, before)
             case Read():
                 stream = self.stream(node)
                 member, distance = self._groups.members[stream.address]

@@ -41,6 +41,8 @@ class Aliasing:
 
     def _overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int, ranges: Ranges) -> bool:
         difference = first - second
+        if difference.is_constant:
+            return -(first_bits // 8) < difference.constant < second_bits // 8
         counters = {s for s in difference.symbols if s.startswith(LOOP_COUNTER)}
         if difference.symbols - counters - {TRIPS}:
             return False

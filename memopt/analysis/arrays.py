@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from memopt.analysis.bounds import greatest, least, number_at_least
+from memopt.analysis.bounds import least_where, proved
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
@@ -27,16 +27,22 @@ class ByteAccess:
     trips: tuple[tuple[str, Linear], ...]  # dimension -> trip count, over outer dimensions, live-in symbols and R
     element: ElementType
     written: bool
+    conditions: tuple[Linear, ...] = ()  # all >= 0 where the access is made
 
     def base(self) -> Linear:
         """The part that depends neither on the loop counters nor on R."""
         return self.address.without(TRIPS, *(d for d, _ in self.trips))
 
-    def extent(self) -> tuple[Linear, Linear]:
+    def extent(self, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
         """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R."""
+        low, high = self.bounds(self.address - Linear(self.base().terms), sample)
+        return low, high + self.element.size
+
+    def bounds(self, linear: Linear, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
+        """Smallest and largest value over the iterations that make the access, Linear over R."""
         ranges = {d: t - 1 for d, t in self.trips}
-        offset = self.address - Linear(self.base().terms)
-        return least(offset, ranges), greatest(offset, ranges) + self.element.size
+        conditions = (*self.conditions, *(r for r in ranges.values() if not r.is_constant))
+        return (least_where(linear, ranges, conditions, sample), -least_where(-linear, ranges, conditions, sample))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class Cluster:
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int]) -> Cluster:
         members = tuple(members)
         symbols = Linear(members[0].base().terms)
-        lows, highs = ({m.extent()[side] for m in members} for side in (0, 1))
+        lows, highs = map(set, zip(*(m.extent(sample) for m in members), strict=True))
         low = _below(lows)
         high = -_below({-h for h in highs})
         if not any(m.address.coefficient(TRIPS) for m in members):
@@ -70,8 +76,8 @@ class Cluster:
         low = min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
         high = max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
         needs = [b - low for b in lows] + [high - b for b in highs]
-        unproved = (n for n in dict.fromkeys(needs) if (number_at_least(n, None) or -1) < 0)
-        return Cluster(members, symbols, symbols + low, symbols + high, tuple(unproved))
+        return Cluster(members, symbols, symbols + low, symbols + high,
+                       tuple(n for n in dict.fromkeys(needs) if not proved(n)))
 
     def footprint(self, name: str) -> Footprint:
         return Footprint(name, self.interval, self.written)
@@ -85,15 +91,24 @@ def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple
     result: list[Cluster] = []
     for members in groups.values():
         parts = [Cluster.of((m,), sample) for m in members]
-        parts.sort(key=lambda c: (c.low.evaluate(sample), c.high.evaluate(sample)))
-        merged: list[Cluster] = []
-        for part in parts:
-            if merged and part.low.evaluate(sample) < merged[-1].high.evaluate(sample):
-                merged[-1] = Cluster.of((*merged[-1].members, *part.members), sample)
-            else:
-                merged.append(part)
-        result += merged
+        while len(merged := _merged(parts, sample)) < len(parts):
+            parts = merged
+        result += parts
     return tuple(result)
+
+
+def _merged(parts: list[Cluster], sample: Mapping[str, int]) -> list[Cluster]:
+    """``parts`` by address, with those that overlap put together; together they may reach further than each."""
+    placed = sorted(((c.low.evaluate(sample), c.high.evaluate(sample), c) for c in parts), key=lambda p: p[:2])
+    groups: list[list[Cluster]] = []
+    end = 0
+    for low, high, part in placed:
+        if groups and low < end:
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+        end = max(end, high) if len(groups[-1]) > 1 else high
+    return [g[0] if len(g) == 1 else Cluster.of((m for c in g for m in c.members), sample) for g in groups]
 
 
 def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple[
@@ -135,7 +150,7 @@ def _subscripts(cluster: Cluster, base: Linear, strides: tuple[int, ...], sample
     for member in cluster.members:
         subscripts = _decompose(member, member.base().constant - base.constant, strides)
         for outer, (subscript, stride) in enumerate(zip(subscripts[1:], strides[1:], strict=True)):
-            low, high = _bounds(subscript, member.trips)
+            low, high = member.bounds(subscript, sample)
             room = -high + (strides[outer] // stride - 1)
             if low.evaluate(sample) < 0 or room.evaluate(sample) < 0:
                 return None
@@ -159,12 +174,6 @@ def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...]) -> tup
             index = next(i for i, s in enumerate(strides) if coefficient % s == 0)
             result[index] = result[index] + Linear.symbol(dimension, coefficient // strides[index])
     return tuple(result)
-
-
-def _bounds(subscript: Linear, trips: tuple[tuple[str, Linear], ...]) -> tuple[Linear, Linear]:
-    """Smallest and largest value over the iteration domain, Linear over R."""
-    ranges = {d: t - 1 for d, t in trips}
-    return least(subscript, ranges), greatest(subscript, ranges)
 
 
 def _below(bounds: set[Linear]) -> Linear:

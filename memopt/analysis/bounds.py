@@ -7,7 +7,7 @@ all the same, so every bound here is conservative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
@@ -31,6 +31,27 @@ def greatest(linear: Linear, ranges: Ranges) -> Linear:
     return -least(-linear, ranges)
 
 
+def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
+    """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``."""
+    conditions = tuple(conditions)
+    best, reduced = least(linear, ranges), linear
+    improved = True
+    while improved:
+        improved = False
+        for condition in conditions:
+            for factor in _factors(reduced, condition):
+                bound = least(reduced - condition * factor, ranges)
+                if bound.evaluate(sample) > best.evaluate(sample) or (bound.is_constant and not best.is_constant):
+                    best, reduced, improved = bound, reduced - condition * factor, True
+    return best
+
+
+def _factors(linear: Linear, condition: Linear) -> set[int]:
+    """Multiples of ``condition`` that take a symbol out of ``linear``."""
+    found = {divmod(linear.coefficient(s), c) for s, c in condition.terms}
+    return {factor for factor, rest in found if factor > 0 and not rest}
+
+
 def _innermost(linear: Linear, ranges: Ranges) -> str | None:
     """A counter of ``linear`` that bounds no other of its counters."""
     present = [s for s, _ in linear.terms if s in ranges]
@@ -50,6 +71,12 @@ def _outer(counter: str, ranges: Ranges) -> set[str]:
                 found.add(symbol)
                 pending.append(symbol)
     return found
+
+
+def proved(linear: Linear, longest: int | None = None) -> bool:
+    """Whether ``linear`` over R is >= 0 for every R."""
+    number = number_at_least(linear, longest)
+    return number is not None and number >= 0
 
 
 def number_at_least(linear: Linear, longest: int | None) -> int | None:

@@ -51,7 +51,7 @@ def conflicts(scop: Scop) -> tuple[Conflict, ...]:
     found: list[Conflict] = []
     for earlier in scop.statements:
         for later in scop.statements:
-            found += _between(earlier, later)
+            found += between(earlier, later)
             if len(found) > MOST_CONFLICTS:
                 raise Rejected(Reason.NO_SCHEDULE, f"more than {MOST_CONFLICTS} dependences")
     return tuple(found)
@@ -63,7 +63,8 @@ def shared_loops(first: Statement, second: Statement) -> int:
     return next((n for n in range(most) if first.position[n] != second.position[n]), most)
 
 
-def _between(earlier: Statement, later: Statement) -> Iterator[Conflict]:
+def between(earlier: Statement, later: Statement) -> Iterator[Conflict]:
+    """Conflicts in which an instance of ``earlier`` comes first."""
     touching = tuple(_touching(earlier, later))
     if not touching:
         return

@@ -7,6 +7,7 @@ what they rely on becomes an obligation for all iterations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -30,8 +31,9 @@ from memopt.analysis.values import (
     constant,
     constant_of,
     substitute,
+    substitute_formula,
 )
-from memopt.analysis.walk import Walk, Walker
+from memopt.analysis.walk import LeavingPoint, Walk, Walker
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
@@ -91,18 +93,25 @@ class Executor:
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
-        exits = [e for e in walk.exits if e[0] is not False]
-        if len(exits) != 1 or walk.ended or walk.state is None:
-            raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
-        leaving, exit_state, count, _ = exits[0]
+        chosen, others = self._first_exit(loop, walk)
+        if walk.ended or walk.state is None:
+            raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} ends in its first iteration")
+        leaving, exit_state, count, _ = chosen
         first, slope = self.exits.crossing(leaving, counter)
         leaves_first = not self._ends_with_exit(walk, count, exit_state, opaque)
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
+        if not is_equality(leaving):  # the last step may overshoot the bound; by how much is guarded with the division
+            numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
         for distance in self.algebra.distances:
             self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
+        last = Linear.symbol("R") - (1 if leaves_first else 2)
+        for formula, earlier in others:
+            self._not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
+            if earlier and leaves_first:
+                self._not_taken(substitute_formula(formula, {counter: Linear.symbol("R")}), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
@@ -120,17 +129,36 @@ class Executor:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
-        turning = [(e, self.exits.turns(e[0], counter)) for e in walk.exits if e[0] is not False]
-        if len(turning) != 1:
-            raise Rejected(Reason.TRIP_COUNT, f"{len(turning)} exits of the loop at {loop.header:#x}")
-        (_, exit_state, count, target), turns = turning[0]
+        chosen, others = self._first_exit(loop, walk)
+        leaving, exit_state, count, target = chosen
+        turns = self.exits.turns(leaving, counter)
         if turns is not None:
             self.algebra.ranges[counter] = turns
+            for formula, earlier in others:
+                self._not_taken(formula, () if earlier else (turns - Linear.symbol(counter) - 1,))
         if turns is not None and walk.state is not None and not self._ends_with_exit(walk, count, exit_state, opaque):
             return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return self._after(loop, walk.exits, exit_state, entry, turns), [node], target
+        return self._after(loop, leaving, exit_state, entry, turns), [node], target
+
+    def _first_exit(self, loop: Loop, walk: Walk) -> tuple[LeavingPoint, list[tuple[Formula, bool]]]:
+        """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
+        exits = [e for e in walk.exits if e[0] is not False]
+        if not exits:
+            raise Rejected(Reason.TRIP_COUNT, f"no exit of the loop at {loop.header:#x}")
+        if len(exits) == 1:
+            return exits[0], []
+        counter = self.walker.counter(loop)
+        turns = [self.exits.turns_at_sample(e[0], counter) for e in exits]
+        number = turns.index(min(turns))
+        if turns[number] == math.inf:
+            raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
+        return exits[number], [(e[0], n < number) for n, e in enumerate(exits) if n != number]
+
+    def _not_taken(self, leaving: Formula, given: tuple[Linear, ...]) -> None:
+        with self.algebra.under(given, ""):
+            self.exits.never(leaving)
 
     @staticmethod
     def _ends_with_exit(walk: Walk, count: int, exit_state: State, opaque: frozenset[str]) -> bool:
@@ -167,10 +195,9 @@ class Executor:
         finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
         return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
-    def _after(self, loop: Loop, exits: list[tuple[Formula, State, int, int]], exit_state: State, entry: State,
-               turns: Linear | None) -> State:
+    def _after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State, turns: Linear | None) -> State:
         counter = self.walker.counter(loop)
-        way = None if turns is not None else self._way(exits, counter)
+        way = None if turns is not None else self._way(leaving, counter)
         after: State = {}
         for location, value in exit_state.items():
             varies = not isinstance(value, Integer) or counter in value.linear.symbols
@@ -185,12 +212,11 @@ class Executor:
                 after[location] = Final(self.walker.name(loop), location, value.width)
         return after
 
-    def _way(self, exits: list[tuple[Formula, State, int, int]], counter: str) -> tuple[Linear, int] | None:
+    def _way(self, leaving: Formula, counter: str) -> tuple[Linear, int] | None:
         """``(total, step)``: the loop ends when step * counter is total, even where the turns themselves are unknown.
 
         So a register that runs up to a bound is known to be the bound.
         """
-        leaving = next(e[0] for e in exits if e[0] is not False)
         if not is_equality(leaving):
             return None
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
@@ -53,6 +54,37 @@ class Exits:
         turns = Linear(tuple((s, c // step) for s, c in distance.terms), -(-distance.constant // step))
         self.algebra.require(turns, "an inner loop starts before its bound")
         return turns
+
+    def turns_at_sample(self, leaving: Formula, counter: str) -> float:
+        """How often the back edge is taken at the captured values; infinity when ``leaving`` never holds."""
+        if leaving is True:
+            return 0
+        try:
+            first, slope = self.crossing(leaving, counter)
+        except Rejected:
+            return math.inf
+        distance = self.algebra.at_sample(first) * (-1 if slope > 0 else 1)
+        if is_equality(leaving) and (distance < 0 or distance % abs(slope)):
+            return math.inf
+        return max(0, -(-distance // abs(slope)))
+
+    def never(self, leaving: Formula) -> None:
+        """Requires that ``leaving`` holds in no iteration."""
+        match leaving:
+            case Atom(linear, equal, needs):
+                self._comparable(needs)
+                side = linear if equal and self.algebra.at_sample(linear) > 0 else -linear
+                self.algebra.require(side - 1, "another exit of the loop is not taken")
+            case Not(Atom(linear, False, needs)):
+                self._comparable(needs)
+                self.algebra.require(linear, "another exit of the loop is not taken")
+            case Either(left, right):
+                self.never(left)
+                self.never(right)
+            case bool() if not leaving:
+                pass
+            case _:
+                raise Rejected(Reason.TRIP_COUNT, "a loop has several exits")
 
     def crossing(self, leaving: Formula, counter: str) -> tuple[Linear, int]:
         """``first`` and ``slope`` such that the loop is left as soon as first + slope * counter reaches 0

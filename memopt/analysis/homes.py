@@ -67,7 +67,7 @@ class Homes:
              owned: frozenset[Linear]) -> Home | None:
         """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop."""
         flow = self._flow(loop.items)
-        for _, following in flow.all(carried.following):
+        for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             if held.holds(carried.entry, cell.substitute({loop.counter: Linear()})):
                 return Home(carried, cell, store=False, initialise=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import TRIAL, Algebra, Specialise, fixable
-from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Specialise, fixable
+from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
 from memopt.analysis.places import Places, stack_stores
 from memopt.analysis.values import Carried, Integer, Node, Value
 from memopt.analysis.walk import Walk, Walker
@@ -87,15 +87,26 @@ class Induction:
             return {}, frozenset()
         steps: dict[str, int] = {}
         opaque: set[str] = set()
+        steady = {symbol: held.linear for p, before in unknown.items()
+                  if isinstance(before, Integer) and isinstance(held := entry.get(p), Integer)
+                  and after.get(p, before) == before for symbol in before.linear.symbols}
         for location, before in unknown.items():
             value, held = after.get(location, before), entry.get(location)
             if value in (before, held) or self._same_again(held, value):
                 continue
-            step = self._step(before, value)
+            step = self._step(before, value, steady)
             if step is None or not isinstance(held, Integer):
                 opaque.add(location)
             else:
                 steps[location] = step
+        first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
+                 and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
+        for location in sorted(opaque):  # it follows another one, as their entry values show
+            value, held = after[location], entry.get(location)
+            if isinstance(value, Integer) and isinstance(held, Integer):
+                moved = value.linear.substitute(first) - held.linear
+                if moved.is_constant and moved.constant:
+                    steps[location] = moved.constant
         if self.facts.eager:
             for location in sorted(opaque):
                 delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
@@ -135,7 +146,7 @@ class Induction:
     def _written(self, loop: Loop, entry: State) -> set[str]:
         blocks = [self.walker.lift(b) for b in loop.blocks]
         written = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip"}
-        for slot in {s for b in blocks for s in stack_stores(b)}:
+        for slot in sorted({s for b in blocks for s in stack_stores(b)}, key=lambda s: (-slot_range(s)[1], s)):
             entry.setdefault(slot, self.places.load_slot(entry, slot))
             written.add(slot)
         return written
@@ -178,14 +189,17 @@ class Induction:
             raise Specialise(difference)
         return self.algebra.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
 
-    def _step(self, before: Value, after: Value) -> int | None:
+    def _step(self, before: Value, after: Value, steady: dict[str, Linear]) -> int | None:
+        """How far a location moved; ``steady`` gives what unknowns hold that an iteration leaves alone."""
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return None
-        difference = after.linear - before.linear
+        difference = (after.linear - before.linear).substitute(steady)
         if difference.is_constant:
             return difference.constant
         if fixable(difference):
             return self.algebra.specialised(difference).constant
+        if self.algebra.trial and not any(s.startswith(LOOP_COUNTER) for s in difference.symbols):
+            return self.algebra.at_sample(difference)  # a guess for the sake of an outer one
         return None
 
     def _unknown(self, loop: Loop, location: str, entry: Value | None) -> Value:

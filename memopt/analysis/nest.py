@@ -114,10 +114,6 @@ def bounds(item: Item) -> frozenset[Linear]:
     return frozenset()
 
 
-def has_conditions(item: Item) -> bool:
-    return isinstance(item, Guarded) or (isinstance(item, LoopNode) and any(map(has_conditions, item.items)))
-
-
 def show(value: Value) -> str:
     """Short text of a value, for dumps and golden files."""
     from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node

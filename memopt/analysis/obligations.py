@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memopt.analysis.algebra import Obligation, Split
-from memopt.analysis.bounds import Ranges, least
+from memopt.analysis.bounds import least_where
 from memopt.analysis.execute import OuterLoop
-from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
@@ -25,13 +24,12 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
     that is not yet split in general (``split``), else Rejected(UNPROVED).
     """
-    (counter, largest), = [(c, n) for c, n in outer.ranges.items() if n == Linear.symbol(TRIPS) - 1]
-    without_last = {**outer.ranges, counter: largest - 1}
+    without_last = {**outer.ranges, outer.node.counter: outer.ranges[outer.node.counter] - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
     unproved: list[Obligation] = []
     for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
-        bound = _bound(obligation, without_last if spared else outer.ranges, sample)
+        bound = least_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
         if bound.is_constant and bound.constant >= 0:
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:
@@ -46,15 +44,6 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in unproved:
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
-
-
-def _bound(obligation: Obligation, ranges: Ranges, sample: Mapping[str, int]) -> Linear:
-    """A lower bound of the obligation where its conditions hold: the highest at the captured values."""
-    candidates = [obligation.linear]
-    for condition in obligation.given:
-        factors = {obligation.linear.coefficient(s) / c for s, c in condition.terms}
-        candidates += [obligation.linear - condition * int(f) for f in factors if f > 0 and f == int(f)]
-    return max((least(c, ranges) for c in candidates), key=lambda b: (b.is_constant, b.evaluate(sample)))
 
 
 def longest(guards: tuple[Relation, ...]) -> int | None:

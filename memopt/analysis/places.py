@@ -1,7 +1,7 @@
 """Memory as symbolic execution sees it: stack slots are locations like registers, all else is load and store events.
 
 Live-in cells that the lift made symbols (``Facts.cells``) are known by their addresses. A slot that is read before it
-is written becomes such a cell. Invariant: slots that overlap with different extents are never both written.
+is written becomes such a cell. Slots may overlap when one is half of the other: a store changes both.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Places:
         if value is not None:
             return value
         low, size = slot_range(slot)
-        for other in [place for place in state if place.startswith(SLOT)]:
-            start, length = slot_range(other)
-            if start == low and length > size:
-                return self.algebra.compute("trunc", (state[other],), size * 8)
-            if start < low + size and low < start + length and other in self.slots:
+        for other in _overlapping(state, low, size):
+            part = self._part(state[other], slot_range(other), low, size)
+            if part is not None:
+                return part
+            if other in self.slots:
                 raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
         known = self.cells.get(self.facts.symbol("rsp") + low)
         if known is not None and self.facts.cells[known][1] > size * 8:
@@ -68,6 +68,23 @@ class Places:
             return self.algebra.compute("trunc", (self.load_slot(state, whole),), size * 8)
         state[slot] = self.live_slot(slot)
         return state[slot]
+
+    def _part(self, whole: Value, extent: tuple[int, int], low: int, size: int) -> Value | None:
+        """``size`` bytes at ``low`` of a slot that holds ``whole``; None when they are neither half of it."""
+        start, length = extent
+        if start == low and length > size:
+            return self.algebra.compute("trunc", (whole,), size * 8)
+        if start + size == low and length == 2 * size:
+            return self.algebra.compute("high", (whole,), size * 8)
+        return None
+
+    def _overlaid(self, whole: Value, extent: tuple[int, int], value: Value, low: int, size: int) -> Value | None:
+        """What a slot holds after ``value`` was stored to ``size`` bytes at ``low``, half of the slot."""
+        start, length = extent
+        if length != 2 * size or low not in (start, start + size):
+            return None
+        other = self.algebra.compute("trunc" if low > start else "high", (whole,), size * 8)
+        return self.algebra.compute("concat", (value, other) if low > start else (other, value), length * 8)
 
     def live_slot(self, slot: str) -> Value:
         low, size = slot_range(slot)
@@ -87,12 +104,23 @@ class Places:
             items.append(StoreEvent(pointer, value, width, self.algebra.address))
             return
         low, size = slot_range(slot)
-        for other in [place for place in state if place.startswith(SLOT) and place != slot]:
-            start, length = slot_range(other)
-            if start < low + size and low < start + length:
-                raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
+        for other in _overlapping(state, low, size):
+            if other != slot:
+                start, length = slot_range(other)
+                changed = (self._part(value, (low, size), start, length) if length < size else
+                           self._overlaid(state[other], (start, length), value, low, size))
+                if changed is None:
+                    raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
+                state[other] = changed
         self.slots.add(slot)
         state[slot] = value
+
+
+def _overlapping(state: State, low: int, size: int) -> list[str]:
+    """Slots of ``state`` that share a byte with ``size`` bytes at ``low``, the widest first."""
+    extents = {place: slot_range(place) for place in state if place.startswith(SLOT)}
+    found = [p for p, (start, length) in extents.items() if start < low + size and low < start + length]
+    return sorted(found, key=lambda p: (-extents[p][1], p))
 
 
 def stack_stores(block: Block) -> set[str]:

@@ -173,18 +173,18 @@ def substitute(value: Value, values: dict[str, Linear]) -> Value:
         case Node(operator, operands, width):
             return Node(operator, tuple(substitute(o, values) for o in operands), width)
         case Truth(formula, width):
-            return Truth(_substitute(formula, values), width)
+            return Truth(substitute_formula(formula, values), width)
     return value
 
 
-def _substitute(formula: Formula, values: dict[str, Linear]) -> Formula:
+def substitute_formula(formula: Formula, values: dict[str, Linear]) -> Formula:
     match formula:
         case Atom(linear, equal, needs, width):
             return Atom(linear.substitute(values), equal, tuple(n.substitute(values) for n in needs), width)
         case Opaque(value):
             return Opaque(substitute(value, values))
         case Not(operand):
-            return Not(_substitute(operand, values))
+            return Not(substitute_formula(operand, values))
         case Either(left, right):
-            return Either(_substitute(left, values), _substitute(right, values))
+            return Either(substitute_formula(left, values), substitute_formula(right, values))
     return formula

@@ -20,13 +20,17 @@ from memopt.ir.reasons import Reason, Rejected
 STEP_LIMIT = 4096  # blocks along one iteration
 
 
+LeavingPoint = tuple[Formula, State, int, int]  # condition, state, number of items before it, target
+
+
 @dataclass
 class Walk:
-    """One iteration: what happened, and how it left the loop."""
+    """One iteration of the loop of ``counter``: what happened, and how it left the loop."""
 
+    counter: str
     items: list[Item] = field(default_factory=list)
     state: State | None = None  # at the back edge
-    exits: list[tuple[Formula, State, int, int]] = field(default_factory=list)  # leaving, state, items, target
+    exits: list[LeavingPoint] = field(default_factory=list)
     ended: bool = False  # the iteration always leaves
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
 
@@ -69,7 +73,7 @@ class Walker:
         return LOOP_COUNTER + self.name(loop)
 
     def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
-        walk = Walk(guessing=guessing)
+        walk = Walk(self.counter(loop), guessing=guessing)
         address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
         walk.ended = address != loop.header
         if not walk.ended:
@@ -101,17 +105,33 @@ class Walker:
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""
         ways: list[Way] = []
+        exits: list[list[LeavingPoint]] = []
         for number, (conditions, place) in enumerate(fork.ways):
-            part = Walk(guessing=walk.guessing)
+            part = Walk(walk.counter, guessing=walk.guessing)
             with self.algebra.under(conditions, "~" * number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
-            if end != fork.join or part.exits:
+            if end != fork.join:
                 raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
             ways.append(Way(conditions, part.items, after))
+            exits.append(part.exits)
         self.algebra.address = fork.address
         items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
+        if any(exits):
+            walk.exits.append(self._joined_exit(fork, ways, exits, len(walk.items)))
         return merged, fork.join
+
+    def _joined_exit(self, fork: _Fork, ways: list[Way], exits: list[list[LeavingPoint]], count: int) -> LeavingPoint:
+        """The test at the end of the loop, which compilers copy to the end of each way."""
+        points = [e[0] for e in exits if len(e) == 1]
+        tests = {(formula, target) for formula, _, _, target in points}
+        if len(points) != len(ways) or len(tests) != 1 or any(
+                Way((), w.items[p[2]:], {}).acts for w, p in zip(ways, points, strict=True)):
+            raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
+        left = [Way(w.conditions, w.items, state) for w, (_, state, _, _) in zip(ways, points, strict=True)]
+        _, state = join_ways(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+        (formula, target), = tests
+        return formula, state, count, target
 
     def _block(self, place: _Place, loop: Loop, state: State, walk: Walk) -> int | _Fork | None:
         """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
@@ -210,7 +230,7 @@ class Walker:
         leaving = condition if taken_leaves else negate(condition)
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
-        if not walk.guessing and not depends(leaving, self.counter(loop)):
+        if not walk.guessing and not depends(leaving, walk.counter):
             if self.exits.decide(leaving):
                 walk.exits.append((True, dict(state), len(walk.items), leave))
                 return leave

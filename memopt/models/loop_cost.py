@@ -21,8 +21,8 @@ from memopt.models.cost import Stream, traffic
 VECTOR_LOAD = 0.6
 BROADCAST = 0.5
 STORE = 1.0
-GATHERED = 0.8  # for each element
-SCATTERED = 1.2
+GATHERED = 1.2  # for each element
+SCATTERED = 1.5
 ARITHMETIC = 0.5
 DIVIDED = 1.25  # for each element of a vector
 DIVIDED_ALONE = 4.5
@@ -41,14 +41,33 @@ SEQUENCES = 32  # of lines that hardware prefetches at a time
 UNKNOWN_SYMBOL = 1000  # what a bound that is no number is taken for
 
 
+class Place:
+    """A statement's dimensions as Linear over the variables of its loops."""
+
+    def __init__(self, dimensions: Mapping[str, Linear]) -> None:
+        self.dimensions = dimensions
+        self._known: dict[Access, dict[str, int]] = {}
+
+    def strides(self, scop: Scop, access: Access) -> dict[str, int]:
+        """Bytes that ``access`` moves by from one iteration of each variable to the next, where it does."""
+        if access not in self._known:
+            moved: dict[str, int] = {}
+            for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
+                for name, coefficient in subscript.terms:
+                    for variable, factor in self.dimensions.get(name, Linear()).terms:
+                        moved[variable] = moved.get(variable, 0) + stride * coefficient * factor
+            self._known[access] = moved
+        return self._known[access]
+
+
 @dataclass(frozen=True)
 class LeafNest:
     """A statement's loops, outermost first, as (variable, iterations); the last ones are those of ``rows``, ``vector``
-    and ``sequential`` that are named. ``place``: the statement's dimensions as Linear over these variables.
+    and ``sequential`` that are named. ``place``: where these variables put an instance.
     ``latency``: cycles that one step of the innermost loop waits for the one before."""
 
     levels: tuple[tuple[str, int], ...]
-    place: Mapping[str, Linear]
+    place: Place
     rows: str | None = None
     vector: str | None = None
     sequential: str | None = None
@@ -87,11 +106,7 @@ def average_trips(statement: Statement, first: int) -> dict[str, int]:
 
 def step(scop: Scop, access: Access, nest: LeafNest, variable: str | None) -> int:
     """Bytes from one iteration of ``variable`` to the next."""
-    if variable is None:
-        return 0
-    array = scop.array(access.array)
-    moved = (e.substitute(nest.place).coefficient(variable) for e in access.subscripts)
-    return sum(s * c for s, c in zip(array.strides, moved, strict=True))
+    return nest.place.strides(scop, access).get(variable, 0) if variable else 0
 
 
 def lanes(scop: Scop, statement: Statement, isa: Isa) -> int:
@@ -164,7 +179,8 @@ def _step_cycles(
     if nest.rows:
         idle *= ceil(nest.counts[nest.rows] / rows) * rows / nest.counts[nest.rows]
     start = TILE / depth
-    return (max(loads, store, arithmetic, nest.latency) + start) / (rows * vectors * width) * idle
+    busy = overlapped(max(loads, store, arithmetic), loads + store + arithmetic - max(loads, store, arithmetic))
+    return (max(busy, nest.latency) + start) / (rows * vectors * width) * idle
 
 
 def operation_counts(expression: Expression) -> tuple[int, int]:
@@ -197,12 +213,12 @@ def original_cycles(
 ) -> float:
     """A scalar loop as compiled, that waits ``latency`` cycles in each iteration for the one before."""
     counts = tuple(trips[d.name] for d in statement.dimensions)
-    nest = LeafNest(tuple(trips.items()), {n: Linear.symbol(n) for n in trips})
+    nest = LeafNest(tuple(trips.items()), Place({n: Linear.symbol(n) for n in trips}))
     simple, long = operation_counts(statement.expression)
     latency += CHOICE * _choices(statement.expression)
     compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
     levels = tuple((n, 1, count) for n, count in trips.items())
-    streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(statement)]
+    streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(scop, statement)]
     return overlapped(prod(counts) * compute, traffic(streams, counts, machine))
 
 
@@ -236,15 +252,19 @@ def leaf_cycles(
         levels.append((nest.sequential, 1, nest.counts[nest.sequential]))
     inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
     levels += [(name, 1, count) for name, count in inside.items()]
-    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write) for a in _distinct(statement)]
+    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write)
+               for a in _distinct(scop, statement)]
     lines = traffic(streams, tuple(count for _, _, count in levels), machine)
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
 
 
-def _distinct(statement: Statement) -> Iterator[Access]:
-    """One access of each group that differs by constants: they walk over the same lines, one after the other."""
+def _distinct(scop: Scop, statement: Statement) -> Iterator[Access]:
+    """One access of each group that differs by constants: they walk over the same lines, one after the other. Private
+    arrays have room for little and stay near."""
     seen = set()
     for access in (statement.write, *statement.reads):
+        if scop.array(access.array).private:
+            continue
         group = access.array, tuple(s.terms for s in access.subscripts)
         if group not in seen:
             seen.add(group)

@@ -118,7 +118,7 @@ class Improver:
             self._start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
-                                  detail="no floating-point arithmetic"))
+                                  detail="no arithmetic on memory in a loop"))
         return True
 
     def _start(self, job: Callable[[], None]) -> None:

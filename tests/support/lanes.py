@@ -19,7 +19,7 @@ from memopt.ir.evaluate import evaluate
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from memopt.x86.instructions import Mem
 from passes.emitter import Emitter
-from passes.lowering import Lowering
+from passes.lowering import Lowering, is_truth
 from passes.masks import first_lanes
 from passes.vectors import Leaf, Registers, VectorUnit, view
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
@@ -93,6 +93,9 @@ class Scalars:
                 return [bits] * count, element
             case Apply(name, operands, element):
                 values = [self.evaluate(o, reads, types, count) for o in operands]
+                if is_truth(expression) and name in ("and", "or", "xor", "not"):
+                    ones = (1 << 8 * element.size) - 1
+                    values = [([ones * bool(b) for b in column], element) for column, _ in values]
                 return self._apply(name, [v for v, _ in values], [t for _, t in values], element, count), element
         raise AssertionError(expression)
 
@@ -126,6 +129,7 @@ class Scalars:
         return unpacked(target.raw, result)
 
 
+_NO_DENORMALS = 0x8040  # flush to zero, denormals are zeros
 _POISON = 256  # offset in the frame
 _TRUTHS = ("eq", "slt", "sle", "ult", "ule")
 
@@ -181,10 +185,11 @@ class VectorKernel:
     """``result = expression(reads)`` for up to ``unit.lanes`` elements from consecutive addresses.
 
     ``memory``: reads are given to the lowering as places in memory; else they are loaded into registers first.
+    ``over``: the number of the read whose register receives the result.
     """
 
     def __init__(self, unit: VectorUnit, expression: Expression, reads: Sequence[ElementType], result: ElementType, *,
-                 masked: bool = False, memory: bool = False) -> None:
+                 masked: bool = False, memory: bool = False, over: int | None = None) -> None:
         self.unit, self.reads, self.result = unit, tuple(reads), result
         self._frame = Buffer(4096)
         self._frame.view[_POISON:_POISON + 16] = packed((0x7FA00001, 1, 0x7FF00000, 1), I32)
@@ -205,10 +210,10 @@ class VectorKernel:
                 lowering.code.load(register, unit.at(pointer, 0, element), element)
                 _poison(lowering, register, element)
                 places[-1] = register
+        target = pool.take() if over is None else str(places[over])
         left = pool.left
-        target = pool.take()
         lowering.into(target, expression, reads_at(places))
-        assert pool.left == left - 1, "a temporary was not given back"
+        assert pool.left == left, "a temporary was not given back"
         assert lowering.code.masks.left == (6 if masked else 7)
         lowering.code.store(unit.at("r9", 0, result), target, result)
         self._kernel = NativeKernel(emitter.code, unit.isa)
@@ -248,15 +253,16 @@ def reads_at(places: Sequence[str | Mem]) -> Leaf:
 
 
 def check(unit: VectorUnit, expression: Expression, reads: Sequence[ElementType], result: ElementType, *,
-          masked: bool = False, memory: bool = False, rounds: int = 12, seed: int = 0) -> None:
+          masked: bool = False, memory: bool = False, over: int | None = None, rounds: int = 12,
+          seed: int = 0) -> None:
     """Random elements, adversarial ones and tame ones; values and MXCSR must be those of the scalar instructions."""
-    kernel = VectorKernel(unit, expression, reads, result, masked=masked, memory=memory)
+    kernel = VectorKernel(unit, expression, reads, result, masked=masked, memory=memory, over=over)
     rng = random.Random(f"{seed} {expression} {unit}")
     for number in range(rounds):
         count = rng.randrange(1, unit.lanes + 1) if masked else unit.lanes
         draw = tame if number % 3 == 2 else adversarial
         operands = [[draw(rng, e) for _ in range(count)] for e in reads]
-        control = MXCSR_DEFAULT | rng.randrange(4) << 13
+        control = MXCSR_DEFAULT | rng.randrange(4) << 13 | rng.choice((0, 0, _NO_DENORMALS))
         scalars = Scalars(control)
         wanted, _ = scalars.evaluate(expression, operands, reads, count)
         found, after = kernel.run(operands, control)

@@ -72,11 +72,13 @@ def _statement(rng: random.Random, number: int, kinds: tuple[ElementType, ...]) 
     reduced = {"k"} if len(names) == 3 and rng.random() < 0.6 else {names[-1]} if rng.random() < 0.2 else set()
     arrays: list[Array] = []
     kind = kinds[0]
-    write = _access(rng, f"w{number}", kind, names, [n for n in names if n not in reduced], arrays, unique=True)
+    write = _access(rng, f"w{number}", kind, [n for n in names if n not in reduced], arrays)
     reads = [write] if reduced else []
+    if not reduced and rng.random() < 0.3:
+        reads.append(_before(rng, write, rng.choice(names)))
     for each in range(rng.randint(0 if reduced else 1, 3)):
         inside = [n for n in names if rng.random() < 0.75]
-        reads.append(_access(rng, f"r{number}_{each}", rng.choice(kinds), names, inside, arrays))
+        reads.append(_access(rng, f"r{number}_{each}", rng.choice(kinds), inside, arrays))
         if rng.random() < 0.4:
             reads.append(_moved(rng, reads[-1]))
     elements = {a.name: a.element for a in arrays}
@@ -86,8 +88,13 @@ def _statement(rng: random.Random, number: int, kinds: tuple[ElementType, ...]) 
     return made, arrays
 
 
-def _access(rng: random.Random, name: str, element: ElementType, names: list[str], inside: list[str],
-            arrays: list[Array], *, unique: bool = False) -> Access:
+def _before(rng: random.Random, write: Access, name: str) -> Access:
+    """What was written one or two iterations of ``name`` ago."""
+    back = rng.choice((1, 1, 2))
+    return Access(write.array, tuple(s - s.coefficient(name) * back for s in write.subscripts))
+
+
+def _access(rng: random.Random, name: str, element: ElementType, inside: list[str], arrays: list[Array]) -> Access:
     """Each of ``inside`` in a subscript of its own, in any order, forwards or backwards, with gaps."""
     order = list(inside)
     if rng.random() < 0.4:
@@ -158,14 +165,25 @@ def _converted(rng: random.Random, node: Expression, element: ElementType, kind:
     return Apply(name, (node,), kind)
 
 
+def _shifted(write: Access, name: str, read: Access) -> Access | None:
+    """The write one or two iterations of ``name`` ago, whichever ``read`` is."""
+    found = (Access(write.array, tuple(s - s.coefficient(name) * back for s in write.subscripts)) for back in (1, 2))
+    return next((a for a in found if a == read != write), None)
+
+
 def _leaf(rng: random.Random, statement: Statement, number: int) -> Leaf:
     names = [d.name for d in statement.dimensions]
     inside = {s for subscript in statement.write.subscripts for s in subscript.symbols}
     reduced = [n for n in names if n not in inside]
     parallel = [n for n in names if n in inside]
     rng.shuffle(parallel)
+    recurrences = [n for n in names for r in statement.reads if r.array == statement.write.array
+                   and r == _shifted(statement.write, n, r)]
     sequential = None
-    if reduced:
+    if recurrences:
+        sequential = recurrences[0]
+        parallel.remove(sequential)
+    elif reduced:
         sequential = reduced[0]
     elif parallel and rng.random() < 0.3:
         sequential = parallel.pop()

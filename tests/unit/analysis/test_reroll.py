@@ -261,3 +261,33 @@ def test_lanes_that_hold_different_numbers_stay() -> None:
     items = (loop("j", 5, scaled(J * 16, J * 16, low), scaled(J * 16 + 8, J * 16 + 8, high)),)
     assert trace(*rolled(*items, lanes=lanes).items) == trace(*items)
     assert not lanes.equated
+
+
+def test_straight_line_copies_become_a_loop() -> None:
+    """Two statements, unrolled completely, in the order of vector code."""
+    items = (*(stencil(Linear.of(8 * n), Linear.of(8 * n)) for n in range(6)),
+             *(scaled(Linear.of(8 * n), Linear.of(8 * n)) for n in range(6)))
+    result = rolled(*items)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:run0 < 6"]
+    assert len(lines(result)) == 3
+    before, after = trace(*items)[:12], trace(*result.items)[:12]
+    assert sorted(before) == sorted(after)
+    assert conflicts_in_order(before, after)
+
+
+def test_straight_line_copies_around_a_dependence_stay_in_order() -> None:
+    """The statement in the middle reads what the copies before it wrote, and is read by those after it."""
+    middle = CellStatement(A + 40, (B + 16,), Read(0), ElementType.F64, 0)
+    copies = [stencil(Linear.of(8 * n), Linear.of(8 * n)) for n in range(6)]
+    items = (*copies[:3], middle, *copies[3:])
+    before, after = trace(*items)[:7], trace(*rolled(*items).items)[:7]
+    assert sorted(before) == sorted(after)
+    assert conflicts_in_order(before, after)
+
+
+def test_lanes_that_a_loop_does_not_make_up_are_a_loop_inside() -> None:
+    """Every iteration does four of six columns: the copies are a loop, but not the one around them."""
+    items = (loop("j", 5, *(stencil(J * 48 + 8 * n, J * 48 + 8 * n) for n in range(4))),)
+    result = rolled(*items)
+    assert [line for line in lines(result) if line.startswith("for")] == ["for c:j < 5", "for c:run0 < 4"]
+    assert trace(*result.items) == trace(*items)

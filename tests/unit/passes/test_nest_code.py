@@ -81,3 +81,30 @@ for i < R
 """, MATRICES)
     leaf = Leaf("S0", dates("0"), vector="i", vector_count=2, sequential="k", promote=True)
     check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
+
+
+SMOOTH = 0x3FC999999999999A
+RECURRENCES = [
+    (f"for i < R\n  for j < 45\n    A[i+1, j+1] = mul(add(add(A[i+1, j+1], A[i+1, j]), A[i, j+1]), {SMOOTH})",
+     (Leaf("S0", dates("i"), sequential="j"),)),
+    (f"for i < R\n  for j < 45\n    A[i, j+2] = add(B[i, j], add(mul(A[i, j+1], {SMOOTH}), mul(A[i, j], {SMOOTH})))",
+     (Leaf("S0", dates("i"), sequential="j"), Leaf("S0", dates("0"), sequential="j", rows="i", row_count=3),
+      Leaf("S0", dates("0"), sequential="j", vector="i", vector_count=2))),
+    ("for i < R\n  for j < 45\n    A[j+1, i] = add(A[j, i], B[j, i])",
+     (Leaf("S0", dates("0"), sequential="j", vector="i", vector_count=2),
+      Leaf("S0", dates("j/8"), sequential="j", vector="i", vector_count=3))),
+    ("for i < R\n  for j < i - 3\n    A[i+1, j+3] = mul(A[i+1, j], A[i+1, j+2])",
+     (Leaf("S0", dates("0"), sequential="j", rows="i", row_count=3),
+      Leaf("S0", dates("0"), sequential="j", vector="i", vector_count=2))),
+    ("for i < R\n  for j < 45\n    A[j+1, i] = A[j, i]",
+     (Leaf("S0", dates("0"), sequential="j", vector="i", vector_count=2),)),
+]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("text", "leaves"), RECURRENCES)
+def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf, ...], isa: Isa) -> None:
+    nest = region(text, MATRICES)
+    for leaf in leaves:
+        for trips in (1, 5, 9, 17, 50):
+            check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
