@@ -57,7 +57,8 @@ def run(check: Check, fault: Fault | None) -> int:
     """In a process of its own; an exit code."""
     child = os.fork()
     if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return _CAUGHT if code < 0 else code  # wrong code in the test's own process
     code = _BROKEN
     try:
         if fault is not None:
@@ -96,14 +97,15 @@ def main() -> None:
     wanted = sys.argv[1:]
     faults = [f for f in FAULTS if not wanted or f.name in wanted]
     for check in dict.fromkeys(f.check for f in faults):
-        _report("without", run(check, None), str(check))
+        _report("without ", check, None, str(check))
     for fault in faults:
-        _report("", run(fault.check, fault), fault.name)
+        _report("", fault.check, fault, fault.name)
 
 
-def _report(prefix: str, code: int, name: str) -> None:
-    word = WORDS.get(code, "broken")
-    sys.stdout.write(f"{prefix}{' ' if prefix else ''}{word}\t{name}\t{time.process_time():.1f}\n")
+def _report(prefix: str, check: Check, fault: Fault | None, name: str) -> None:
+    before = time.monotonic()
+    word = WORDS[run(check, fault)]
+    sys.stdout.write(f"{prefix}{word}\t{name}\t{time.monotonic() - before:.1f}\n")
     sys.stdout.flush()
 
 
