@@ -22,7 +22,7 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
 from passes.leaves import Position
-from passes.ordering import Conflicts, carry, keeps
+from passes.ordering import Conflicts, carry, equal, keeps
 from passes.splitting import instances
 
 BLOCK = "block"
@@ -58,9 +58,11 @@ def blockings(scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS) 
     """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
     can wait for the rest of its block, or the rest for it."""
     made = 0
+    values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
-        if made < MOST_BLOCKINGS and keeps(conflicts, {s: Linear.symbol(d) for s, d in loops.items()}):
+        date = {s: Linear.symbol(d) for s, d in loops.items()}
+        if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
             blocking = _blocked(scop, loops, trips, steps)
             if blocking is not None and _promising(blocking):
                 made += 1

@@ -21,18 +21,23 @@ from memopt.analysis.polyhedra import DEFAULT_BUDGET, Polyhedron, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Access, Apply, Expression, Index, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Expression, Index, Scop, Statement
 
 
-def check_loops(scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, most: int | None = None) -> None:
-    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols, where no more than
-    ``most`` iterations of the patched loop run; else ``Rejected(NO_SCHEDULE)`` with the first violation found."""
+def check_loops(
+    scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, facts: tuple[Linear, ...] = ()
+) -> None:
+    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols that makes all of
+    ``facts`` (guards of the version, beside the plan's own) >= 0; else ``Rejected(NO_SCHEDULE)`` with the first
+    violation found."""
+    if plan.most_trips is not None:
+        facts = (*facts, Linear.symbol(TRIPS, -1, plan.most_trips))
     with budget(operations):
-        for violation in _violations(scop, plan, most):
+        for violation in _violations(scop, plan, facts):
             raise Rejected(Reason.NO_SCHEDULE, violation)
 
 
-def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
+def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[str]:
     shape = tuple(_shape(scop, plan))
     yield from shape
     if shape:
@@ -42,7 +47,7 @@ def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
     if pieces:
         return
     leaves = {leaf.statement: leaf for leaf in plan.leaves}
-    placed = tuple(_Placed(s, leaves[s.name], _lifted_counters(s, scop, plan.rebases)) for s in plan.statements)
+    placed = tuple(_Placed(s, leaves[s.name], _lifted_counters(s, scop, plan.rebases), facts) for s in plan.statements)
     for each in placed:
         yield from each.undetermined()
         yield from each.promotion()
@@ -51,7 +56,7 @@ def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
             yield from _order(first, second)
     private = {a.name for a in scop.arrays if a.private}
     for name in sorted({a.array for p in placed for a in p.accesses} & private):
-        yield from _storage(name, placed, plan.storage, most)
+        yield from _storage(name, placed, plan.storage)
 
 
 def _shape(scop: Scop, plan: LoopPlan) -> Iterator[str]:
@@ -195,11 +200,13 @@ def _repeated(part: Statement, further: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """``counters``: those of the lifted statement, outermost first, Linear over the piece's."""
+    """``counters``: those of the lifted statement, outermost first, Linear over the piece's. ``facts``: Linear over
+    symbols, known to be >= 0."""
 
     statement: Statement
     leaf: Leaf
     counters: tuple[Linear, ...]
+    facts: tuple[Linear, ...] = ()
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -224,6 +231,8 @@ class _Placed:
             yield self.of(d.trips - Linear.symbol(d.name) - 1, prefix)
         for condition in self.statement.conditions:
             yield self.of(condition, prefix)
+        symbols = self.symbols()
+        yield from (fact for fact in self.facts if fact.symbols <= symbols)
         for number, date in enumerate(self.leaf.dates):
             if date.divisor > 1:
                 rest = self.of(date.expression, prefix) - self.date(number, prefix) * date.divisor
@@ -341,7 +350,7 @@ def _runs_before(first: _Placed, second: _Placed, meeting: Polyhedron) -> bool:
     return meeting.where(nonnegative=[-ahead]).is_empty
 
 
-def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...], most: int | None) -> Iterator[str]:
+def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]) -> Iterator[str]:
     """Every cell has a place; who shares it lives at another value of the dates that the origins use, or earlier."""
     found = [s for s in storage if s.array == array]
     if len(found) != 1:
@@ -355,7 +364,7 @@ def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]
         yield f"{place} names no date"
         return
     for user in users:
-        yield from _inside(user, place, array, most)
+        yield from _inside(user, place, array)
     for first in users:
         for second in users:
             pair = _pair(first, second)
@@ -372,12 +381,9 @@ def _agree(first: _Placed, second: _Placed, meeting: Polyhedron, number: int) ->
     return all(meeting.where(nonnegative=[a - 1]).is_empty for a in (ahead, -ahead))
 
 
-def _inside(user: _Placed, place: Storage, array: str, most: int | None) -> Iterator[str]:
+def _inside(user: _Placed, place: Storage, array: str) -> Iterator[str]:
     """Whether every index lies within ``place``'s sizes."""
     instances = Polyhedron.build(user.names("x."), tuple(sorted(user.symbols())), nonnegative=list(user.bounds("x.")))
-    if most is not None:
-        outer = user.of(Linear.symbol(user.statement.dimensions[0].name), "x.")
-        instances = instances.where(nonnegative=[-outer + (most - 1)])
     dates = {f"d{n}": user.date(n, "x.") for n in range(len(user.leaf.dates))}
     for access in user.accesses:
         if access.array != array:

@@ -95,9 +95,9 @@ def plan_candidates(
             raise
     found: list[Candidate] = []
     refusals: list[Rejected] = []
-    for loops in loop_plans(region.scop, context):
+    for loops in loop_plans(region.scop, context, region.facts):
         try:
-            check_loops(region.scop, loops)
+            check_loops(region.scop, loops, facts=region.facts)
         except Rejected as refusal:
             refusals.append(refusal)
             continue

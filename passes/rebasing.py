@@ -23,10 +23,11 @@ Loop = tuple[int, tuple[int, ...]]
 def rebase(scop: Scop) -> tuple[Scop, tuple[Rebase, ...]]:
     """``scop`` with other counters where that makes subscripts simpler, and which they are."""
     rebases: list[Rebase] = []
+    private = {a.name for a in scop.arrays if a.private}
     for level in range(1, max(len(s.dimensions) for s in scop.statements)):
         for loop in sorted({s.position[:level + 1] for s in scop.statements if len(s.dimensions) > level}):
             inside = [s for s in scop.statements if len(s.dimensions) > level and s.position[:level + 1] == loop]
-            by = _start(inside, level)
+            by = _start(inside, level, private)
             if by is not None:
                 made = {s.name: counted_from(s, level, by) for s in inside}
                 rebases += [Rebase(s.name, s.dimensions[level].name, by) for s in inside]
@@ -34,14 +35,14 @@ def rebase(scop: Scop) -> tuple[Scop, tuple[Rebase, ...]]:
     return scop, tuple(rebases)
 
 
-def _start(inside: list[Statement], level: int) -> Linear | None:
-    """What most subscripts add to the counter that depends on outer loops, if it is never negative."""
+def _start(inside: list[Statement], level: int, private: set[str]) -> Linear | None:
+    """What most subscripts of memory add to the counter that depends on outer loops, if it is never negative."""
     votes: Counter[Linear] = Counter()
     least: dict[Linear, int] = {}
     for statement in inside:
         outer = {d.name for d in statement.dimensions[:level]}
         name = statement.dimensions[level].name
-        for access in dict.fromkeys((statement.write, *statement.reads)):
+        for access in dict.fromkeys(a for a in (statement.write, *statement.reads) if a.array not in private):
             for subscript in access.subscripts:
                 if subscript.coefficient(name) == 1:
                     moving = Linear.build({n: c for n, c in subscript.terms if n in outer})

@@ -29,13 +29,21 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """``places``: for each base value where its bits are in memory, in the order of storing."""
+    """``places``: for each base value where its bits are in memory, in the order of storing. ``answers``: what
+    ``aliasing`` has said, for all copies together."""
 
     aliasing: Aliasing
     places: dict[Value, dict[Place, None]] = field(default_factory=dict)
+    answers: dict[tuple[Linear, int, Linear, int], bool] = field(default_factory=dict)
 
     def copy(self) -> Held:
-        return Held(self.aliasing, {base: dict(places) for base, places in self.places.items()})
+        return Held(self.aliasing, {base: dict(places) for base, places in self.places.items()}, self.answers)
+
+    def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int) -> bool:
+        question = cell, bits, pointer, width
+        if question not in self.answers:
+            self.answers[question] = self.aliasing.overlap(*question)
+        return self.answers[question]
 
     def replace(self, other: Held) -> None:
         self.places.clear()
@@ -67,13 +75,11 @@ class Held:
     def kill(self, pointer: Linear, width: int) -> None:
         """After a store of ``width`` bits at ``pointer``: what it did not overwrite stays, down to bytes."""
         for base, places in self.places.items():
-            kept: dict[Place, None] = {}
-            for place in places:
-                kept |= dict.fromkeys(self._rest(place, pointer, width))
-            self.places[base] = kept
+            if any(self.overlap(p.cell, p.bits, pointer, width) for p in places):
+                self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width)}
 
     def _rest(self, place: Place, pointer: Linear, width: int) -> list[Place]:
-        if not self.aliasing.overlap(place.cell, place.bits, pointer, width):
+        if not self.overlap(place.cell, place.bits, pointer, width):
             return [place]
         if place.bits <= 8 or not (place.cell - pointer).is_constant:
             return []

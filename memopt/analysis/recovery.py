@@ -44,8 +44,9 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -
     node = unpacked(canonical_nest(node))
     needs = Needs.of(node)
     kept = _Kept()
+    nothing = Held(aliasing)
     for _ in range(ATTEMPTS):
-        recovery = _Recovery(aliasing, needs, kept)
+        recovery = _Recovery(nothing, needs, kept)
         try:
             loop = recovery.outermost(node)
         except _StartAgain:
@@ -95,7 +96,7 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    aliasing: Aliasing
+    nothing: Held
     needs: Needs
     kept: _Kept
     privates: Privates = field(default_factory=Privates)
@@ -108,7 +109,7 @@ class _Recovery:
         parts = self.homes.parts(node)
         if parts:
             raise Rejected(Reason.CARRIED_VALUE, f"{_place(parts[0].value)} in the loop at {node.address:#x}")
-        items, _ = self._loop(node, (), Held(self.aliasing), _Scope())
+        items, _ = self._loop(node, (), self.nothing.copy(), _Scope())
         if not items:
             raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
         loop, = items
@@ -122,7 +123,7 @@ class _Recovery:
 
     @property
     def homes(self) -> Homes:
-        return Homes(self.aliasing, self.needs)
+        return Homes(self.nothing, self.needs)
 
     # -- straight-line code -------------------------------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        more = number_at_least(least(loop.trips - 1, self.aliasing.ranges), self.aliasing.longest)
+        more = number_at_least(least(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)

@@ -93,12 +93,14 @@ def operations(expression: Expression) -> int:
 class Stream:
     """One access of a nest: byte strides along the loops, outermost first. ``passes``: times a line is moved, 2 where
     it is written back. ``advance``: bytes from one line of work to the next, where that is not the innermost loop's
-    stride (lanes of a vector may be lines apart and still each walk along its own)."""
+    stride (lanes of a vector may be lines apart and still each walk along its own). ``reused``: the memory is small and
+    used again and again, so that it never leaves the outermost cache."""
 
     strides: tuple[int, ...]
     element: int
     passes: int = 1
     advance: int | None = None
+    reused: bool = False
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
         """Distinct lines that the loops from ``depth`` inwards touch."""
@@ -154,6 +156,8 @@ def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> 
     cycles = 0.0
     for number, cache in enumerate(machine.levels[:3]):
         for access in streams:
+            if access.reused and number > 1:
+                continue
             depth = _reused_from(streams, access, trips, cache)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
             advance = access.strides[-1] if access.advance is None else access.advance

@@ -35,9 +35,9 @@ def _dates(*texts: str) -> tuple[Date, ...]:
     return tuple(Date(linear(p[0]), int(p[1]) if len(p) > 1 else 1) for p in parts)
 
 
-def _refusal(made: Scop, plan: LoopPlan, most: int | None = None) -> str:
+def _refusal(made: Scop, plan: LoopPlan) -> str:
     with pytest.raises(Rejected) as refusal:
-        check_loops(made, plan, most=most)
+        check_loops(made, plan)
     assert refusal.value.reason is Reason.NO_SCHEDULE
     return refusal.value.detail
 
@@ -182,8 +182,11 @@ def test_private_values_need_their_room() -> None:
     assert "outside" in _refusal(made, stored(linear("8*d0"), 7))
     assert "outside" in _refusal(made, stored(linear("8*d0+1"), 8))
     assert "outside" in _refusal(made, stored(Linear(), 1000))
-    check_loops(made, stored(Linear(), 1000), most=1000)
-    assert "outside" in _refusal(made, stored(Linear(), 1000), most=1001)
+    check_loops(made, replace(stored(Linear(), 1000), most_trips=1000))
+    assert "outside" in _refusal(made, replace(stored(Linear(), 1000), most_trips=1001))
+    check_loops(made, stored(Linear(), 1000), facts=(linear("1000-R"),))
+    with pytest.raises(Rejected):
+        check_loops(made, stored(Linear(), 1000), facts=(linear("1001-R"),))
     assert "0 places" in _refusal(made, _plan(made, *leaves))
     apart = tuple(replace(x, dates=(x.dates[1], x.dates[0])) for x in leaves)
     assert "longer" in _refusal(made, replace(stored(linear("8*d1"), 8), leaves=apart))
