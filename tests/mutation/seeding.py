@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from types import CodeType, ModuleType
+from typing import Any
 
 from tests.mutation.faults import FAULTS, Check, Fault
 
@@ -74,11 +75,23 @@ def run(check: Check, fault: Fault | None) -> int:
         os._exit(code)
 
 
+class _Noticing:
+    """Says on standard error, as it is outside, which test fails."""
+
+    def __init__(self) -> None:
+        self.stream = os.fdopen(os.dup(2), "w")
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.stream.write(f"  {report.nodeid}\n")
+            self.stream.flush()
+
+
 def _notices(check: Check) -> bool:
     if isinstance(check, str):
         import pytest
 
-        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", check])
+        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", check], [_Noticing()])
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise RuntimeError(f"pytest ends with {code}")
         return code == pytest.ExitCode.TESTS_FAILED
