@@ -19,6 +19,7 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
 from passes.base import Context
+from passes.blocking import BLOCK, Blocking
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
 from passes.ordering import Conflicts, carry, keeps, within
@@ -27,7 +28,7 @@ from passes.timetile import time_tiled
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
 FUSION_LOSS = 1.25
 
-# Serial loops around a dependence circle that are looked at, and that are followed further.
+# Serial loops around a dependence circle that are looked at, and that are usually followed further.
 MOST_CHOICES = 64
 MOST_SERIAL = 4
 
@@ -41,11 +42,14 @@ Loops = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Leaves for ``scop``'s statements; ``conflicts`` are all their dependences."""
+    """Leaves for ``scop``'s statements; ``conflicts`` are all their dependences, ``most_serial`` how many serial loops
+    around a dependence circle are tried, ``serial`` the first of them where it is not that of the original."""
 
     scop: Scop
     conflicts: Conflicts
     context: Context
+    most_serial: int = MOST_SERIAL
+    serial: Loops = field(default_factory=dict)
     _known: dict[object, Option] = field(default_factory=dict, compare=False)
 
     def made(self) -> tuple[Option, ...]:
@@ -56,6 +60,14 @@ class Arrangement:
         """The same inside time tiles of several sizes, each with a name for people."""
         for positions, left, name in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
             yield self._aligned(self._arranged(positions, left)), name
+
+    def blocked(self, blocking: Blocking) -> tuple[Option, ...]:
+        """The same inside the blocks of this arrangement's pieces."""
+        date = {s.name: Linear.symbol(BLOCK) for s in self.scop.statements}
+        left = carry(self.conflicts, date)
+        assert left is not None, "blocks of a loop that keeps all dependences"
+        starts = tuple(blocking.start(s, within(left, (s.name,))) for s in self.scop.statements)
+        return self._aligned(self._arranged(starts, left))
 
     def _aligned(self, found: tuple[Option, ...]) -> tuple[Option, ...]:
         order = {s.name: n for n, s in enumerate(self.scop.statements)}
@@ -110,6 +122,9 @@ class Arrangement:
         """What is inside a loop around all of them, one iteration at a time: the original one, or one that takes
         another loop of some statements (which turns a dot product into updates, as in triangular solvers)."""
         original = self._shared(positions)
+        preferred = {p.statement.name: self.serial.get(p.statement.name) for p in positions}
+        if all(preferred[p.statement.name] in dict(p.free) for p in positions):
+            original = preferred
         choices: list[list[str | None]] = [[n for n, _ in p.free] or [None] for p in positions]
         tried = 0
         if original is not None:
@@ -119,7 +134,7 @@ class Arrangement:
                 yield inside
         for chosen in islice(product(*choices), MOST_CHOICES):
             loops = {p.statement.name: c for p, c in zip(positions, chosen, strict=True)}
-            if loops == original or tried >= MOST_SERIAL:
+            if loops == original or tried >= self.most_serial:
                 continue
             inside = self._one_by_one(positions, left, loops)
             if inside is not None and len(inside[1]) < len(left):
@@ -154,7 +169,7 @@ class Arrangement:
         names = {s: d for s, d in loops.items() if d is not None}
         size = self._strip_size(nests, names)
         count = max(dict(p.free)[names[p.statement.name]] for n in nests for p in n)
-        if size >= count and not self._needs_room(nests, names):
+        if (self.serial or size >= count) and not self._needs_room(nests, names):
             return self._sequence(nests, left)
         if not keeps(left, {s: Linear.symbol(d) for s, d in names.items()}):
             return self._sequence(nests, left)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from memopt.ir.code import CompiledRegion, Placement
+from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, NestPlan
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Region
+from memopt.ir.region import Region, Relation
+from memopt.ir.scop import TRIPS
 from memopt.x86.assembler import Assembled, assemble
 from memopt.x86.frame import XSAVE_BYTES, FrameLayout
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
@@ -39,7 +41,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     made = kernel(layout)
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made)
-    guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan)))
+    guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan)))
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
         entry_code(guarded, layout, placement, xcr0, plan.most_iterations),
@@ -49,6 +51,13 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     _check_fit(assembled, layout, made, placement)
     return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], made.scratch_needed,
                           assembled.listing)
+
+
+def _room_guards(plan: NestPlan) -> tuple[Relation, ...]:
+    """For private arrays whose size follows from R."""
+    if plan.most_trips is None:
+        return ()
+    return (Relation(Linear.symbol(TRIPS, -1, plan.most_trips), False, "values kept in registers have that much room"),)
 
 
 def _check_fit(assembled: Assembled, layout: FrameLayout, made: KernelCode, placement: Placement) -> None:

@@ -12,34 +12,64 @@ enough, and no cell is overwritten while another one lives there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from memopt.analysis.dependences import iteration_domain
 from memopt.analysis.polyhedra import DEFAULT_BUDGET, Polyhedron, budget
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Leaf, LoopPlan, Storage
+from memopt.ir.plan import Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Access, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Expression, Index, Scop, Statement
 
 
-def check_loops(scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, most: int | None = None) -> None:
-    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols, where no more than
-    ``most`` iterations of the patched loop run; else ``Rejected(NO_SCHEDULE)`` with the first violation found."""
+def check_loops(
+    scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, facts: tuple[Linear, ...] = ()
+) -> None:
+    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols that makes all of
+    ``facts`` (guards of the version, beside the plan's own) >= 0; else ``Rejected(NO_SCHEDULE)`` with the first
+    violation found."""
+    if plan.most_trips is not None:
+        facts = (*facts, Linear.symbol(TRIPS, -1, plan.most_trips))
     with budget(operations):
-        for violation in _violations(scop, plan, most):
+        for violation in _violations(scop, plan, facts):
             raise Rejected(Reason.NO_SCHEDULE, violation)
 
 
-def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
+def check_sequence(
+    scop: Scop, parts: tuple[tuple[Statement, ...], ...], operations: int = DEFAULT_BUDGET,
+    facts: tuple[Linear, ...] = (),
+) -> None:
+    """Returns when ``parts`` are all of ``scop``'s statements and each may run as a whole before the next one starts;
+    else ``Rejected(NO_SCHEDULE)``."""
+    if sorted(s.position for p in parts for s in p) != sorted(s.position for s in scop.statements):
+        raise Rejected(Reason.NO_SCHEDULE, "the parts are not the statements of the nest")
+    placed = [[_Placed(s, Leaf(s.name, ()), tuple(Linear.symbol(d.name) for d in s.dimensions), facts) for s in p]
+              for p in parts]
+    with budget(operations):
+        for number, part in enumerate(placed):
+            for first in part:
+                for second in (s for earlier in placed[:number] for s in earlier):
+                    for violation in _order(first, second):
+                        raise Rejected(Reason.NO_SCHEDULE, violation)
+    private = {a.name for a in scop.arrays if a.private}
+    for name in private:
+        if sum(any(a.array == name for s in p for a in (s.write, *s.reads)) for p in parts) > 1:
+            raise Rejected(Reason.NO_SCHEDULE, f"{name} would have to outlive its part")
+
+
+def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[str]:
     shape = tuple(_shape(scop, plan))
     yield from shape
     if shape:
         return
-    yield from _pieces(scop, plan)
+    pieces = tuple(_pieces(scop, plan))
+    yield from pieces
+    if pieces:
+        return
     leaves = {leaf.statement: leaf for leaf in plan.leaves}
-    placed = tuple(_Placed(s, leaves[s.name]) for s in plan.statements)
+    placed = tuple(_Placed(s, leaves[s.name], _lifted_counters(s, scop, plan.rebases), facts) for s in plan.statements)
     for each in placed:
         yield from each.undetermined()
         yield from each.promotion()
@@ -48,7 +78,7 @@ def _violations(scop: Scop, plan: LoopPlan, most: int | None) -> Iterator[str]:
             yield from _order(first, second)
     private = {a.name for a in scop.arrays if a.private}
     for name in sorted({a.array for p in placed for a in p.accesses} & private):
-        yield from _storage(name, placed, plan.storage, most)
+        yield from _storage(name, placed, plan.storage)
 
 
 def _shape(scop: Scop, plan: LoopPlan) -> Iterator[str]:
@@ -82,33 +112,123 @@ def _symbols(scop: Scop) -> set[str]:
 
 
 def _pieces(scop: Scop, plan: LoopPlan) -> Iterator[str]:
-    """Every statement's instances, each once: pieces have its text, and divide its domain."""
+    """Every statement's instances, each once: pieces have its text, counters may be moved, and they divide its
+    domain."""
+    for statement in scop.statements:
+        for problem in _miscounted(statement, plan.rebases):
+            yield problem
+            return
+    counted = {s.position: _counted(s, plan.rebases) for s in scop.statements}
     pieces: dict[tuple[int, ...], list[Statement]] = {}
-    lifted = {s.position: s for s in scop.statements}
     for piece in plan.statements:
-        whole = lifted.get(piece.position)
-        if whole is None or replace(piece, name="", conditions=()) != replace(whole, name="", conditions=()):
+        found = [s for p, s in counted.items() if piece.position[:len(p)] == p and not any(piece.position[len(p):])]
+        if len(found) != 1 or not _has_text_of(piece, found[0]):
             yield f"{piece} is no piece of a statement of the nest"
             return
-        pieces.setdefault(piece.position, []).append(piece)
-    for position, statement in lifted.items():
-        parts = pieces.get(position, [])
-        if len(parts) == 1 and parts[0].conditions == statement.conditions:
+        pieces.setdefault(found[0].position, []).append(piece)
+    for position, statement in counted.items():
+        yield from _divided(scop, statement, pieces.get(position, []))
+
+
+def _miscounted(statement: Statement, rebases: tuple[Rebase, ...]) -> Iterator[str]:
+    """Counters may grow by what the loops around them fix, and must not become negative."""
+    done: tuple[Rebase, ...] = ()
+    names = [d.name for d in statement.dimensions]
+    outside = 0
+    for each in rebases:
+        if each.statement == statement.name:
+            if each.dimension not in names[outside:] or set(names[names.index(each.dimension):]) & each.by.symbols:
+                yield f"{each} is not fixed by the loops around it"
+                return
+            outside = names.index(each.dimension) + 1
+            here = _counted(statement, done)
+            domain = _pair(_Placed(here, Leaf("", ()), ()), _Placed(here, Leaf("", ()), ()))
+            by = each.by.substitute({n: Linear.symbol("x." + n) for n in names})
+            if not domain.where(nonnegative=[-by - 1]).is_empty:
+                yield f"{each} may be negative"
+        done = (*done, each)
+
+
+def _lifted_counters(piece: Statement, scop: Scop, rebases: tuple[Rebase, ...]) -> tuple[Linear, ...]:
+    whole = next(s for s in scop.statements if piece.position[:len(s.position)] == s.position)
+    moved = {r.dimension: Linear.symbol(r.dimension) - r.by for r in rebases if r.statement == whole.name}
+    return tuple(moved.get(d.name, Linear.symbol(d.name)) for d in whole.dimensions)
+
+
+def _counted(statement: Statement, rebases: tuple[Rebase, ...]) -> Statement:
+    """The lifted statement with its counters moved, one after the other: the new counter is the old one plus ``by``,
+    which the loops around it fix, so both visit the same instances in the same order."""
+    for each in rebases:
+        if each.statement != statement.name:
             continue
-        domains = [iteration_domain(Scop(scop.arrays, (replace(p, name="S"),))) for p in parts]
-        whole_domain = iteration_domain(Scop(scop.arrays, (replace(statement, name="S"),)))
-        for each in domains:
-            if not each <= whole_domain:
-                yield f"instances of {statement.name} that it does not have, or has in two pieces"
-            whole_domain = whole_domain - each
-        if not whole_domain.is_empty:
-            yield f"instances of {statement.name} are left out"
+        level = next(n for n, d in enumerate(statement.dimensions) if d.name == each.dimension)
+        old = {each.dimension: Linear.symbol(each.dimension) - each.by}
+        statement = replace(
+            statement,
+            dimensions=tuple(replace(d, trips=d.trips + each.by if n == level else d.trips.substitute(old))
+                             for n, d in enumerate(statement.dimensions)),
+            write=_substituted(statement.write, old), reads=tuple(_substituted(r, old) for r in statement.reads),
+            expression=_recounted(statement.expression, old),
+            conditions=(*(c.substitute(old) for c in statement.conditions), Linear.symbol(each.dimension) - each.by))
+    return statement
+
+
+def _substituted(access: Access, values: Mapping[str, Linear]) -> Access:
+    return Access(access.array, tuple(s.substitute(values) for s in access.subscripts))
+
+
+def _recounted(expression: Expression, values: Mapping[str, Linear]) -> Expression:
+    if isinstance(expression, Index):
+        return Index(expression.value.substitute(values), expression.element)
+    if isinstance(expression, Apply):
+        return replace(expression, operands=tuple(_recounted(o, values) for o in expression.operands))
+    return expression
+
+
+def _has_text_of(piece: Statement, whole: Statement) -> bool:
+    depth = len(whole.dimensions)
+    same = replace(piece, name="", conditions=(), dimensions=piece.dimensions[:depth], position=whole.position)
+    return same == replace(whole, name="", conditions=())
+
+
+def _divided(scop: Scop, statement: Statement, parts: list[Statement]) -> Iterator[str]:
+    """Whether the parts are the statement's instances, each of them once."""
+    if len(parts) == 1 and parts[0].conditions == statement.conditions and parts[0].dimensions == statement.dimensions:
+        return
+    left = iteration_domain(Scop(scop.arrays, (replace(statement, name="S"),)))
+    for part in parts:
+        further = len(part.dimensions) - len(statement.dimensions)
+        domain = iteration_domain(Scop(scop.arrays, (replace(part, name="S"),)))
+        if further:
+            domain = domain.without_last(further)
+            if _repeated(part, further):
+                yield f"{part.name} runs an instance twice"
+        if not domain <= left:
+            yield f"instances of {statement.name} that it does not have, or has in two pieces"
+        left = left - domain
+    if not left.is_empty:
+        yield f"instances of {statement.name} are left out"
+
+
+def _repeated(part: Statement, further: int) -> bool:
+    """Whether the last dimensions of an instance may have different values."""
+    placed = _Placed(part, Leaf(part.name, ()), ())
+    own = part.dimensions[:len(part.dimensions) - further]
+    twice = _pair(placed, placed).where(equal=[Linear.symbol("y." + d.name) - Linear.symbol("x." + d.name)
+                                               for d in own])
+    apart = [Linear.symbol("y." + d.name) - Linear.symbol("x." + d.name) - 1 for d in part.dimensions[-further:]]
+    return any(not twice.where(nonnegative=[a]).is_empty for a in apart)
 
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
+    """``counters``: those of the lifted statement, outermost first, Linear over the piece's. ``facts``: Linear over
+    symbols, known to be >= 0."""
+
     statement: Statement
     leaf: Leaf
+    counters: tuple[Linear, ...]
+    facts: tuple[Linear, ...] = ()
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -133,6 +253,8 @@ class _Placed:
             yield self.of(d.trips - Linear.symbol(d.name) - 1, prefix)
         for condition in self.statement.conditions:
             yield self.of(condition, prefix)
+        symbols = self.symbols()
+        yield from (fact for fact in self.facts if fact.symbols <= symbols)
         for number, date in enumerate(self.leaf.dates):
             if date.divisor > 1:
                 rest = self.of(date.expression, prefix) - self.date(number, prefix) * date.divisor
@@ -221,9 +343,8 @@ def _ran_before(first: _Placed, second: _Placed, pair: Polyhedron) -> Iterator[P
             if position < t.position[level]:
                 yield pair
             return
-        if level < min(len(s.dimensions), len(t.dimensions)):
-            ahead = second.of(Linear.symbol(t.dimensions[level].name), "y.") - first.of(
-                Linear.symbol(s.dimensions[level].name), "x.")
+        if level < min(len(first.counters), len(second.counters)):
+            ahead = second.of(second.counters[level], "y.") - first.of(first.counters[level], "x.")
             yield pair.where(nonnegative=[ahead - 1])
             pair = pair.where(equal=[ahead])
 
@@ -251,7 +372,7 @@ def _runs_before(first: _Placed, second: _Placed, meeting: Polyhedron) -> bool:
     return meeting.where(nonnegative=[-ahead]).is_empty
 
 
-def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...], most: int | None) -> Iterator[str]:
+def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]) -> Iterator[str]:
     """Every cell has a place; who shares it lives at another value of the dates that the origins use, or earlier."""
     found = [s for s in storage if s.array == array]
     if len(found) != 1:
@@ -265,7 +386,7 @@ def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]
         yield f"{place} names no date"
         return
     for user in users:
-        yield from _inside(user, place, array, most)
+        yield from _inside(user, place, array)
     for first in users:
         for second in users:
             pair = _pair(first, second)
@@ -282,12 +403,9 @@ def _agree(first: _Placed, second: _Placed, meeting: Polyhedron, number: int) ->
     return all(meeting.where(nonnegative=[a - 1]).is_empty for a in (ahead, -ahead))
 
 
-def _inside(user: _Placed, place: Storage, array: str, most: int | None) -> Iterator[str]:
+def _inside(user: _Placed, place: Storage, array: str) -> Iterator[str]:
     """Whether every index lies within ``place``'s sizes."""
     instances = Polyhedron.build(user.names("x."), tuple(sorted(user.symbols())), nonnegative=list(user.bounds("x.")))
-    if most is not None:
-        outer = user.of(Linear.symbol(user.statement.dimensions[0].name), "x.")
-        instances = instances.where(nonnegative=[-outer + (most - 1)])
     dates = {f"d{n}": user.date(n, "x.") for n in range(len(user.leaf.dates))}
     for access in user.accesses:
         if access.array != array:

@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
-from memopt.ir.plan import LoopPlan
+from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Array, Scop, Statement
+from memopt.ir.scop import TRIPS, Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
 from passes.base import Context
+from passes.blocking import STEPS, blockings
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
+from passes.rebasing import rebase
 from passes.splitting import split
 from passes.storage import store
 
-LEAST_GAIN = 1.1
+LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
+LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where that is limited
+BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
-def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
-    """Candidates for all of ``scop``'s statements, best first; their legality is not checked here.
+def loop_plans(
+    scop: Scop, context: Context, facts: tuple[Linear, ...] = (), least_gain: float = LEAST_GAIN
+) -> Iterator[LoopPlan]:
+    """Candidates for all of ``scop``'s statements, best first, where every one of ``facts`` (Linear over symbols) is
+    >= 0; their legality is not checked here.
 
-    Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
-    many to look at.
+    ``least_gain``: original over planned time. Raises ``Rejected(NO_PLAN)`` when nothing is to be gained,
+    ``Rejected(NO_SCHEDULE)`` when the dependences are too many to look at.
     """
-    scop = _with_extents(scop, context)
+    scop, rebases = rebase(_with_extents(scop, context))
     with budget():
-        pairs = conflicts(scop)
+        pairs = conflicts(scop, facts)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine)
                      for s in scop.statements)
         whole = Arrangement(scop, pairs, context)
@@ -38,19 +45,26 @@ def loop_plans(scop: Scop, context: Context) -> Iterator[LoopPlan]:
         candidates += [_Candidate(scop, found, name) for found, name in whole.time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
-            candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces), context).made()))
+            candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))
+        for blocking in blockings(scop, pairs, context.trips) if not _is_product(candidates[0].found) else ():
+            inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, BLOCKED_SERIAL,
+                                 blocking.loops)
+            candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
-    if before < LEAST_GAIN * candidates[0].cycles:
+    if before < least_gain * candidates[0].cycles:
         raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
     refusals: list[Rejected] = []
     made = 0
     for candidate in candidates:
-        if before >= LEAST_GAIN * candidate.cycles:
+        if before >= least_gain * candidate.cycles:
             try:
-                yield candidate.plan(context)
-                made += 1
+                with budget():
+                    plan = replace(candidate.plan(context, facts), rebases=rebases)
             except Rejected as refusal:
                 refusals.append(refusal)
+                continue
+            made += 1
+            yield plan
     if not made:
         raise refusals[0]
 
@@ -65,16 +79,36 @@ class _Candidate:
     def cycles(self) -> float:
         return cycles(self.found)
 
-    def plan(self, context: Context) -> LoopPlan:
+    def plan(self, context: Context, facts: tuple[Linear, ...]) -> LoopPlan:
         leaves = tuple(o.leaf for o in self.found)
-        stored = store(self.scop, self.scop.statements, {leaf.statement: leaf for leaf in leaves}, None)
+        stored, most = self._stored({leaf.statement: leaf for leaf in leaves}, context, facts)
         summary = ", ".join(filter(None, (self.name, _summary(self.found, context))))
-        return LoopPlan(context.isa, self.scop.statements, leaves, stored, self._trial_iterations, summary)
+        return LoopPlan(context.isa, self.scop.statements, leaves, stored, self._trial_iterations, summary,
+                        most_trips=most)
+
+    def _stored(self, leaves: Mapping[str, Leaf], context: Context, facts: tuple[Linear, ...]) -> tuple[
+            tuple[Storage, ...], int | None]:
+        """Room for private arrays, and for how many iterations where that has to be said."""
+        refusal: Rejected | None = None
+        for most in (None, *(factor * max(context.trips, LEAST_ROOM) for factor in (4, 2, 1))):
+            limit = () if most is None else (Linear.symbol(TRIPS, -1, most),)
+            try:
+                return store(self.scop, self.scop.statements, leaves, (*facts, *limit)), most
+            except Rejected as rejected:
+                refusal = refusal or rejected
+        assert refusal is not None
+        raise refusal
 
     @property
     def _trial_iterations(self) -> int:
         """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
         return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
+
+
+def _is_product(found: tuple[Option, ...]) -> bool:
+    """Whether what costs most keeps its results in registers already."""
+    largest = max(found, key=lambda o: o.cycles).leaf
+    return largest.promote and None not in (largest.rows, largest.vector)
 
 
 def _with_extents(scop: Scop, context: Context) -> Scop:

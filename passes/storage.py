@@ -7,8 +7,8 @@ share needs, at ``i - 64*d0, j``. passes.loop_legality proves that it is enough.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from memopt.analysis.polyhedra import Polyhedron
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, Storage
 from memopt.ir.reasons import Reason, Rejected
@@ -17,18 +17,10 @@ from memopt.ir.scop import Access, Scop, Statement
 MOST_BYTES = 1 << 22
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """``low <= value <= high`` apart from the dates in ``at``; ``high`` None: not bounded."""
-
-    at: Linear
-    low: int
-    high: int | None
-
-
-def store(scop: Scop, statements: Iterable[Statement], leaves: Mapping[str, Leaf], most: int | None) -> tuple[
-        Storage, ...]:
-    """Storage for every private array that the statements use; ``most``: iterations of the patched loop at once.
+def store(
+    scop: Scop, statements: Iterable[Statement], leaves: Mapping[str, Leaf], facts: tuple[Linear, ...]
+) -> tuple[Storage, ...]:
+    """Storage for every private array that the statements use, where every one of ``facts`` is >= 0.
 
     Raises ``Rejected(NO_PLAN)`` where that would be too much, or is not known.
     """
@@ -37,7 +29,7 @@ def store(scop: Scop, statements: Iterable[Statement], leaves: Mapping[str, Leaf
         for access in (statement.write, *statement.reads):
             if access.array in users:
                 users[access.array].append((statement, access))
-    made = tuple(_place(array, used, leaves, most) for array, used in users.items() if used)
+    made = tuple(_place(array, used, leaves, facts) for array, used in users.items() if used)
     if sum(_size(scop, s) for s in made) > MOST_BYTES:
         raise Rejected(Reason.NO_PLAN, "the values it keeps in registers would take too much memory")
     return made
@@ -50,16 +42,19 @@ def _size(scop: Scop, storage: Storage) -> int:
     return total
 
 
-def _place(array: str, used: list[tuple[Statement, Access]], leaves: Mapping[str, Leaf], most: int | None) -> Storage:
+def _place(
+    array: str, used: list[tuple[Statement, Access]], leaves: Mapping[str, Leaf], facts: tuple[Linear, ...]
+) -> Storage:
     shared = _shared_dates([leaves[s.name] for s, _ in used])
     origins, sizes = [], []
     for number in range(len(used[0][1].subscripts)):
-        ranges = [_range(s, a.subscripts[number], leaves[s.name], shared, most) for s, a in used]
-        low, high = min(r.low for r in ranges), [r.high for r in ranges]
-        if len({r.at for r in ranges}) != 1 or None in high:
+        ranges = [_range(s, a.subscripts[number], leaves[s.name], shared, facts) for s, a in used]
+        low, high = [r[1] for r in ranges], [r[2] for r in ranges]
+        if len({r[0] for r in ranges}) != 1 or None in low or None in high:
             raise Rejected(Reason.NO_PLAN, f"{array} would need room for all iterations")
-        origins.append(ranges[0].at + low)
-        sizes.append(max(h for h in high if h is not None) - low + 1)
+        least = min(x for x in low if x is not None)
+        origins.append(ranges[0][0] + least)
+        sizes.append(max(x for x in high if x is not None) - least + 1)
     return Storage(array, tuple(origins), tuple(sizes))
 
 
@@ -69,35 +64,28 @@ def _shared_dates(leaves: list[Leaf]) -> int:
     return next((n for n in range(len(first)) if any(leaf.dates[n] != first[n] for leaf in leaves)), len(first))
 
 
-def _range(statement: Statement, subscript: Linear, leaf: Leaf, shared: int, most: int | None) -> _Range:
-    """The values of ``subscript`` while the shared dates stay."""
-    at, low, high = Linear(), subscript.constant, subscript.constant
-    bounded = True
+def _range(
+    statement: Statement, subscript: Linear, leaf: Leaf, shared: int, facts: tuple[Linear, ...]
+) -> tuple[Linear, int | None, int | None]:
+    """Where ``subscript`` starts, by the shared dates, and how far below and above that it gets."""
+    start, point = Linear(), Linear()
+    variables: list[str] = []
+    bounds: list[Linear] = []
     for name, coefficient in subscript.terms:
         number = next((n for n, d in enumerate(leaf.dates[:shared]) if d.expression == Linear.symbol(name)), None)
         if number is not None:
-            divisor = leaf.dates[number].divisor
-            at, least, greatest = at + Linear.symbol(f"d{number}", coefficient * divisor), 0, divisor - 1
-        else:
-            bound = _most(statement, name, most)
-            bounded = bounded and bound is not None
-            least, greatest = 0, (bound or 1) - 1
-        low += min(coefficient * least, coefficient * greatest)
-        high += max(coefficient * least, coefficient * greatest)
-    return _Range(at, low, high if bounded else None)
-
-
-def _most(statement: Statement, name: str, most: int | None) -> int | None:
-    """Most iterations of a loop."""
-    for number, dimension in enumerate(statement.dimensions):
-        if dimension.name == name:
-            if number == 0:
-                return most
-            total = dimension.trips.constant
-            for outer, coefficient in dimension.trips.terms:
-                bound = _most(statement, outer, most) if coefficient > 0 else 1
-                if bound is None or (coefficient < 0 and not any(d.name == outer for d in statement.dimensions)):
-                    return None
-                total += coefficient * (bound - 1)
-            return max(total, 1)
-    return None
+            divisor, quotient = leaf.dates[number].divisor, f"/{number}"
+            start = start + Linear.symbol(f"d{number}", coefficient * divisor)
+            point = point + Linear.symbol(quotient, coefficient * divisor)
+            variables.append(quotient)
+            rest = Linear.build({name: 1, quotient: -divisor})
+            bounds += [rest, -rest + (divisor - 1)]
+    names = [d.name for d in statement.dimensions]
+    bounds += [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
+    bounds += statement.conditions
+    symbols = {s for e in (subscript, *bounds) for s in e.symbols} - set(names) - set(variables)
+    bounds += [f for f in facts if f.symbols <= symbols]
+    whole = Polyhedron.build((*names, *variables), tuple(sorted(symbols)), nonnegative=bounds)
+    if whole.is_empty:
+        return start, 0, 0
+    return start, whole.least(subscript - point), whole.most(subscript - point)

@@ -18,10 +18,12 @@ from passes.emitter import Emitter, displaced
 from passes.leaf_shape import VECTOR, LeafShape, Stream
 from passes.lowering import Lowering
 from passes.tile_values import Point, Tile, Uses, Values, is_truth, uses
-from passes.vectors import Leaf, OutOfRegisters, Registers, VectorUnit
+from passes.vectors import Leaf, MaskRegisters, OutOfRegisters, Registers, VectorUnit, view
 
 MASK = "k1"
 """The mask register with the valid lanes of a masked tile."""
+_SEEN, _NEW = "k2", "k3"
+"""Where masks change: the lanes that have had a step, and those that have their first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class TileContext:
 
 @dataclass(frozen=True, slots=True)
 class TileKind:
-    """A tile and how its lanes are computed; ``steps`` are emitted together."""
+    """A tile and how its lanes are computed; ``steps`` are emitted together. ``changing``: the mask is another in each
+    step (and the steps are emitted one by one)."""
 
     tile: Tile
     unit: VectorUnit
     masked: bool
     steps: int
+    changing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def allocate(context: TileContext, kind: TileKind) -> Allocation:
         except (OutOfRegisters, Rejected) as error:
             failure = error
             continue
-        candidates = _invariants(context, kind)
+        candidates = () if kind.changing else _invariants(context, kind)
         for count in range(min(left, len(candidates)), 0, -1):
             keeping = replace(allocation, kept=candidates[:count])
             try:
@@ -114,10 +118,10 @@ class TileBody:
         self._context = context
         self._shape = context.shape
         self._allocation = allocation
-        self._values = Values(context.shape, context.groups, kind.tile)
+        self._values = Values(context.shape, context.groups, kind.tile, carry=not kind.changing)
         self._pool = _CountedRegisters(kind.unit)
         self._lowering = Lowering(kind.unit, emitter, self._pool, reads=tuple(s.element for s in context.shape.reads),
-                                  mask=MASK if kind.masked else None)
+                                  mask=MASK if kind.masked else None, masks=MaskRegisters(MASK, _SEEN, _NEW))
         self._emitter = emitter
         self.pointers = Pointers(emitter, context.groups, context.spilled)
         self._places: dict[int, str] = {}
@@ -150,7 +154,10 @@ class TileBody:
             for point in self._points(0, 1):
                 register = self._pool.take()
                 self._accumulators[point.row, point.vector] = register
-                self._load(register, self._shape.write, point)
+                if not self.kind.changing:
+                    self._load(register, self._shape.write, point)
+        if self.kind.changing:
+            self._emitter.op("kxorw", _SEEN, _SEEN, _SEEN)
         if self._values.carries:
             self._load_carried()
 
@@ -163,6 +170,8 @@ class TileBody:
 
     def emit(self, steps: int) -> None:
         """The operations of ``steps`` steps from where the pointers are."""
+        if self.kind.changing:
+            self._load_new_lanes()
         points = self._points(0, steps)
         used = uses(self._values, self._shape.statement.expression, points)
         results = {point: self._values.number(self._shape.statement.expression, point)
@@ -190,6 +199,8 @@ class TileBody:
 
     def end(self) -> None:
         """After the last step: promoted results to where the pointers are (which have not moved across rows)."""
+        if self.kind.changing:
+            self._emitter.op("kmovw", MASK, _SEEN)
         for (row, vector), register in self._accumulators.items():
             self._store(register, Point(row, vector, 0))
 
@@ -200,6 +211,12 @@ class TileBody:
     def _compute(self, point: Point, used: Uses) -> None:
         expression, leaf = self._shape.statement.expression, self._leaf(point, used)
         accumulator = self._accumulators.get((point.row, point.vector))
+        if accumulator is not None and self.kind.changing:
+            result = self._pool.take()
+            self._lowering.into(result, expression, leaf)
+            self._blend(accumulator, result, MASK)
+            self._pool.give(result)
+            return
         if accumulator is not None:
             self._lowering.into(accumulator, expression, leaf)
             return
@@ -210,6 +227,20 @@ class TileBody:
         self._store(register, point)
         if register != place:
             self._pool.give(register)
+
+    def _load_new_lanes(self) -> None:
+        """Results so far of the lanes that have their first step now; a lane without any is never touched."""
+        self._emitter.op("kandnw", _NEW, _SEEN, MASK)
+        self._emitter.op("korw", _SEEN, _SEEN, MASK)
+        for (row, vector), accumulator in self._accumulators.items():
+            result = self._pool.take()
+            self._load(result, self._shape.write, Point(row, vector, 0))
+            self._blend(accumulator, result, _NEW)
+            self._pool.give(result)
+
+    def _blend(self, target: str, source: str, mask: str) -> None:
+        move = "vmovapd" if self._shape.write.element.size == 8 else "vmovaps"
+        self._emitter.op(move, view(target, 64), view(source, 64), mask=mask)
 
     # values
 

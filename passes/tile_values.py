@@ -52,15 +52,16 @@ class Tile:
 
 
 class Values:
-    """Numbers of the values of one leaf in a tile."""
+    """Numbers of the values of one leaf in a tile. ``carry``: every lane has every step."""
 
-    def __init__(self, shape: LeafShape, groups: Groups, tile: Tile) -> None:
+    def __init__(self, shape: LeafShape, groups: Groups, tile: Tile, *, carry: bool = True) -> None:
         self._shape = shape
         self._groups = groups
         self._tile = tile
         self._numbers: dict[tuple[object, ...], int] = {}
         self._found: dict[tuple[int, Point], int] = {}
         self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
+        self._carry = carry
         # Whether some read is of what the step before has written.
         self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
 
@@ -83,7 +84,7 @@ class Values:
     def _steps_behind(self, stream: Stream) -> int:
         """How many steps before a read the cell was written by the same lane; 0: it was not, as far as is known."""
         write = self._shape.write
-        if self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
+        if not self._carry or self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
             return 0
         (member, distance), (written, origin) = (self._groups.members[s.address] for s in (stream, write))
         stride = written.factor(SEQUENTIAL)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion
+from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Lane, LiveIn, Region, Register
 from memopt.ir.scop import TRIPS, ElementType
@@ -90,15 +90,15 @@ def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, byte
 
 
 def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], slice_iterations: int,
-         exact: bool = True) -> list[Measurement | Rejected]:
+         exact: bool = True, others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
     """Run a slice of the original and of each version, compare, and time them; all shadows are of one instant.
 
     The versions are for one place, each written to its own shadow. ``slice_iterations``: how many iterations they
     should run (fewer near the end of the loop). Where the original is too slow for that many, it runs the first few
     and the first version the rest in its shadow, starting elsewhere. ``exact``: bit for bit; else results may differ
-    as far as reassociation makes them. For each version its times or why it is out: SHADOW_MISMATCH, NOT_FASTER,
-    SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where the original cannot be run: TOO_SHORT (too
-    few iterations left), SHADOW_INCONCLUSIVE.
+    as far as reassociation makes them. ``others``: where versions of other nests lie. For each version its times or
+    why it is out: SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where
+    the original cannot be run: TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE.
     """
     first = versions[0][1]
     header, left = first.region.header, first.region.left
@@ -123,14 +123,16 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
     seconds *= work.mean / work.per_iteration(timed, max(1, by_hand - timed))
-    heat = _Heat(original, values, work, count, seconds, overhead, exact)
+    own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
+    heat = _Heat(original, values, work, count, seconds, overhead, exact, own)
     return [heat.run(shadow, compiled) for shadow, compiled in versions]
 
 
 @dataclass(frozen=True, slots=True)
 class _Heat:
     """What every version is held against: ``original`` after ``count`` iterations and those left to it, in
-    ``seconds`` each (of average length); ``overhead``: what running and stopping take."""
+    ``seconds`` each (of average length); ``overhead``: what running and stopping take; ``own``: memory of
+    versions, which is not compared."""
 
     original: Shadow
     values: dict[str, int]
@@ -139,6 +141,7 @@ class _Heat:
     seconds: float
     overhead: float
     exact: bool
+    own: tuple[tuple[int, int], ...]
 
     def run(self, version: Shadow, compiled: CompiledRegion) -> Measurement | Rejected:
         try:
@@ -149,18 +152,13 @@ class _Heat:
             return rejected
 
     def _run(self, version: Shadow, compiled: CompiledRegion) -> Measurement:
-        header, left, placement = compiled.region.header, compiled.region.left, compiled.placement
-        count = self.count
-        own = [(placement.code, placement.code + placement.code_size),
-               (placement.frame, placement.frame + placement.frame_size),
-               (placement.statistics, placement.statistics + PAGE),
-               (placement.scratch, placement.scratch + placement.scratch_size)]
+        header, left, count = compiled.region.header, compiled.region.left, self.count
         _write_code(version, compiled)
         version.run_to(header, REACH_SECONDS)
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left)
         results = [] if self.exact else _written(compiled.region, self.values)
-        _agree(self.original, version, [*own, *results], self.exact)
+        _agree(self.original, version, [*self.own, *results], self.exact)
         _check_close(self.original, version, compiled.region, results)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
         more = min(self.values[TRIPS] - count - 1 - left, max(TIMED_ITERATIONS, count), affordable)
@@ -175,6 +173,14 @@ class _Heat:
 
     def _timed(self, version: Shadow, compiled: CompiledRegion, iterations: int) -> float:
         return max(_run_version(version, compiled, iterations) - self.overhead, SHORTEST)
+
+
+def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
+    """Memory that belongs to a version and not to the program."""
+    return ((placement.code, placement.code + placement.code_size),
+            (placement.frame, placement.frame + placement.frame_size),
+            (placement.statistics, placement.statistics + PAGE),
+            (placement.scratch, placement.scratch + placement.scratch_size))
 
 
 def _written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:

@@ -28,6 +28,7 @@ from memopt.analysis.values import (
     either,
     negate,
 )
+from memopt.analysis.widening import WIDE, Wide, Widenings
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear, Quotient, quotient
 
@@ -51,6 +52,20 @@ class Split(Exception):
     address: int
 
 
+@dataclass
+class Defer(Exception):
+    """Start again with the widenings of the instruction at ``address`` left to those who need their number."""
+
+    address: int
+
+
+@dataclass
+class Inline(Exception):
+    """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
+
+    header: int
+
+
 class RelateToTrips(Exception):
     """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
 
@@ -65,7 +80,7 @@ class Promote(Exception):
 
 def fixable(linear: Linear) -> bool:
     """Only live-in symbols, so that its value can be captured and guarded."""
-    return not any(s.startswith((LOOP_COUNTER, TRIAL)) for s in linear.symbols)
+    return not any(s.startswith((LOOP_COUNTER, TRIAL, WIDE)) for s in linear.symbols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,9 @@ class Algebra:
     selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
+    def __post_init__(self) -> None:
+        self.widenings = Widenings(self.sample)
+
     # -- numbers ------------------------------------------------------------------------------------------------
 
     def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None) -> None:
@@ -118,6 +136,13 @@ class Algebra:
         finally:
             self.given, self.copy = before
 
+    def settled(self, linear: Linear) -> Linear:
+        """``linear`` with numbers for widened values, which must not have wrapped around here."""
+        for wide in self.widenings.within(linear):
+            for need in wide.needs:
+                self.require(need, wide.why, True)
+        return self.widenings.numbers(linear)
+
     def at_sample(self, linear: Linear) -> int:
         return linear.evaluate(self.sample)
 
@@ -125,8 +150,8 @@ class Algebra:
         """The mathematical value as a signed or unsigned number, and what must be >= 0 for that to be right."""
         size = 1 << value.width
         low = -(size >> 1) if signed else 0
-        shift = (self.at_sample(value.linear) - low) // size * size
-        linear = value.linear - shift
+        linear = self.settled(value.linear)
+        linear = linear - (self.at_sample(linear) - low) // size * size
         if linear.is_constant or (value.width == 64 and signed):
             return linear, ()
         if value.width == 64:
@@ -342,7 +367,9 @@ class Algebra:
         value = operands[0]
         match value:
             case Integer(linear, _):
-                return self._wrap(linear, width)
+                if all(w.bits >= width for w in self.widenings.within(linear)):
+                    return self._wrap(self.widenings.numbers(linear), width)
+                return self._wrap(self.settled(linear), width)
             case Truth(formula, _):
                 return Truth(formula, width)
             case Node("zext" | "sext" as name, (inner,), _):
@@ -362,20 +389,22 @@ class Algebra:
             case Truth(formula, _):
                 return Truth(formula, width)
             case Integer():
-                linear, needs = self.in_range(value, signed=False)
-                for need in needs:
-                    self.require(need, "an unsigned value does not wrap around", value.width >= 32)
-                return Integer(linear, width)
+                return self._widened(value, width, False, "an unsigned value does not wrap around")
         return Node("zext", operands, width)
 
     def _sext(self, operands: tuple[Value, ...], width: int) -> Value:
         value = operands[0]
         if isinstance(value, Integer):
-            linear, needs = self.in_range(value, signed=True)
-            for need in needs:
-                self.require(need, "a signed value does not wrap around", value.width >= 32)
-            return Integer(linear, width)
+            return self._widened(value, width, True, "a signed value does not wrap around")
         return Node("sext", operands, width)
+
+    def _widened(self, value: Integer, width: int, signed: bool, why: str) -> Integer:
+        linear, needs = self.in_range(value, signed)
+        if needs and self.address in self.widenings.addresses:
+            return Integer(self.widenings.symbol(Wide(linear, needs, value.width, why)), width)
+        for need in needs:
+            self.require(need, why, value.width >= 32)
+        return Integer(linear, width)
 
     def _high(self, operands: tuple[Value, ...], width: int) -> Value:
         value = operands[0]

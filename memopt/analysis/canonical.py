@@ -52,11 +52,13 @@ class _Rewriter:
         if not isinstance(value, Node | Truth):
             return value
         if value not in self.known:
-            self.known[value] = self._truth(value) if isinstance(value, Truth) else self._node(value)
+            self.known[value] = self._known(value)
         return self.known[value]
 
-    def _truth(self, value: Truth) -> Value:
-        return zext(self._formula(value.formula), value.width)
+    def _known(self, value: Node | Truth) -> Value:
+        if isinstance(value, Truth):
+            return zext(self._formula(value.formula), value.width)
+        return made(value.operator, tuple(map(self.value, value.operands)), value.width)
 
     def _formula(self, formula: Formula) -> Value:
         match formula:
@@ -71,47 +73,48 @@ class _Rewriter:
             case Atom():
                 return Truth(formula, 1)
 
-    def _node(self, node: Node) -> Value:
-        name, width = node.operator, node.width
-        operands = tuple(map(self.value, node.operands))
-        first = operands[0]
-        match name:
-            case "trunc":
-                return part(first, 0, width)
-            case "high":
-                return part(first, width, width)
-            case "concat":
-                return concat(first, operands[1])
-            case "zext":
-                return zext(first, width)
-            case "sext" if first.width == 1 or truth_of(first) is not None:
-                return mask(truth_of(first) or first, width)
-            case "and" | "or" | "xor" | "not":
-                return bitwise(name, operands)
-            case "select":
-                return select(*operands)
-            case "sar" if truth_of(first) is not None:
-                return first
-            case "eq" | "ne":
-                found = _flag_test(operands) or self._bit_test(operands) or Node("eq", operands, 1)
-                return found if name == "eq" else inverted(found)
-        return Node(name, operands, width)
 
-    @staticmethod
-    def _bit_test(operands: tuple[Value, ...]) -> Value | None:
-        """``truth == 0`` and ``truth == 1``, the truth value possibly extended."""
-        for value, other in (operands, operands[::-1]):
-            number = constant_of(other)
-            match value:
-                case Node("zext", (inner,), _) if inner.width == 1 and number in (0, 1):
-                    return inner if number else inverted(inner)
-            if value.width == 1 and number is not None:
-                return value if number else inverted(value)
-            truth = truth_of(value)
-            if truth is not None and number in (0, (1 << value.width) - 1):
-                return truth if number else inverted(truth)
-        return None
+def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
+    """The value of an operation on canonical operands."""
+    first = operands[0]
+    match name:
+        case "trunc":
+            return part(first, 0, width)
+        case "high":
+            return part(first, width, width)
+        case "part" if (low := constant_of(operands[1])) is not None:
+            return part(first, low, width)
+        case "concat":
+            return concat(first, operands[1])
+        case "zext":
+            return zext(first, width)
+        case "sext" if first.width == 1 or truth_of(first) is not None:
+            return mask(truth_of(first) or first, width)
+        case "and" | "or" | "xor" | "not":
+            return bitwise(name, operands)
+        case "select":
+            return select(*operands)
+        case "sar" if truth_of(first) is not None:
+            return first
+        case "eq" | "ne":
+            found = _flag_test(operands) or _bit_test(operands) or Node("eq", operands, 1)
+            return found if name == "eq" else inverted(found)
+    return Node(name, operands, width)
 
+
+def _bit_test(operands: tuple[Value, ...]) -> Value | None:
+    """``truth == 0`` and ``truth == 1``, the truth value possibly extended."""
+    for value, other in (operands, operands[::-1]):
+        number = constant_of(other)
+        match value:
+            case Node("zext", (inner,), _) if inner.width == 1 and number in (0, 1):
+                return inner if number else inverted(inner)
+        if value.width == 1 and number is not None:
+            return value if number else inverted(value)
+        truth = truth_of(value)
+        if truth is not None and number in (0, (1 << value.width) - 1):
+            return truth if number else inverted(truth)
+    return None
 
 
 def _flag_test(operands: tuple[Value, ...]) -> Value | None:

@@ -46,12 +46,14 @@ class Conflict:
         return f"{self.earlier} -> {self.later} on {self.first.array}: {self.pairs}"
 
 
-def conflicts(scop: Scop) -> tuple[Conflict, ...]:
-    """All conflicts that have a pair. Raises ``Rejected(NO_SCHEDULE)`` when they are too many to look at."""
+def conflicts(scop: Scop, facts: tuple[Linear, ...] = ()) -> tuple[Conflict, ...]:
+    """All conflicts that have a pair where every one of ``facts``, over symbols alone, is >= 0.
+
+    Raises ``Rejected(NO_SCHEDULE)`` when they are too many to look at."""
     found: list[Conflict] = []
     for earlier in scop.statements:
         for later in scop.statements:
-            found += _between(earlier, later)
+            found += between(earlier, later, facts)
             if len(found) > MOST_CONFLICTS:
                 raise Rejected(Reason.NO_SCHEDULE, f"more than {MOST_CONFLICTS} dependences")
     return tuple(found)
@@ -63,11 +65,12 @@ def shared_loops(first: Statement, second: Statement) -> int:
     return next((n for n in range(most) if first.position[n] != second.position[n]), most)
 
 
-def _between(earlier: Statement, later: Statement) -> Iterator[Conflict]:
+def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> Iterator[Conflict]:
+    """Conflicts in which an instance of ``earlier`` comes first."""
     touching = tuple(_touching(earlier, later))
     if not touching:
         return
-    ordered = tuple(_ordered(earlier, later))
+    ordered = tuple(_ordered(earlier, later, facts))
     for first, second in touching:
         cells = [_primed(b, later) - a for a, b in zip(first.subscripts, second.subscripts, strict=True)]
         if any(c.is_constant and c.constant for c in cells):
@@ -86,25 +89,26 @@ def _touching(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Ac
                 yield first, second
 
 
-def _ordered(earlier: Statement, later: Statement) -> Iterator[Polyhedron]:
+def _ordered(earlier: Statement, later: Statement, facts: tuple[Linear, ...]) -> Iterator[Polyhedron]:
     """All pairs of instances in their original order, by the number of outer loops in which they agree."""
     common = shared_loops(earlier, later)
     agree = [_primed(Linear.symbol(b.name), later) - Linear.symbol(a.name)
              for a, b in zip(earlier.dimensions[:common], later.dimensions[:common], strict=True)]
-    pairs = _all_pairs(earlier, later)
+    pairs = _all_pairs(earlier, later, facts)
     for level, ahead in enumerate(agree):
         yield pairs.where(equal=agree[:level], nonnegative=[ahead - 1])
     if earlier.position[common] < later.position[common]:
         yield pairs.where(equal=agree)
 
 
-def _all_pairs(earlier: Statement, later: Statement) -> Polyhedron:
+def _all_pairs(earlier: Statement, later: Statement, facts: tuple[Linear, ...]) -> Polyhedron:
     names = tuple(d.name for d in earlier.dimensions) + tuple(d.name + "'" for d in later.dimensions)
     bounds = [*_bounds(earlier), *(_primed(b, later) for b in _bounds(later))]
     cells = [s for x in (earlier, later) for a in (x.write, *x.reads) for s in a.subscripts]
     symbols = {s for e in (*bounds, *cells) for s in e.symbols}
     symbols -= {d.name for d in (*earlier.dimensions, *later.dimensions)} | set(names)
-    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)
+    known = [f for f in facts if f.symbols <= symbols]
+    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=[*bounds, *known])
 
 
 def _bounds(statement: Statement) -> Iterator[Linear]:

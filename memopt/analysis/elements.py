@@ -125,6 +125,11 @@ def _moved(expression: Expression) -> Iterator[int]:
                 yield from _moved(operand)
 
 
+def moved_reads(expression: Expression) -> tuple[int, ...]:
+    """The reads that an expression only moves or chooses from."""
+    return tuple(_moved(expression)) if _movable(expression) else ()
+
+
 def _pieces(statement: CellStatement, grain: int) -> list[CellStatement]:
     whole, expression = statement.element.size, statement.expression
     if grain >= whole or not _movable(expression) or any(_in_truth(expression, n) for n in _moved(expression)):

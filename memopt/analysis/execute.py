@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from memopt.analysis.algebra import Algebra, Obligation, Specialise
+from memopt.analysis.algebra import Algebra, Inline, Obligation, Specialise
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
@@ -45,6 +45,8 @@ from memopt.x86.conditions import CARRY, expand_condition, flag_family
 class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
+    Those in ``narrow`` have their numbers in the low 32 bits, the others are zero.
+
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
     comes after the exit test (a while loop), so that R counts only whole iterations.
@@ -61,7 +63,7 @@ class OuterLoop:
     ranges: dict[str, Linear]  # counter -> its largest value
     slots: frozenset[str]
     leaves_first: bool
-
+    narrow: frozenset[str] = frozenset()
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -79,8 +81,9 @@ class Executor:
 
     def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Facts) -> None:
         loads: list[LoadEvent] = []
-        self.facts = facts
+        self.facts, self.depth = facts, 0
         self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
+        self.algebra.widenings.addresses = frozenset(facts.deferred)
         self.exits = Exits(self.algebra)
         self.algebra.decide = self.exits.decide
         self.places = Places(facts, self.algebra, loads)
@@ -91,12 +94,13 @@ class Executor:
         entry: State = {r: Integer(self.facts.symbol(r), 64) for r in GENERAL}
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
+        self.depth = loop.depth
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
         chosen, others = self._first_exit(loop, walk)
         if walk.ended or walk.state is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} ends in its first iteration")
-        leaving, exit_state, count, _ = chosen
+        leaving, exit_state, count = chosen.condition, chosen.state, chosen.items
         first, slope = self.exits.crossing(leaving, counter)
         leaves_first = not self._ends_with_exit(walk, count, exit_state, opaque)
         numerator = -first if slope > 0 else first
@@ -108,6 +112,7 @@ class Executor:
             self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
         last = Linear.symbol("R") - (1 if leaves_first else 2)
+        self._goes_on(chosen, walk, last - Linear.symbol(counter))
         for formula, earlier in others:
             self._not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
             if earlier and leaves_first:
@@ -115,7 +120,14 @@ class Executor:
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
-                         frozenset(self.places.slots), leaves_first)
+                         frozenset(self.places.slots), leaves_first, self._narrow(entry, steps))
+
+    def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
+        values = {p: entry[p] for p in steps}
+        found = {p: self.algebra.widenings.whole(v.linear) for p, v in values.items() if isinstance(v, Integer)}
+        if any(w is not None and w.bits != 32 for w in found.values()):
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a counter of 8 or 16 bits that wraps around")
+        return frozenset(p for p, w in found.items() if w is not None)
 
     @staticmethod
     def _relate(remaining: Remaining, distance: Linear) -> None:
@@ -129,11 +141,14 @@ class Executor:
         """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
+        if walk.state is None and len({target for _, target in loop.exits}) > 1:
+            raise Inline(loop.header)
         chosen, others = self._first_exit(loop, walk)
-        leaving, exit_state, count, target = chosen
+        leaving, exit_state, count, target = chosen.condition, chosen.state, chosen.items, chosen.target
         turns = self.exits.turns(leaving, counter)
         if turns is not None:
             self.algebra.ranges[counter] = turns
+            self._goes_on(chosen, walk, turns - Linear.symbol(counter) - 1)
             for formula, earlier in others:
                 self._not_taken(formula, () if earlier else (turns - Linear.symbol(counter) - 1,))
         if turns is not None and walk.state is not None and not self._ends_with_exit(walk, count, exit_state, opaque):
@@ -144,17 +159,26 @@ class Executor:
 
     def _first_exit(self, loop: Loop, walk: Walk) -> tuple[LeavingPoint, list[tuple[Formula, bool]]]:
         """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
-        exits = [e for e in walk.exits if e[0] is not False]
+        exits = [e for e in walk.exits if e.condition is not False]
         if not exits:
             raise Rejected(Reason.TRIP_COUNT, f"no exit of the loop at {loop.header:#x}")
         if len(exits) == 1:
             return exits[0], []
         counter = self.walker.counter(loop)
-        turns = [self.exits.turns_at_sample(e[0], counter) for e in exits]
+        turns = [self.exits.turns_at_sample(e.condition, counter) for e in exits]
         number = turns.index(min(turns))
+        near = turns[number] < math.inf and self.exits.nears(exits[number].condition, counter)
+        if not near and loop.depth > self.depth:
+            raise Inline(loop.header)  # perhaps it never goes round
         if turns[number] == math.inf:
             raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
-        return exits[number], [(e[0], n < number) for n, e in enumerate(exits) if n != number]
+        return exits[number], [(e.condition, n < number) for n, e in enumerate(exits) if n != number]
+
+    def _goes_on(self, point: LeavingPoint, walk: Walk, given: Linear) -> None:
+        """What is required after the test at ``point`` is required only where the loop goes on."""
+        obligations = self.algebra.obligations
+        for number in range(point.obligations, walk.obligations):
+            obligations[number] = replace(obligations[number], given=(*obligations[number].given, given))
 
     def _not_taken(self, leaving: Formula, given: tuple[Linear, ...]) -> None:
         with self.algebra.under(given, ""):
@@ -176,16 +200,15 @@ class Executor:
             for location, step in steps.items():
                 before = entry[location]
                 assert isinstance(before, Integer)
-                state[location] = Integer(before.linear + turns * step, before.width)
+                state[location] = self.induction.advanced(before, turns * step)
             state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
         with self.algebra.under((), "~"):
             last = self.walker.walk(loop, state)
-        if not last.ended or len(last.exits) != 1 or last.exits[0][0] is not True:
+        if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
-        _, after, _, target = last.exits[0]
-        return after, items + last.items, target
+        return last.exits[0].state, items + last.items, last.exits[0].target
 
     def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:
@@ -200,11 +223,12 @@ class Executor:
         way = None if turns is not None else self._way(leaving, counter)
         after: State = {}
         for location, value in exit_state.items():
-            varies = not isinstance(value, Integer) or counter in value.linear.symbols
+            varies = not isinstance(value, Integer) or counter in self.algebra.widenings.numbers(value.linear).symbols
             if value == entry.get(location) or not varies:
                 after[location] = value
             elif isinstance(value, Integer) and turns is not None:
-                after[location] = substitute(value, {counter: turns})
+                last = self.algebra.widenings.substituted(value.linear, {counter: turns})
+                after[location] = Integer(last, value.width)
             elif isinstance(value, Integer) and way and value.linear.coefficient(counter) % way[1] == 0:
                 times = value.linear.coefficient(counter) // way[1]
                 after[location] = Integer(value.linear.without(counter) + way[0] * times, value.width)

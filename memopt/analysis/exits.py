@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
-from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, negate
+from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
@@ -62,11 +62,18 @@ class Exits:
         try:
             first, slope = self.crossing(leaving, counter)
         except Rejected:
-            return math.inf
+            return 0 if not list(data(leaving)) and self._sample(leaving) else math.inf
         distance = self.algebra.at_sample(first) * (-1 if slope > 0 else 1)
         if is_equality(leaving) and (distance < 0 or distance % abs(slope)):
             return math.inf
         return max(0, -(-distance // abs(slope)))
+
+    def nears(self, leaving: Formula, counter: str) -> bool:
+        """Whether the loop comes nearer to leaving with every iteration."""
+        try:
+            return leaving is True or bool(self.crossing(leaving, counter))
+        except Rejected:
+            return False
 
     def never(self, leaving: Formula) -> None:
         """Requires that ``leaving`` holds in no iteration."""

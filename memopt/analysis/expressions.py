@@ -19,7 +19,7 @@ from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read
 
 MOST_OPERATIONS = 400  # in one expression
 
-_FLOATS = {64: ElementType.F64, 32: ElementType.F32}
+FLOATS = {64: ElementType.F64, 32: ElementType.F32}
 INTEGERS = {64: ElementType.I64, 32: ElementType.I32, 16: ElementType.I16, 8: ElementType.I8}
 _FLOATING = {"fadd": "add", "fsub": "sub", "fmul": "mul", "fdiv": "div", "fsqrt": "sqrt", "fmin": "min",
              "fmax": "max", "fneg": "neg", "fabs": "abs", "fma": "fma", "fms": "fms", "fnma": "fnma", "fnms": "fnms"}
@@ -40,7 +40,7 @@ class Missing(Exception):
 
 def element_of(value: Value) -> ElementType:
     """The type a value is computed in; integer when it is only moved."""
-    return (_FLOATS if _is_float(value) else INTEGERS)[value.width]
+    return (FLOATS if _is_float(value) else INTEGERS)[value.width]
 
 
 def _is_float(value: Value) -> bool:
@@ -49,16 +49,18 @@ def _is_float(value: Value) -> bool:
             return True
         case Node("select", (_, first, second), _):
             return _is_float(first) or _is_float(second)
-        case Node("and" | "or" | "xor" | "not", operands, width) if width in _FLOATS:
+        case Node("and" | "or" | "xor" | "not", operands, width) if width in FLOATS:
             return any(map(_is_float, operands))
     return False
 
 
 @dataclass
 class ExpressionBuilder:
-    """Builds one statement's expression; ``require(linear, why)`` demands that ``linear`` >= 0 in every iteration."""
+    """Builds the expression of a statement that runs where ``given`` are all >= 0; ``require(linear, why)`` demands
+    that ``linear`` >= 0 in every such iteration."""
 
     held: Held
+    given: tuple[Linear, ...]
     require: Callable[[Linear, str], None]
     reads: dict[Linear, ElementType] = field(default_factory=dict)
     indices: list[Linear] = field(default_factory=list)
@@ -69,7 +71,7 @@ class ExpressionBuilder:
         match value:
             case Integer(linear, _):
                 return self._number(linear, wanted)
-        cell = self.held.find(value)
+        cell = self.held.find(value, self.given)
         if cell is not None:
             return self._read(cell, wanted)
         match value:
@@ -102,12 +104,12 @@ class ExpressionBuilder:
 
     def _part(self, value: Node, wanted: ElementType) -> Expression:
         base, low = origin(value)
-        if isinstance(base, LiveVector):
+        if isinstance(base, LiveVector) and low % 8 == 0:
             return _scalar(base, low, wanted)
-        if not isinstance(base, Node):
+        if not isinstance(base, Node | LiveVector) and self.held.find(base, self.given) is None:
             raise Missing(value)
         if base.width not in INTEGERS:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {base.operator}")
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a part of {base.width} bits is stored")
         whole, integer = INTEGERS[base.width], INTEGERS[value.width]
         expression = self.build(base, whole)
         if low:
@@ -119,13 +121,13 @@ class ExpressionBuilder:
         if name in _CHOICES:
             return self._choice(node, wanted)
         if name in _FLOATING:
-            return self._apply(_FLOATING[name], operands, _FLOATS[width], _FLOATS[width], wanted)
+            return self._apply(_FLOATING[name], operands, FLOATS[width], FLOATS[width], wanted)
         if name in _FROM_INTEGER:
-            return self._apply(name, operands, INTEGERS[_FROM_INTEGER[name]], _FLOATS[width], wanted)
+            return self._apply(name, operands, INTEGERS[_FROM_INTEGER[name]], FLOATS[width], wanted)
         if name in _FROM_FLOAT:
-            return self._apply(name, operands, _FLOATS[_FROM_FLOAT[name]], _FLOATS[width], wanted)
+            return self._apply(name, operands, FLOATS[_FROM_FLOAT[name]], FLOATS[width], wanted)
         if name in _TO_INTEGER and constant_of(operands[0]) == _TOWARDS_ZERO:
-            return self._apply(name + "z", operands[1:], _FLOATS[_TO_INTEGER[name]], INTEGERS[width], wanted)
+            return self._apply(name + "z", operands[1:], FLOATS[_TO_INTEGER[name]], INTEGERS[width], wanted)
         if name in _INTEGRAL:
             return self._apply(name, operands, INTEGERS[width], INTEGERS[width], wanted)
         if name in ("shl", "shr", "sar") and (count := constant_of(operands[1])) is not None and count < width:
@@ -134,6 +136,8 @@ class ExpressionBuilder:
             return cast(Apply(name, (shifted, count_operand), INTEGERS[width]), INTEGERS[width], wanted)
         if name in ("sext", "zext"):
             return self._extension(node, wanted)
+        if name == "concat" and width in INTEGERS and width > 8:
+            return self._side_by_side(node, wanted)
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {name}")
 
     def _apply(self, name: str, operands: tuple[Value, ...], taken: ElementType, made: ElementType,
@@ -162,6 +166,12 @@ class ExpressionBuilder:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is {inner.width} bits of another")
         return cast(Apply(node.operator, (self.build(inner, INTEGERS[inner.width]),), integer), integer, wanted)
 
+    def _side_by_side(self, node: Node, wanted: ElementType) -> Expression:
+        half, whole = INTEGERS[node.width // 2], INTEGERS[node.width]
+        high, low = (Apply("zext", (self.build(o, half),), whole) for o in node.operands)
+        moved = Apply("shl", (high, Constant(node.width // 2, whole)), whole)
+        return cast(Apply("or", (moved, low), whole), whole, wanted)
+
     # -- truth values -------------------------------------------------------------------------------------------
 
     def truth(self, value: Value) -> Expression:
@@ -173,7 +183,7 @@ class ExpressionBuilder:
                 integer = INTEGERS[left.width]
                 return Apply(name, (self.build(left, integer), self.build(right, integer)), integer)
             case Node("feq" | "flt" | "fle" | "funord" as name, (left, right), 1):
-                kind = _FLOATS[left.width]
+                kind = FLOATS[left.width]
                 return Apply(name, (self.build(left, kind), self.build(right, kind)), INTEGERS[left.width])
             case Node("not", (inner,), 1):
                 return self._negation(self.truth(inner))
@@ -207,8 +217,6 @@ def _type_of(truth: Expression) -> ElementType:
 
 def _scalar(value: LiveVector, low: int, wanted: ElementType) -> Expression:
     register, lane = value.location.split(".")
-    if low % 8:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bits of {value.location}")
     return Scalar(register, wanted, 8 * int(lane) + low // 8)
 
 

@@ -30,6 +30,8 @@ class Facts:
     follow one another; such a guard seldom holds at first entry. ``by_trips``: express the exit test's counter by
     the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
     the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
+    ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
+    go round.
     """
 
     registers: Mapping[str, int]
@@ -41,6 +43,8 @@ class Facts:
     eager: bool = False
     by_trips: bool = False
     split: dict[int, int] = field(default_factory=dict)
+    deferred: set[int] = field(default_factory=set)
+    inlined: set[int] = field(default_factory=set)
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memopt.analysis.arrays import ByteAccess
-from memopt.analysis.elements import common, retyped
-from memopt.analysis.expressions import INTEGERS
+from memopt.analysis.elements import common, moved_reads, retyped
+from memopt.analysis.expressions import FLOATS, INTEGERS
 from memopt.analysis.privates import private_symbol, subscripts
 from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, resolved
 from memopt.ir.linear import Linear
@@ -62,12 +62,19 @@ def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
 
 
 def element_types(flat: tuple[Flat, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:
-    """What computes on an array's cells decides."""
+    """What computes on an array's cells decides, or on those of an array that they are copied from or to."""
     found: dict[str, set[ElementType]] = {}
+    copied: list[tuple[str, str]] = []
     for one in flat:
-        for access, element in zip(one.accesses, one.source.elements, strict=True):
-            found.setdefault(subscripted[access].array, set()).add(element)
-    return {array: common(elements) for array, elements in found.items()}
+        names = [subscripted[a].array for a in one.accesses]
+        for name, element in zip(names, one.source.elements, strict=True):
+            found.setdefault(name, set()).add(element)
+        copied += ((names[0], names[1 + index]) for index in moved_reads(one.source.expression))
+    types = {array: common(elements) for array, elements in found.items()}
+    floating = {array for array, element in types.items() if element.is_float}
+    while more := {n for pair in copied if floating & set(pair) for n in pair} - floating:
+        floating |= more
+    return {array: FLOATS[8 * element.size] if array in floating else element for array, element in types.items()}
 
 
 def symbols_of(statement: Statement) -> set[str]:

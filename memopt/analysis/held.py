@@ -6,7 +6,7 @@ Invariant: the cell that ``find`` gives contains exactly that value there, in ev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.needs import stores_of
@@ -16,60 +16,91 @@ from memopt.analysis.slices import origin
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
 
-Span = tuple[int, int]  # first bit, bits
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``cell`` holds ``bits`` bits of a base value from bit ``low`` on, where all of ``given`` are >= 0."""
+
+    low: int
+    bits: int
+    cell: Linear
+    given: tuple[Linear, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """``cells``: for each base value, the cells of those of its bits that are in memory, in the order of storing."""
+    """``places``: for each base value where its bits are in memory, in the order of storing. ``answers``: what
+    ``aliasing`` has said, for all copies together."""
 
     aliasing: Aliasing
-    cells: dict[Value, dict[tuple[Span, Linear], None]] = field(default_factory=dict)
+    places: dict[Value, dict[Place, None]] = field(default_factory=dict)
+    answers: dict[tuple[Linear, int, Linear, int], bool] = field(default_factory=dict)
 
     def copy(self) -> Held:
-        return Held(self.aliasing, {base: dict(known) for base, known in self.cells.items()})
+        return Held(self.aliasing, {base: dict(places) for base, places in self.places.items()}, self.answers)
+
+    def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int) -> bool:
+        question = cell, bits, pointer, width
+        if question not in self.answers:
+            self.answers[question] = self.aliasing.overlap(*question)
+        return self.answers[question]
+
+    def replace(self, other: Held) -> None:
+        self.places.clear()
+        self.places.update(other.places)
 
     def hold(self, value: Value, cell: Linear) -> None:
         base, low = origin(value)
-        known = self.cells.setdefault(base, {})
-        key = (low, value.width), cell
-        known.pop(key, None)
-        known[key] = None
+        places = self.places.setdefault(base, {})
+        place = Place(low, value.width, cell)
+        places.pop(place, None)
+        places[place] = None
 
-    def find(self, value: Value) -> Linear | None:
-        """A cell that holds ``value``: the one stored last, but no private one where there is another."""
-        cells = self.all(value)
-        return max(cells, key=lambda c: (not is_private(c[1]), c[0]))[1] if cells else None
+    def find(self, value: Value, given: tuple[Linear, ...] = ()) -> Linear | None:
+        """A cell that holds ``value`` where ``given`` are >= 0: the one stored last, but no private one where there is
+        another."""
+        cells = self.all(value, given)
+        return max(enumerate(cells), key=lambda c: (not is_private(c[1]), c[0]))[1] if cells else None
 
-    def all(self, value: Value) -> list[tuple[int, Linear]]:
-        """All cells that hold ``value``, numbered in the order of storing."""
+    def all(self, value: Value, given: tuple[Linear, ...] = ()) -> list[Linear]:
+        """All cells that hold ``value``, in the order of storing."""
         base, low = origin(value)
-        return [(number, cell + (low - start) // 8) for number, ((start, bits), cell) in
-                enumerate(self.cells.get(base, {}))
-                if start <= low and low + value.width <= start + bits and (low - start) % 8 == 0]
+        return [p.cell + (low - p.low) // 8 for p in self.places.get(base, {})
+                if p.low <= low and low + value.width <= p.low + p.bits and (low - p.low) % 8 == 0
+                and implied(p.given, given)]
 
     def holds(self, value: Value, cell: Linear) -> bool:
-        return any(c == cell for _, c in self.all(value))
+        return cell in self.all(value)
 
     def kill(self, pointer: Linear, width: int) -> None:
         """After a store of ``width`` bits at ``pointer``: what it did not overwrite stays, down to bytes."""
-        for base, known in self.cells.items():
-            kept: dict[tuple[Span, Linear], None] = {}
-            for span, cell in known:
-                kept |= dict.fromkeys(self._rest(span, cell, pointer, width))
-            self.cells[base] = kept
+        for base, places in self.places.items():
+            if any(self.overlap(p.cell, p.bits, pointer, width) for p in places):
+                self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width)}
 
-    def _rest(self, span: Span, cell: Linear, pointer: Linear, width: int) -> list[tuple[Span, Linear]]:
-        low, bits = span
-        if not self.aliasing.overlap(cell, bits, pointer, width):
-            return [(span, cell)]
-        if bits <= 8 or not (cell - pointer).is_constant:
+    def _rest(self, place: Place, pointer: Linear, width: int) -> list[Place]:
+        if not self.overlap(place.cell, place.bits, pointer, width):
+            return [place]
+        if place.bits <= 8 or not (place.cell - pointer).is_constant:
             return []
-        half = bits // 2
-        return [piece for start in (0, half)
-                for piece in self._rest((low + start, half), cell + start // 8, pointer, width)]
+        half = place.bits // 2
+        halves = (replace(place, low=place.low + n, bits=half, cell=place.cell + n // 8) for n in (0, half))
+        return [piece for one in halves for piece in self._rest(one, pointer, width)]
+
+    def add_conditional(self, inner: Held, conditions: tuple[Linear, ...]) -> None:
+        """What ``inner`` holds after items that ran only where ``conditions`` are >= 0."""
+        for base, places in inner.places.items():
+            mine = self.places.setdefault(base, {})
+            for place in places:
+                if place not in mine:
+                    mine[replace(place, given=place.given + conditions)] = None
 
     def kill_all(self, items: Iterable[Item]) -> None:
         """After ``items``, all of them, some of them or none of them."""
         for store in stores_of(items):
             self.kill(store.pointer, store.width)
+
+
+def implied(wanted: tuple[Linear, ...], given: tuple[Linear, ...]) -> bool:
+    """Whether all of ``wanted`` are >= 0 because some of ``given`` are."""
+    return all(any((w - g).is_constant and (w - g).constant >= 0 for g in given) for w in wanted)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.held import Held
 from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
@@ -41,7 +40,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    aliasing: Aliasing
+    nothing: Held
     needs: Needs
 
     def parts(self, loop: LoopNode) -> list[CarriedPart]:
@@ -67,7 +66,7 @@ class Homes:
              owned: frozenset[Linear]) -> Home | None:
         """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop."""
         flow = self._flow(loop.items)
-        for _, following in flow.all(carried.following):
+        for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             if held.holds(carried.entry, cell.substitute({loop.counter: Linear()})):
                 return Home(carried, cell, store=False, initialise=False)
@@ -97,7 +96,7 @@ class Homes:
 
     def _flow(self, items: tuple[Item, ...]) -> Held:
         """What is held at the end of ``items``, starting from nothing."""
-        held = Held(self.aliasing)
+        held = self.nothing.copy()
         for item in items:
             match item:
                 case LoadEvent(identity, pointer, width, _):
@@ -120,7 +119,7 @@ class Homes:
     def _touches(self, item: Item, cell: Linear, width: int) -> bool:
         match item:
             case LoadEvent(_, pointer, bits, _) | StoreEvent(pointer, _, bits, _):
-                return self.aliasing.overlap(cell, width, pointer, bits)
+                return self.nothing.overlap(cell, width, pointer, bits)
         return any(self._touches(i, cell, width) for i in item.items)
 
 

@@ -45,6 +45,7 @@ class Induction:
             wrong = {p for p in self._changed(header, walk.state)
                      if p not in opaque and not self._advances(header.get(p), walk.state[p], steps.get(p, 0))}
             if not wrong:
+                walk.obligations = len(self.algebra.obligations)
                 return steps, opaque, walk, header
             del self.algebra.obligations[mark:]
             opaque |= wrong
@@ -56,8 +57,11 @@ class Induction:
         for location, step in steps.items():
             value = entry[location]
             assert isinstance(value, Integer)
-            header[location] = Integer(value.linear + Linear.symbol(self.walker.counter(loop), step), value.width)
+            header[location] = self.advanced(value, Linear.symbol(self.walker.counter(loop), step))
         return header | {p: Carried(self.walker.name(loop), p, bits_of(p)) for p in opaque}
+
+    def advanced(self, value: Integer, distance: Linear) -> Integer:
+        return Integer(self.algebra.widenings.advanced(value.linear, distance), value.width)
 
     @staticmethod
     def _changed(header: State, after: State) -> list[str]:
@@ -66,7 +70,9 @@ class Induction:
     def _advances(self, before: Value | None, after: Value, step: int) -> bool:
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return before == after
-        difference = after.linear - before.linear - step
+        if self.advanced(before, Linear.of(step)) == after:
+            return True
+        difference = self.algebra.settled(after.linear - before.linear - step)
         if not difference.is_constant and not self.algebra.at_sample(difference):
             if fixable(difference) and self.facts.eager and not self.algebra.exploring:
                 raise Specialise(difference)
@@ -99,12 +105,13 @@ class Induction:
                 opaque.add(location)
             else:
                 steps[location] = step
+                self._narrow(entry, location, value)
         first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
                  and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
         for location in sorted(opaque):  # it follows another one, as their entry values show
             value, held = after[location], entry.get(location)
             if isinstance(value, Integer) and isinstance(held, Integer):
-                moved = value.linear.substitute(first) - held.linear
+                moved = self.algebra.widenings.numbers(value.linear).substitute(first) - held.linear
                 if moved.is_constant and moved.constant:
                     steps[location] = moved.constant
         if self.facts.eager:
@@ -113,6 +120,16 @@ class Induction:
                 if delayed is not None and isinstance(entry.get(location), Integer):
                     steps[location] = delayed
         return steps, frozenset(opaque - steps.keys())
+
+    def _narrow(self, entry: State, location: str, after: Value) -> None:
+        """A register that each iteration writes by a widening that waits: its header value waits as well."""
+        held, widenings = entry[location], self.algebra.widenings
+        if isinstance(held, Integer) and isinstance(after, Integer) and not widenings.whole(held.linear):
+            wide = widenings.whole(after.linear)
+            if wide is not None and wide == widenings.whole(widenings.unsigned(wide.number, wide.bits)):
+                entry[location] = Integer(widenings.unsigned(held.linear, wide.bits), held.width)
+                for need in (held.linear, -held.linear + ((1 << wide.bits) - 1)):
+                    self.algebra.require(need, wide.why)
 
     def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
         """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None
@@ -182,7 +199,7 @@ class Induction:
         """A register reloaded with what it held: by another name, so that only the captured values show it."""
         if not isinstance(entry, Integer) or not isinstance(after, Integer):
             return False
-        difference = after.linear - entry.linear
+        difference = self.algebra.widenings.numbers(after.linear) - entry.linear
         if difference.is_constant or self.algebra.at_sample(difference):
             return False
         if fixable(difference) and not self.algebra.exploring:
@@ -193,7 +210,7 @@ class Induction:
         """How far a location moved; ``steady`` gives what unknowns hold that an iteration leaves alone."""
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return None
-        difference = (after.linear - before.linear).substitute(steady)
+        difference = self.algebra.widenings.numbers(after.linear - before.linear).substitute(steady)
         if difference.is_constant:
             return difference.constant
         if fixable(difference):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Obligation, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.algebra import LOOP_COUNTER, Defer, Inline, Obligation, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
@@ -83,6 +83,10 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.add_cell(need.address, need.width)
         except Split as need:
             facts.split[need.address] = facts.split.get(need.address, 0) + 1
+        except Defer as need:
+            facts.deferred.add(need.address)
+        except Inline as need:
+            facts.inlined.add(need.header)
         except RelateToTrips:
             facts.by_trips = True
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
@@ -135,7 +139,7 @@ class _Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts.split)
+        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts)
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
@@ -158,7 +162,7 @@ class _Builder:
         arrays = tuple(replace(a, element=types[a.name]) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
         self.guards += self.proofs
-        self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts.split)
+        self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
@@ -278,7 +282,7 @@ class _Builder:
         for location, step in sorted(self.outer.steps.items()):
             if location in GENERAL:
                 value = Linear.symbol(location) + Linear.symbol(LIMIT, step)
-                result.append(Rejoin(Register(location), value))
+                result.append(Rejoin(Register(location), value, 4 if location in self.outer.narrow else 8))
             elif location.startswith(SLOT):
                 _, offset, bits = location.split(":")
                 if int(bits) < 32:

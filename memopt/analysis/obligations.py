@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memopt.analysis.algebra import Obligation, Split
+from memopt.analysis.algebra import Defer, Obligation, Split
 from memopt.analysis.bounds import sign_where
 from memopt.analysis.execute import OuterLoop
+from memopt.analysis.facts import Facts
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
-               split: Mapping[int, int]) -> tuple[Relation, ...]:
+               facts: Facts) -> tuple[Relation, ...]:
     """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
     values and R.
 
     For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
-    that is not yet split in general (``split``), else Rejected(UNPROVED).
+    that is not yet split in general, Defer when it comes from a widening that does not wait yet, else
+    Rejected(UNPROVED).
     """
     without_last = {**outer.ranges, outer.node.counter: outer.ranges[outer.node.counter] - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
@@ -39,8 +41,10 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)
     for obligation in unproved:
-        if obligation.branch is not None and split.get(obligation.branch, 0) < 2:
+        if obligation.branch is not None and facts.split.get(obligation.branch, 0) < 2:
             raise Split(obligation.branch)
+        if obligation.widening and obligation.address not in facts.deferred:
+            raise Defer(obligation.address)
     for obligation in unproved:
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())

@@ -33,7 +33,7 @@ class Places:
         linear = self.algebra.linear(value)
         if linear is None:
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
-        return linear
+        return self.algebra.settled(linear)
 
     def _slot(self, pointer: Linear, width: int) -> str | None:
         displacement = pointer - self.facts.symbol("rsp")
@@ -101,6 +101,8 @@ class Places:
     def store(self, state: State, items: list[Item], pointer: Linear, value: Value, width: int) -> None:
         slot = self._slot(pointer, width)
         if slot is None:
+            if isinstance(value, Integer):
+                value = Integer(self.algebra.settled(value.linear), width)
             items.append(StoreEvent(pointer, value, width, self.algebra.address))
             return
         low, size = slot_range(slot)

@@ -66,6 +66,15 @@ class IntegerSet:
     def is_empty(self) -> bool:
         return bool(self.handle.is_empty())
 
+    def without_last(self, count: int) -> IntegerSet:
+        """The projection that drops the last ``count`` dimensions; precondition: all points lie in one space."""
+        if self.is_empty:
+            return self
+        whole = isl.Set.from_union_set(self.handle)
+        name, dimensions = whole.get_tuple_name(), whole.dim(isl.dim_type.set)
+        shorter = whole.project_out(isl.dim_type.set, dimensions - count, count).set_tuple_name(name)
+        return IntegerSet(isl.UnionSet.from_set(shorter))
+
     def __or__(self, other: IntegerSet) -> IntegerSet:
         return IntegerSet(self.handle.union(other.handle))
 

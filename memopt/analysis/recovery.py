@@ -18,8 +18,9 @@ from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import least, proved, sufficient
 from memopt.analysis.canonical import canonical_nest
+from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
-from memopt.analysis.held import Held
+from memopt.analysis.held import Held, implied
 from memopt.analysis.homes import CarriedPart, Home, Homes
 from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
@@ -43,8 +44,9 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -
     node = unpacked(canonical_nest(node))
     needs = Needs.of(node)
     kept = _Kept()
+    nothing = Held(aliasing)
     for _ in range(ATTEMPTS):
-        recovery = _Recovery(aliasing, needs, kept)
+        recovery = _Recovery(nothing, needs, kept)
         try:
             loop = recovery.outermost(node)
         except _StartAgain:
@@ -88,10 +90,13 @@ class _Scope:
     owned: frozenset[Linear] = frozenset()
     conditions: tuple[Linear, ...] = ()
 
+    def under(self, conditions: tuple[Linear, ...]) -> _Scope:
+        return replace(self, conditions=self.conditions + conditions)
+
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    aliasing: Aliasing
+    nothing: Held
     needs: Needs
     kept: _Kept
     privates: Privates = field(default_factory=Privates)
@@ -104,7 +109,7 @@ class _Recovery:
         parts = self.homes.parts(node)
         if parts:
             raise Rejected(Reason.CARRIED_VALUE, f"{_place(parts[0].value)} in the loop at {node.address:#x}")
-        items, _ = self._loop(node, (), Held(self.aliasing), _Scope())
+        items, _ = self._loop(node, (), self.nothing.copy(), _Scope())
         if not items:
             raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
         loop, = items
@@ -118,7 +123,7 @@ class _Recovery:
 
     @property
     def homes(self) -> Homes:
-        return Homes(self.aliasing, self.needs)
+        return Homes(self.nothing, self.needs)
 
     # -- straight-line code -------------------------------------------------------------------------------------
 
@@ -136,12 +141,12 @@ class _Recovery:
                 case LoopNode():
                     statements, after = self._loop(item, items[number + 1:], held, scope)
                     result += statements
-                    held.cells.clear()
-                    held.cells.update(after.cells)
+                    held.replace(after)
                 case Guarded(conditions, inner):
-                    under = replace(scope, conditions=scope.conditions + conditions)
-                    result += (conditional(s, conditions) for s in self._items(inner, held.copy(), under))
+                    under, inside = scope.under(conditions), held.copy()
+                    result += (conditional(s, conditions) for s in self._items(inner, inside, under))
                     held.kill_all(inner)
+                    held.add_conditional(inside, conditions)
         return result
 
     def _copies(self, base: Value, held: Held, scope: _Scope, address: int) -> list[StatementItem]:
@@ -154,8 +159,12 @@ class _Recovery:
         return result
 
     def _store(self, store: StoreEvent, held: Held, scope: _Scope) -> list[StatementItem]:
-        """One statement, or one for each link of an accumulation chain (an unrolled reduction)."""
+        """One statement, or one for each link of an accumulation chain (an unrolled reduction), or for each case where
+        an affine condition chooses."""
         result: list[StatementItem] = []
+        cases = cases_of(store.value)
+        if cases and held.find(store.value, scope.conditions) is None:
+            return self._cases(store, cases, held, scope)
         link = self._link(store, held)
         if link is not None:
             result += self._store(replace(store, value=link), held, scope)
@@ -168,8 +177,27 @@ class _Recovery:
         held.hold(store.value, store.pointer)
         return result
 
+    def _cases(self, store: StoreEvent, cases: list[Case], held: Held, scope: _Scope) -> list[StatementItem]:
+        result: list[StatementItem] = []
+        after = held.copy()
+        for case in cases:
+            for need in case.needs:
+                self._require(need, "a comparison does not wrap around", store.address, scope)
+            conditions = tuple(c for c in case.conditions if not implied((c,), scope.conditions))
+            under = scope.under(conditions)
+            if not contradictory(under.conditions):
+                found = self._store(replace(store, value=case.value), held.copy(), under)
+                result += (conditional(s, conditions) for s in found)
+        after.kill(store.pointer, store.width)
+        after.hold(store.value, store.pointer)
+        held.replace(after)
+        return result
+
     def _statement(self, store: StoreEvent, held: Held, scope: _Scope) -> CellStatement:
-        builder = ExpressionBuilder(held, lambda linear, why: self._require(linear, why, store.address, scope))
+        def require(linear: Linear, why: str) -> None:
+            self._require(linear, why, store.address, scope)
+
+        builder = ExpressionBuilder(held, scope.conditions, require)
         element = element_of(store.value)
         try:
             expression = builder.build(store.value, element)
@@ -300,7 +328,7 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        runs = proved(least(sufficient(loop.trips - 1), self.aliasing.ranges), self.aliasing.longest)
+        runs = proved(least(sufficient(loop.trips - 1), self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)

@@ -28,6 +28,8 @@ def part(value: Value, low: int, width: int) -> Value:
 
 
 def _opaque(value: Value, low: int, width: int) -> Node:
+    if width == 1 and low + 1 in (8, 16, 32, 64):  # a sign
+        return Node("slt", (part(value, 0, low + 1), constant(0, low + 1)), 1)
     return Node("part", (value, constant(low, 16)), width)
 
 
@@ -91,9 +93,16 @@ def _number(value: Value) -> int:
 
 def concat(high: Value, low: Value) -> Value:
     """Both halves of a value twice as wide."""
-    (upper, above), (lower, below) = origin(high), origin(low)
-    if upper == lower and above == below + low.width and below + 2 * low.width <= upper.width:
-        return part(upper, below, 2 * low.width)
+    whole, above = origin(high)
+    below = above - low.width
+    if below >= 0 and part(whole, below, low.width) == low:
+        return part(whole, below, 2 * low.width)
+    match high:
+        case Node("sar", (inner, count), width) if (shift := constant_of(count)) is not None:
+            whole, above = origin(inner)
+            below = above - width
+            if below >= 0 and part(whole, below + shift, width) == low:
+                return Node("sar", (part(whole, below, 2 * width), count), 2 * width)
     one, two = constant_of(high), constant_of(low)
     if one is not None and two is not None:
         return constant(one << low.width | two, 2 * low.width)
@@ -106,6 +115,9 @@ def concat(high: Value, low: Value) -> Value:
 
 
 def zext(value: Value, width: int) -> Value:
+    number = constant_of(value)
+    if number is not None:
+        return constant(number, width)
     match value:
         case Node("zext", (inner,), _):
             return Node("zext", (inner,), width)
@@ -182,6 +194,8 @@ def bitwise(name: str, operands: tuple[Value, ...]) -> Value:
         return constant(0, width) if name == "xor" else left
     if width > 1:
         found = _masked(name, left, right) or _extended(name, left, right)
+        if name in ("or", "xor"):
+            found = found or _side_by_side(left, right) or _side_by_side(right, left)
         if found is not None:
             return found
     return Node(name, (left, right), width)
@@ -233,4 +247,13 @@ def _extended(name: str, left: Value, right: Value) -> Value | None:
         case Node("and", (inner, Integer() as other), width), Integer() if name == "and" and number is not None:
             first = constant_of(other)
             return None if first is None else bitwise("and", (inner, constant(first & number, width)))
+    return None
+
+
+def _side_by_side(left: Value, right: Value) -> Value | None:
+    """``x << 8 | y`` of two bytes."""
+    match left, right:
+        case Node("shl", (Node("zext", (one,), _), count), width), Node("zext", (two,), _) if (
+                one.width == two.width == constant_of(count) and one.width >= 8):
+            return zext(concat(one, two), width)
     return None

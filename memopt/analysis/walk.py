@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
@@ -20,7 +20,15 @@ from memopt.ir.reasons import Reason, Rejected
 STEP_LIMIT = 4096  # blocks along one iteration
 
 
-LeavingPoint = tuple[Formula, State, int, int]  # condition, state, number of items before it, target
+@dataclass(frozen=True, slots=True)
+class LeavingPoint:
+    """A test that leaves the loop; before it come ``items`` items and ``obligations`` of the algebra's list."""
+
+    condition: Formula
+    state: State
+    items: int
+    target: int
+    obligations: int
 
 
 @dataclass
@@ -32,6 +40,7 @@ class Walk:
     state: State | None = None  # at the back edge
     exits: list[LeavingPoint] = field(default_factory=list)
     ended: bool = False  # the iteration always leaves
+    obligations: int = 0  # how many there are after it
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
 
 
@@ -79,13 +88,24 @@ class Walker:
         if not walk.ended:
             walk.state = state
         elif address is not None:
-            walk.exits.append((True, state, len(walk.items), address))
+            walk.exits.append(self._leaving(True, state, walk, address))
+        walk.obligations = len(self.algebra.obligations)
         return walk
+
+    def _children(self, loop: Loop) -> Iterator[Loop]:
+        for inner in (self.forest.loops[n] for n in loop.children):
+            if inner.header in self.places.facts.inlined:
+                yield from self._children(inner)
+            else:
+                yield inner
+
+    def _leaving(self, condition: Formula, state: State, walk: Walk, target: int) -> LeavingPoint:
+        return LeavingPoint(condition, dict(state), len(walk.items), target, len(self.algebra.obligations))
 
     def _path(self, loop: Loop, place: _Place, state: State, walk: Walk,
               join: int | None) -> tuple[int | None, State]:
         """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
-        children = {self.forest.loops[n].header: self.forest.loops[n] for n in loop.children}
+        children = {inner.header: inner for inner in self._children(loop)}
         following: int | _Fork | None
         for _ in range(STEP_LIMIT):
             if not place.index and place.block == join:
@@ -118,20 +138,20 @@ class Walker:
         items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
         if any(exits):
-            walk.exits.append(self._joined_exit(fork, ways, exits, len(walk.items)))
+            walk.exits.append(self._joined_exit(fork, ways, exits, walk))
         return merged, fork.join
 
-    def _joined_exit(self, fork: _Fork, ways: list[Way], exits: list[list[LeavingPoint]], count: int) -> LeavingPoint:
+    def _joined_exit(self, fork: _Fork, ways: list[Way], exits: list[list[LeavingPoint]], walk: Walk) -> LeavingPoint:
         """The test at the end of the loop, which compilers copy to the end of each way."""
         points = [e[0] for e in exits if len(e) == 1]
-        tests = {(formula, target) for formula, _, _, target in points}
+        tests = {(p.condition, p.target) for p in points}
         if len(points) != len(ways) or len(tests) != 1 or any(
-                Way((), w.items[p[2]:], {}).acts for w, p in zip(ways, points, strict=True)):
+                Way((), w.items[p.items:], {}).acts for w, p in zip(ways, points, strict=True)):
             raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
-        left = [Way(w.conditions, w.items, state) for w, (_, state, _, _) in zip(ways, points, strict=True)]
+        left = [Way(w.conditions, w.items, p.state) for w, p in zip(ways, points, strict=True)]
         _, state = join_ways(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
-        (formula, target), = tests
-        return formula, state, count, target
+        (condition, target), = tests
+        return self._leaving(condition, state, walk, target)
 
     def _block(self, place: _Place, loop: Loop, state: State, walk: Walk) -> int | _Fork | None:
         """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
@@ -221,21 +241,21 @@ class Walker:
                 return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header))
             if not self.exits.decide(condition):
                 if isinstance(condition, bool) and other_leaves and other is not None:
-                    walk.exits.append((True, dict(state), len(walk.items), other))
+                    walk.exits.append(self._leaving(True, state, walk, other))
                     return other
                 return None
             if taken_leaves:
-                walk.exits.append((True, dict(state), len(walk.items), operation.target))
+                walk.exits.append(self._leaving(True, state, walk, operation.target))
             return operation.target
         leaving = condition if taken_leaves else negate(condition)
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
         if not walk.guessing and not depends(leaving, walk.counter):
             if self.exits.decide(leaving):
-                walk.exits.append((True, dict(state), len(walk.items), leave))
+                walk.exits.append(self._leaving(True, state, walk, leave))
                 return leave
             return stay
-        walk.exits.append((leaving, dict(state), len(walk.items), leave))
+        walk.exits.append(self._leaving(leaving, state, walk, leave))
         return stay
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:

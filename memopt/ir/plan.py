@@ -168,12 +168,27 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebase:
+    """In a plan's pieces of ``statement`` (its lifted name) the counter of ``dimension`` is larger by ``by``, Linear
+    over the loops around it, than in the lifted statement."""
+
+    statement: str
+    dimension: str
+    by: Linear
+
+    def __str__(self) -> str:
+        return f"{self.statement} counts {self.dimension} from {self.by}"
+
+
+@dataclass(frozen=True, slots=True)
 class LoopPlan:
     """A schedule of any statements: loops over macro instances made by isl, leaves made by memopt.
 
-    ``statements``: the statements of the region it covers, after splitting (they may be pieces of those lifted:
-    same text, further conditions). ``trial_iterations``: iterations of the patched loop in which a trial meets full and
-    ragged tiles. ``summary`` is the user's one-line description.
+    ``statements``: the statements of the region it covers, after splitting: pieces of those lifted, with the same text
+    (but for the counters that ``rebases`` moves), further conditions, and perhaps further dimensions at the end that
+    the conditions tie to the others (the number of a block). ``trial_iterations``: iterations of the patched loop in
+    which a trial meets full and ragged tiles. ``summary`` is the user's one-line description. ``most_trips``: the
+    version is entered only where R is no more (private arrays have that much room).
     """
 
     isa: Isa
@@ -183,9 +198,12 @@ class LoopPlan:
     trial_iterations: int = 3
     summary: str = ""
     fuse_multiply_add: bool = False
+    rebases: tuple[Rebase, ...] = ()
+    most_trips: int | None = None
 
     def __str__(self) -> str:
-        return "\n".join((f"loops {self.isa.value}", *map(str, self.leaves), *map(str, self.storage)))
+        return "\n".join((f"loops {self.isa.value}", *map(str, self.rebases), *map(str, self.leaves),
+                          *map(str, self.storage)))
 
 
 Part = Plan | LoopPlan
@@ -205,6 +223,12 @@ class NestPlan:
     @property
     def isa(self) -> Isa:
         return self.parts[0].isa
+
+    @property
+    def most_trips(self) -> int | None:
+        """The version is entered only where R is no more than this."""
+        limits = [p.most_trips for p in self.parts if isinstance(p, LoopPlan) and p.most_trips is not None]
+        return min(limits, default=None)
 
     @property
     def summary(self) -> str:

@@ -160,6 +160,12 @@ class Region:
     flags_dead: bool = False
     left: int = 1
 
+    @property
+    def facts(self) -> tuple[Linear, ...]:
+        """What the guards on live-in symbols and R make sure is >= 0."""
+        relations = [g for g in self.guards if isinstance(g, Relation)]
+        return tuple(e for g in relations for e in ((g.expression, -g.expression) if g.equal else (g.expression,)))
+
     def __str__(self) -> str:
         lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, gcd, prod
 
 from memopt.ir.plan import Plan
@@ -93,22 +94,18 @@ def operations(expression: Expression) -> int:
 class Stream:
     """One access of a nest: byte strides along the loops, outermost first. ``passes``: times a line is moved, 2 where
     it is written back. ``advance``: bytes from one line of work to the next, where that is not the innermost loop's
-    stride (lanes of a vector may be lines apart and still each walk along its own)."""
+    stride (lanes of a vector may be lines apart and still each walk along its own). ``reused``: the memory is small and
+    used again and again, so that it never leaves the outermost cache."""
 
     strides: tuple[int, ...]
     element: int
     passes: int = 1
     advance: int | None = None
+    reused: bool = False
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
         """Distinct lines that the loops from ``depth`` inwards touch."""
-        run, apart = self.element, 1
-        for step, count in sorted((abs(s), t) for s, t in zip(self.strides[depth:], trips[depth:], strict=True) if s):
-            if step <= max(run, line):
-                run += step * (count - 1)
-            else:
-                apart *= count
-        return apart * ceil(run / line)
+        return _lines(self.strides[depth:], trips[depth:], self.element, line)
 
     def room(self, trips: tuple[int, ...], depth: int, cache: CacheLevel) -> int:
         """Lines of ``cache`` that the loops from ``depth`` inwards can fall on, when one stride moves them all."""
@@ -117,6 +114,17 @@ class Stream:
             return cache.size // cache.line
         positions = cache.way_size // gcd(max(steps[0], cache.line), cache.way_size)
         return positions * cache.ways
+
+
+@lru_cache(maxsize=1 << 14)
+def _lines(strides: tuple[int, ...], trips: tuple[int, ...], element: int, line: int) -> int:
+    run, apart = element, 1
+    for step, count in sorted((abs(s), t) for s, t in zip(strides, trips, strict=True) if s):
+        if step <= max(run, line):
+            run += step * (count - 1)
+        else:
+            apart *= count
+    return apart * ceil(run / line)
 
 
 def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], machine: Machine) -> float:
@@ -154,6 +162,8 @@ def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> 
     cycles = 0.0
     for number, cache in enumerate(machine.levels[:3]):
         for access in streams:
+            if access.reused and number > 1:
+                continue
             depth = _reused_from(streams, access, trips, cache)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
             advance = access.strides[-1] if access.advance is None else access.advance

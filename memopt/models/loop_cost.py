@@ -218,7 +218,8 @@ def original_cycles(
     latency += CHOICE * _choices(statement.expression)
     compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
     levels = tuple((n, 1, count) for n, count in trips.items())
-    streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(scop, statement)]
+    streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(statement)
+               if not scop.array(a.array).private]  # those are registers
     return overlapped(prod(counts) * compute, traffic(streams, counts, machine))
 
 
@@ -253,18 +254,15 @@ def leaf_cycles(
     inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
     levels += [(name, 1, count) for name, count in inside.items()]
     streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write)
-               for a in _distinct(scop, statement)]
+               for a in _distinct(statement)]
     lines = traffic(streams, tuple(count for _, _, count in levels), machine)
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
 
 
-def _distinct(scop: Scop, statement: Statement) -> Iterator[Access]:
-    """One access of each group that differs by constants: they walk over the same lines, one after the other. Private
-    arrays have room for little and stay near."""
+def _distinct(statement: Statement) -> Iterator[Access]:
+    """One access of each group that differs by constants: they walk over the same lines, one after the other."""
     seen = set()
     for access in (statement.write, *statement.reads):
-        if scop.array(access.array).private:
-            continue
         group = access.array, tuple(s.terms for s in access.subscripts)
         if group not in seen:
             seen.add(group)
@@ -291,4 +289,5 @@ def _stream(
             sequences *= count
         elif moved:
             break
-    return Stream(strides, element, 2 if written else 1, 0 if sequences <= SEQUENCES else SEQUENCES * LINE)
+    return Stream(strides, element, 2 if written else 1, 0 if sequences <= SEQUENCES else SEQUENCES * LINE,
+                  scop.array(access.array).private)

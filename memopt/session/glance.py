@@ -1,18 +1,24 @@
 """A first look at a hot address that costs next to nothing: could there be anything to gain?
 
-Only floating-point nests are improved so far. Code without floating-point arithmetic anywhere near is left alone
-before a decoder, a solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever
-no to code with SSE or AVX arithmetic within reach.
+Code with floating-point arithmetic anywhere near is worth a full look. Other code is when it goes round in a loop
+that stores something and calls nothing; interpreters and most integer programs do not. They are left alone before a
+solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no to code with SSE
+or AVX arithmetic within reach.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
 from runtime.memory import Memory
 
+if TYPE_CHECKING:
+    from memopt.ir.graph import DecodedInstruction
+
+STRAIGHT = 192  # instructions looked at on the way round a loop
 REACH = 1024  # bytes before and after the address: more than any unrolled inner loop a compiler makes
 
 
@@ -32,20 +38,54 @@ _ARITHMETIC = re.compile(b"|".join((
 )), re.DOTALL)
 
 
+# A memory operand that comes first is written to, but by these.
+_STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)[a-z]\w* "
+                    r"(?:\w+ ptr )(?:\w+:)?\[")
+
+
 def around(address: int) -> tuple[int, int]:
     """Addresses for which the look at ``address`` speaks too: what is hot there has its code within reach."""
     return address - REACH // 2, address + REACH // 2
 
 
 def computes(pid: int, address: int) -> bool:
-    """Whether there is floating-point arithmetic near ``address`` in the live process."""
+    """Whether there is floating-point arithmetic near ``address`` in the live process, or a loop around it that
+    stores and calls nothing."""
     try:
         memory = Memory(pid)
     except Rejected:
         return True  # a full look will give the reason
     try:
         low = memory.read_some(address - REACH, REACH)
-        code = (low if len(low) == REACH else b"") + memory.read_some(address, REACH)
+        low = low if len(low) == REACH else b""
+        code = low + memory.read_some(address, REACH)
     finally:
         memory.close()
-    return _ARITHMETIC.search(code) is not None
+    return _ARITHMETIC.search(code) is not None or stores_in_a_loop(code, address - len(low), address)
+
+
+def stores_in_a_loop(code: bytes, start: int, address: int) -> bool:
+    """Whether the way on from ``address``, branches not taken, comes back to it or to before it, stores something on
+    the way round and calls nothing. ``code`` lies at ``start``."""
+    from memopt.ir.graph import Kind
+    from memopt.x86.decoder import decode
+
+    def straight(first: int) -> tuple[DecodedInstruction, ...]:
+        return decode(code[first - start:], first, STRAIGHT) if start <= first < start + len(code) else ()
+
+    pending, stored = list(straight(address)), False
+    for _ in range(STRAIGHT):
+        if not pending:
+            return False
+        instruction = pending.pop(0)
+        stored = stored or _STORE.match(f"{instruction.mnemonic} {instruction.operands_text}") is not None
+        target = instruction.target
+        if instruction.kind in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP):
+            return False
+        if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL) and target is not None and target <= address:
+            before = [i for i in straight(target) if i.address < address]
+            return all(i.kind not in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP) for i in before) and (
+                stored or any(_STORE.match(f"{i.mnemonic} {i.operands_text}") for i in before))
+        if instruction.kind is Kind.JUMP and target is not None:
+            pending = list(straight(target))
+    return False

@@ -118,7 +118,7 @@ class Improver:
             self._start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
-                                  detail="no floating-point arithmetic"))
+                                  detail="no arithmetic on memory in a loop"))
         return True
 
     def _start(self, job: Callable[[], None]) -> None:
@@ -384,7 +384,8 @@ class Improver:
         with self._timed("validate"), self._shadows(1 + len(versions)) as (original, *shadows):
             longest = max(slice_of(v.plan) for v in versions)
             results = race(original, tuple(zip(shadows, versions, strict=True)), longest,
-                           exact=self.options.fp == "exact")
+                           exact=self.options.fp == "exact",
+                           others=[d.cache.placement for d in self.decisions if d.cache is not None])
         finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
         if not finished:
             raise next(r for r in results if isinstance(r, Rejected))

@@ -11,7 +11,7 @@ from memopt.analysis.loops import find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
-from memopt.ir.operations import Block, Compute
+from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
 from runtime.memory import Memory, mapping_at, mappings
 
@@ -68,7 +68,7 @@ def find_site(pid: int, address: int) -> Site:
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
-    """What can be told from the code alone: Rejected for calls, indirect jumps, no nest, nothing to compute.
+    """What can be told from the code alone: Rejected for calls, indirect jumps, nothing to compute.
 
     Returns what gives the operations of a basic block by its address, each worked out once.
     """
@@ -78,9 +78,6 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
                 raise Rejected(Reason.CALL, f"at {instruction.address:#x}")
             if instruction.kind is Kind.INDIRECT:
                 raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
-    if not loop.children:
-        raise Rejected(Reason.NOT_A_NEST, f"the loop at {loop.header:#x} contains no other")
-
     from memopt.x86.semantics import lift_block
 
     @cache
@@ -88,14 +85,15 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
         return lift_block(site.graph.blocks[address].code, address)
 
     if not any(_computes(operations, start) for start in loop.blocks):
-        raise Rejected(Reason.NO_PLAN, "no floating-point arithmetic")
+        raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
     return operations
 
 
 def _computes(operations: Callable[[int], Block], address: int) -> bool:
-    """Whether a block does floating-point arithmetic; one that is not understood may never be run."""
+    """Whether a block does floating-point arithmetic or stores; one that is not understood may never be run."""
     try:
         block = operations(address)
     except Rejected:
         return False
-    return any(isinstance(o, Compute) and o.operator in _ARITHMETIC for o in block.operations)
+    return any(isinstance(o, Store) or (isinstance(o, Compute) and o.operator in _ARITHMETIC)
+               for o in block.operations)

@@ -10,7 +10,7 @@ from tests.support.random_nests.program import DOUBLE, FLOAT
 
 KINDS = {"double": DOUBLE, "float": FLOAT}
 PREFERENCES = ("contractions", "loops")
-NOT_YET = {("condition", "double"), ("condition", "float"), ("one row after the other", "float")}
+NOT_YET = {("condition", "double"), ("condition", "float")}
 
 
 @pytest.fixture(scope="module", params=[f"{p} {k}" for p in PREFERENCES for k in KINDS])

@@ -17,7 +17,7 @@ static double a[n][n], b[n][n], c[n][n], x[n], y[n];
 #define CAT(one, two) one##two
 #define NAMED(nest) CAT(is_, nest)
 enum { is_syrk = 1, is_syrk_rows, is_trmm, is_cholesky, is_lu, is_lu_right, is_forward, is_backward, is_correlation,
-       is_blocked, is_branches };
+       is_blocked, is_branches, is_lu_flat, is_both_ways };
 
 static NOINLINE void nest(ARGUMENTS)
 {
@@ -105,6 +105,24 @@ static NOINLINE void nest(ARGUMENTS)
                     c[i][j] += a[i][j];
                 else
                     c[i][j] -= b[i][j];
+    } else if (NAMED(NEST) == is_lu_flat) {
+        for (int k = 0; k < n; k++)
+            for (int i = k + 1; i < n; i++) {
+                a[0][i * n + k] /= a[0][k * n + k];
+                for (int j = k + 1; j < n; j++)
+                    a[0][i * n + j] -= a[0][i * n + k] * a[0][k * n + j];
+            }
+    } else if (NAMED(NEST) == is_both_ways) {
+        for (int i = 0; i < n; i++) {
+            double before = 0;
+            for (int j = 0; j < n; j++)
+                c[i][j] = before = 0.5 * a[i][j] + 0.25 * before;
+            before = 0;
+            for (int j = n - 1; j >= 0; j--) {
+                b[i][j] = c[i][j] + before;
+                before = 0.5 * a[i][j] + 0.25 * before;
+            }
+        }
     }
 }
 

@@ -16,8 +16,8 @@ from tests.support.replay import Replay, Watch, holds, live_values
 SIZE = 11
 LIFTED = {
     ("gcc", "-O1"): ("syrk", "syrk_rows", "trmm", "cholesky", "lu", "forward", "backward", "correlation", "blocked"),
-    ("gcc", "-O2"): ("syrk", "syrk_rows", "trmm", "cholesky", "lu_right", "forward", "backward", "correlation",
-                     "blocked", "branches"),
+    ("gcc", "-O2"): ("syrk", "syrk_rows", "trmm", "cholesky", "lu", "lu_right", "lu_flat", "forward", "backward",
+                     "correlation", "blocked", "branches", "both_ways"),
     ("clang", "-O2"): ("syrk", "trmm", "backward", "correlation"),
 }
 

@@ -96,6 +96,14 @@ for t < R
     for j < {n}
       A[i+1,j+1] = add(add(add(A[i+1,j+1],A[i,j]),add(A[i,j+1],A[i,j+2])),add(A[i+2,j],add(A[i+2,j+1],A[i+2,j+2])))
 """, {"A": a}),
+        "two triangular products": region(f"""
+for i < R
+  for j < R-i
+    t_s[i,j] = 0
+    for k < {n}
+      t_s[i,j] = add(t_s[i,j], add(mul(A[k,i], B[k,i+j]), mul(B[k,i], A[k,i+j])))
+    C[i,i+j] = add(t_s[i,j], C[i,i+j])
+""", {"A": a, "B": a, "C": a, "t_s": (1, 1)}),
         "factors": region(f"""
 for k < R
   for i < {n}-k-1

@@ -9,17 +9,31 @@ from dataclasses import replace
 
 from memopt.ir.plan import Leaf, LoopPlan
 from memopt.ir.scop import TRIPS, Scop, Statement
+from passes.rebasing import counted_from
 from tests.support.enumeration import Cell, Memory, Point, Term, cell, date, evaluate, points
 
 
 def fitted(plan: LoopPlan, large: Scop, small: Scop) -> LoopPlan:
     """The plan made for ``large`` for a nest of the same shape with smaller loops."""
     def fit(piece: Statement) -> Statement:
-        whole = next(s for s in large.statements if s.position == piece.position)
-        own = next(s for s in small.statements if s.position == piece.position)
-        return replace(own, name=piece.name, conditions=own.conditions + piece.conditions[len(whole.conditions):])
+        whole = _counted(next(s for s in large.statements if _is_piece(piece, s)), plan)
+        own = _counted(next(s for s in small.statements if _is_piece(piece, s)), plan)
+        return replace(own, name=piece.name, conditions=own.conditions + piece.conditions[len(whole.conditions):],
+                       dimensions=own.dimensions + piece.dimensions[len(own.dimensions):], position=piece.position)
 
     return replace(plan, statements=tuple(map(fit, plan.statements)))
+
+
+def _is_piece(piece: Statement, whole: Statement) -> bool:
+    return piece.position[:len(whole.position)] == whole.position
+
+
+def _counted(statement: Statement, plan: LoopPlan) -> Statement:
+    for each in plan.rebases:
+        if each.statement == statement.name:
+            level = next(n for n, d in enumerate(statement.dimensions) if d.name == each.dimension)
+            statement = counted_from(statement, level, each.by)
+    return statement
 
 
 def dates_of(leaf: Leaf, point: Point) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -19,7 +18,6 @@ from tests.support.random_nests.draw import draw
 from tests.support.random_nests.minimise import minimise
 from tests.support.random_nests.pool import Summary, run
 from tests.support.random_nests.program import Program, layout
-from tests.support.random_nests.replacing import BEYOND
 from tests.support.random_nests.text import Writer
 
 
@@ -31,10 +29,7 @@ def main() -> int:
     parser.add_argument("--show", action="store_true", help="print each program and what became of its loops")
     parser.add_argument("--keep", action="store_true", help="do not make wrong programs smaller")
     parser.add_argument("--json", type=Path, help="write one object for each program")
-    parser.add_argument("--beyond", action="store_true", help="also single loops and nests without floating point")
     options = parser.parse_args()
-    if options.beyond:
-        os.environ[BEYOND] = "1"
     seeds = range(options.seed, options.seed + options.count)
     start = time.monotonic()
     summaries = run(seeds, options.jobs)

@@ -17,13 +17,11 @@ from dataclasses import dataclass, field, replace
 from unittest import mock
 
 from memopt.ir.graph import Loop
-from memopt.ir.operations import Block
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.description import Machine
 from memopt.options import Options
 from memopt.session import improve
-from memopt.session import site as site_module
 from memopt.session.improve import Decision, Improver
 from memopt.session.site import Site, find_site
 from passes.base import Context, ScheduledRegion
@@ -37,7 +35,6 @@ from tests.support.random_nests.build import Batch
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
-BEYOND = "NESTS_BEYOND"  # in the environment: also what the driver does not look at
 PRINT_AFTER = tuple(os.environ.get("PRINT_AFTER", "").split(","))  # lift, plan, generate: shown on stderr
 _TRAP = b"\xcc"
 REPLACED, INTERNAL = "replaced", "internal-error"
@@ -260,8 +257,7 @@ class Follower:
         program = self.batch.programs[self.number]
         options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
-        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(
-                program.prefer), beyond(bool(os.environ.get(BEYOND))):
+        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(program.prefer):
             return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)
 
     def _finish(self) -> None:
@@ -335,20 +331,4 @@ def preferring(what: str) -> Iterator[None]:
         return decide(replace(self, least_work=0.0), state, context)
 
     with mock.patch.object(Profitability, "run", run):
-        yield
-
-
-@contextmanager
-def beyond(whether: bool) -> Iterator[None]:
-    """Also single loops, and nests without floating-point arithmetic, which the driver leaves alone."""
-    if not whether:
-        yield
-        return
-    screen = site_module.screen
-
-    def open_screen(site: Site, loop: Loop) -> Callable[[int], Block]:
-        return screen(site, replace(loop, children=loop.children or (loop.header,)))
-
-    with mock.patch.object(site_module, "screen", open_screen), mock.patch.object(
-            site_module, "_computes", return_value=True):
         yield

@@ -302,11 +302,35 @@ def test_narrow_integers() -> None:
     assert recovered(load(0, A, 8), load(1, B, 8), store(C, byte, 8)) == ["  [c]:8 = add.i8([a], [b])"]
 
 
-def test_an_affine_comparison_demands_that_it_does_not_wrap_around() -> None:
-    same = Truth(Atom(H - J * 2, True, (H + 5,)), 1)
-    body = loop("j", store(A + J * 8, Node("zext", (same,), 64)))
-    assert recovered(body)[1] == "    [a + 8*c:j]:64 = select.i64(eq.i64(i64(c:i - 2*c:j), 0x0), 0x1, 0x0)"
+def test_an_affine_condition_makes_two_statements() -> None:
+    """for j: a[j] = i >= 2 j ? b : d, as a conditional move; what it compares must not wrap around"""
+    least = Truth(Atom(H - J * 2, False, (H + 5,)), 1)
+    body = loop("j", store(A + J * 8, Node("select", (least, v(0), v(1)), 64)))
+    assert recovered(load(0, B), load(1, D), body)[1:] == [
+        "    [a + 8*c:j]:64 = [b] if c:i - 2*c:j >= 0",
+        "    [a + 8*c:j]:64 = [d] if -c:i + 2*c:j - 1 >= 0",
+    ]
     assert "c:i + 5" in demands
+
+
+def test_what_is_loaded_under_a_condition_is_used_under_it() -> None:
+    """if (i >= 3) x = a; else x = b; c = x + x"""
+    least = Truth(Atom(H - 3, False, ()), 1)
+    items = (Guarded((H - 3,), (load(0, A),)), Guarded((-H + 2,), (load(1, B),)))
+    chosen = Node("select", (least, v(0), v(1)), 64)
+    assert recovered(*items, store(C, add(chosen, chosen))) == [
+        "  [c]:64 = add([a], [a]) if c:i - 3 >= 0",
+        "  [c]:64 = add([b], [b]) if -c:i + 2 >= 0",
+    ]
+    assert refused(*items, store(C, v(0))) is Reason.CARRIED_VALUE
+
+
+def test_many_affine_conditions_are_comparisons() -> None:
+    value: Value = v(0)
+    for number in range(5):
+        value = Node("select", (Truth(Atom(H - number, True, ()), 1), v(1), value), 64)
+    (line,) = recovered(load(0, A), load(1, B), store(C, value))
+    assert line.startswith("  [c]:64 = select.i64(eq.i64(i64(c:i - 4), 0x0), [b], select.i64(")
 
 
 def test_a_double_changed_as_an_integer() -> None:

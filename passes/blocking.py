@@ -1,0 +1,174 @@
+"""Blocking: a loop that carries dependences, in blocks, so that most of the work can wait for the end of each block.
+
+Before (factorisation): ``for k { for i S0(k, i); for i, j S1(k, i, j) }``, where S1 updates the whole rest of the
+matrix for every k. After: blocks of k; inside a block the pieces of S0 and S1 that the block's own steps need, then the
+piece of S1 that lies beyond the block, as a product over the block's steps (Golub and Van Loan, "Matrix Computations",
+3.2).
+
+Every statement gets one more dimension, the number of its block, which its other dimensions determine, and falls into
+pieces by where the cells it touches lie: before the block, in it, or beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from math import ceil, prod
+
+from memopt.analysis.conflicts import between
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Date
+from memopt.ir.scop import Dimension, Scop, Statement
+from memopt.models.loop_cost import average_trips
+from passes.leaves import Position
+from passes.ordering import Conflicts, carry, equal, keeps
+from passes.splitting import instances
+
+BLOCK = "block"
+STEPS = 64
+MOST_CHOICES = 64
+MOST_BLOCKINGS = 1
+MOST_PIECES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """``scop`` in pieces, the last dimension of each statement its block; ``counts``: iterations of the loops of each
+    inside a block, and of the blocks; ``steps``: of the blocked loop."""
+
+    scop: Scop
+    steps: int
+    loops: Mapping[str, str]
+    counts: Mapping[str, Mapping[str, int]]
+
+    def start(self, statement: Statement, conflicts: Conflicts) -> Position:
+        """The statement behind the date of its block; ``conflicts``: its own, of which none lead back to an earlier
+        block."""
+        counts = dict(self.counts[statement.name])
+        loop = self.loops[statement.name]
+        place = {n: Linear.symbol(n) for n in counts}
+        place[loop] = Linear.build({BLOCK: self.steps, loop: 1})
+        blocks = counts.pop(BLOCK)
+        return Position(statement, (Date(Linear.symbol(BLOCK)),), tuple(counts.items()), ((BLOCK, blocks),),
+                        tuple(place.items()), conflicts)
+
+
+def blockings(scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS) -> Iterator[Blocking]:
+    """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
+    can wait for the rest of its block, or the rest for it."""
+    made = 0
+    values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
+    for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
+        loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
+        date = {s: Linear.symbol(d) for s, d in loops.items()}
+        if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
+            blocking = _blocked(scop, loops, trips, steps)
+            if blocking is not None and _promising(blocking):
+                made += 1
+                yield blocking
+
+
+def _blocked(scop: Scop, loops: Mapping[str, str], trips: int, steps: int) -> Blocking | None:
+    stepping = _stepping(scop, loops)
+    statements: list[Statement] = []
+    kept: dict[str, str] = {}
+    counts: dict[str, Mapping[str, int]] = {}
+    for statement in scop.statements:
+        loop = loops[statement.name]
+        forms = [f for a in (statement.write, *statement.reads) for n, f in enumerate(a.subscripts)
+                 if (a.array, n) in stepping]
+        for piece, count in _pieces(statement, loop, tuple(dict.fromkeys(forms)), trips, steps):
+            statements.append(piece)
+            kept[piece.name], counts[piece.name] = loop, count
+    if not len(scop.statements) < len(statements) <= MOST_PIECES:
+        return None
+    return Blocking(replace(scop, statements=tuple(statements)), steps, kept, counts)
+
+
+def _stepping(scop: Scop, loops: Mapping[str, str]) -> set[tuple[str, int]]:
+    """Subscripts of written arrays that advance with the blocked loop in some access."""
+    written = {s.write.array for s in scop.statements}
+    return {(a.array, n) for s in scop.statements for a in (s.write, *s.reads) for n, form in enumerate(a.subscripts)
+            if a.array in written and form.coefficient(loops[s.name]) == 1 and len(form.terms) == 1}
+
+
+def _promising(blocking: Blocking) -> bool:
+    """Whether the largest piece only accumulates inside a block, before or after everything else there."""
+    statements = blocking.scop.statements
+    largest = max(statements, key=lambda s: prod(blocking.counts[s.name].values()))
+
+    def inside(earlier: Statement, later: Statement) -> Conflicts:
+        date = {s.name: Linear.symbol(BLOCK) for s in (earlier, later)}
+        return carry(tuple(between(earlier, later)), date) or ()
+
+    own = inside(largest, largest)
+    if not own or any(c.first != largest.write or c.second != largest.write for c in own):
+        return False
+    others = [s for s in statements if s is not largest]
+    after = [s for s in others if inside(largest, s)]
+    before = [s for s in others if inside(s, largest)]
+    return not any(a is b or inside(a, b) for a in after for b in before)
+
+
+def _pieces(
+    statement: Statement, loop: str, forms: tuple[Linear, ...], trips: int, steps: int
+) -> Iterator[tuple[Statement, dict[str, int]]]:
+    """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the
+    block."""
+    whole, step = instances(statement), Linear.symbol(loop)
+    ways = []
+    for form in forms:
+        least, most = whole.least(form - step), whole.most(form - step)
+        if least is None or most is None or least != most:
+            found = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
+            ways.append([w for w in found if w])
+    blocked = replace(
+        statement, dimensions=(*statement.dimensions, Dimension(BLOCK, _trips(statement, loop))),
+        position=(*statement.position, 0),
+        conditions=(*statement.conditions, *_inside(step, steps)))
+    usual = average_trips(statement, trips)
+    for number, chosen in enumerate(product(*ways)):
+        conditions = tuple(c for way in chosen for c in way.conditions)
+        piece = replace(blocked, name=f"{statement.name}p{number}", conditions=(*blocked.conditions, *conditions))
+        if not instances(piece).is_empty:
+            short = {loop} | {_innermost(statement, way.form, loop) for way in chosen if way.within}
+            count = {n: min(c, steps) if n in short else c for n, c in usual.items()}
+            yield piece, count | {BLOCK: ceil(usual[loop] / steps)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    form: Linear
+    conditions: tuple[Linear, ...]
+    within: bool = False
+
+
+def _inside(form: Linear, steps: int) -> tuple[Linear, ...]:
+    first = Linear.symbol(BLOCK, steps)
+    return form - first, first + (steps - 1) - form
+
+
+def _before(form: Linear, least: int | None, steps: int) -> _Way | None:
+    """Cells before the block, unless none is."""
+    return None if least is not None and least >= 0 else _Way(form, (Linear.symbol(BLOCK, steps) - form - 1,))
+
+
+def _beyond(form: Linear, most: int | None, steps: int) -> _Way | None:
+    return None if most is not None and most <= 0 else _Way(form, (form - Linear.symbol(BLOCK, steps) - steps,))
+
+
+def _within(form: Linear, least: int | None, most: int | None, steps: int) -> _Way:
+    low, high = _inside(form, steps)
+    conditions = [low] if least is None or least < 0 else []
+    return _Way(form, (*conditions, *([high] if most is None or most > 0 else [])), True)
+
+
+def _innermost(statement: Statement, form: Linear, loop: str) -> str:
+    names = [d.name for d in statement.dimensions if form.coefficient(d.name) and d.name != loop]
+    return names[-1] if names else loop
+
+
+def _trips(statement: Statement, loop: str) -> Linear:
+    """More than the number of blocks: a block's number is at most its loop's counter."""
+    return next(d.trips for d in statement.dimensions if d.name == loop)
