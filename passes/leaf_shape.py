@@ -105,6 +105,7 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     types = [scop.array(r.array).element for r in statement.reads]
     statement = replace(statement, expression=narrowed(statement.expression, types))
     point = _point(statement, leaf)
+    leaf = _with_free_axes(leaf, point)
     bounds = tuple(dict.fromkeys(_bounds(statement, leaf, point)))
     storage = {s.array: s for s in plan.storage}
 
@@ -156,23 +157,40 @@ def _axes(leaf: Leaf) -> dict[str, str]:
     return {dimension: axis for dimension, axis in names.items() if dimension is not None}
 
 
+def _with_free_axes(leaf: Leaf, point: dict[str, Linear]) -> Leaf:
+    """The leaf without the dimensions that have one number in each macro instance."""
+    free = {s for value in point.values() for s in value.symbols}
+
+    def kept(dimension: str | None) -> str | None:
+        return dimension if dimension is not None and _axes(leaf)[dimension] in free else None
+
+    return replace(leaf, rows=kept(leaf.rows), vector=kept(leaf.vector), sequential=kept(leaf.sequential))
+
+
 def _point(statement: Statement, leaf: Leaf) -> dict[str, Linear]:
-    """Every dimension of the statement, Linear over dates, symbols and axes."""
+    """Every dimension of the statement, Linear over dates, symbols and the axes that those do not fix."""
     axes = {d: Linear.symbol(a) for d, a in _axes(leaf).items()}
     unknown = [d.name for d in statement.dimensions if d.name not in axes]
     equations = [date.expression - Linear.symbol(date_name(n)) for n, date in enumerate(leaf.dates)
                  if date.divisor == 1]
+    equations += [c for c in statement.conditions if -c in statement.conditions]
     point: dict[str, Linear] = {}
-    while unknown:
+    while unknown or (unknown := _fixed(equations, axes)):
         found = next(((e, d) for e in equations for d in unknown if abs(e.coefficient(d)) == 1), None)
         if found is None:
             raise VerifyError(f"{leaf} does not fix {', '.join(unknown)} of {statement}")
         equation, dimension = found
+        axes.pop(dimension, None)
         value = equation.without(dimension) * -equation.coefficient(dimension)
         equations = [e.substitute({dimension: value}) for e in equations if e is not equation]
         point = {d: v.substitute({dimension: value}) for d, v in point.items()} | {dimension: value}
         unknown.remove(dimension)
     return {d: v.substitute(axes) for d, v in (point | axes).items()}
+
+
+def _fixed(equations: list[Linear], axes: Mapping[str, Linear]) -> list[str]:
+    """An axis' dimension that is alone among them in an equation."""
+    return [d for e in equations for d in axes if e.symbols & set(axes) == {d} and abs(e.coefficient(d)) == 1][:1]
 
 
 def _bounds(statement: Statement, leaf: Leaf, point: dict[str, Linear]) -> Iterator[Along]:
