@@ -112,15 +112,23 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     def live(bound: Linear) -> Linear:
         return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith(LOOP_COUNTER)))
 
-    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in bounds(outer.node)):
+    inner = bounds(outer.node)
+    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
         outer = outer.rewritten(remaining.by_trips())
-    for bound in map(live, bounds(outer.node)):
+    inner = bounds(outer.node)
+    for bound in map(live, inner.union(*(_numerators(b) for b in inner))):
         if not bound.is_constant:
             invariant = remaining.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
             raise Specialise(invariant, remaining.moves(bound))
     return outer
+
+
+def _numerators(linear: Linear) -> frozenset[Linear]:
+    """What is divided and rounded in ``linear``."""
+    inside = frozenset(q.numerator for q in linear.quotients)
+    return inside.union(*map(_numerators, inside))
 
 
 @dataclass
@@ -179,9 +187,12 @@ class _Builder:
         """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Captured)."""
         if distance.is_constant:
             return distance.constant == expected
-        if TRIPS in distance.symbols or self.remaining.step(distance):
+        entered = distance.substitute({TRIPS: self.outer.numerator}) if self.outer.divisor == 1 else distance
+        if TRIPS in entered.symbols or self.remaining.step(entered):
             return False
-        raise Specialise(distance)
+        if entered.is_constant:
+            return entered.constant == expected
+        raise Specialise(entered, self.remaining.moves(entered) if entered != distance else frozenset())
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.reroll.Captured)."""
