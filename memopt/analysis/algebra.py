@@ -30,7 +30,7 @@ from memopt.analysis.values import (
 )
 from memopt.analysis.widening import WIDE, Wide, Widenings
 from memopt.ir.evaluate import evaluate
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient, quotient
 
 LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
 TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during a trial
@@ -176,22 +176,26 @@ class Algebra:
                 self.address = before
                 return self.integer(chosen)
             case Node(operator, operands, width):
-                return self._node_number(operator, [self.integer(o) for o in operands], width)
+                return self._node_number(operator, operands, width)
         return None
 
-    def _node_number(self, operator: str, operands: list[Integer | None], width: int) -> Integer | None:
+    def _node_number(self, operator: str, operands: tuple[Value, ...], width: int) -> Integer | None:
         """The number an operation gives once its operands are known numbers."""
-        numbers = [n for n in operands if n is not None]
+        found = [self.integer(o) for o in operands]
+        numbers = tuple(n for n in found if n is not None)
         if len(numbers) < len(operands):
             return None
+        result = self.compute(operator, numbers, width) if numbers != operands else None
+        if isinstance(result, Integer):
+            return result
         unknown = [n.linear for n in numbers if not n.linear.is_constant]
         if unknown and not self.exploring:
             if all(map(fixable, unknown)):
                 raise Specialise(unknown[0])
             return None
         values = tuple(self.at_sample(n.linear) % (1 << n.width) for n in numbers)
-        result = evaluate(operator, values, tuple(n.width for n in numbers), width)
-        return None if result is None else constant(result, width)
+        number = evaluate(operator, values, tuple(n.width for n in numbers), width)
+        return None if number is None else constant(number, width)
 
     def linear(self, value: Value) -> Linear | None:
         number = self.integer(value)
@@ -231,7 +235,10 @@ class Algebra:
 
     @staticmethod
     def _wrap(linear: Linear, width: int) -> Integer:
-        return Integer(Linear(linear.terms, centred(linear.constant, width)), width)
+        terms = linear.terms
+        if linear.quotients:  # what was cleared below the width was cleared altogether
+            terms = tuple((s, c) for s, c in terms if c % (1 << width) or not isinstance(s, Quotient))
+        return Integer(Linear(terms, centred(linear.constant, width)), width)
 
     def _mul(self, operands: tuple[Value, ...], width: int) -> Value:
         numbers = [self.integer(o) for o in operands]
@@ -278,9 +285,9 @@ class Algebra:
             return operands[0]
         linear, needs = self.in_range(operands[0], signed)
         divisor = 1 << count
-        if not linear.is_constant and any(c % divisor for _, c in linear.terms):
+        if any(c % divisor for _, c in linear.terms) and fixable(linear):
             return Node(name, operands, width)
-        result = Linear(tuple((s, c // divisor) for s, c in linear.terms), linear.constant // divisor)
+        result = quotient(linear, divisor)
         if width == 64 and not linear.is_constant:  # bits shifted out on the left before are gone: a sign extension
             half = 1 << (63 - count) if signed else 0
             needs = (result + half, -result + ((1 << (64 - count)) - 1 - half))
@@ -300,6 +307,8 @@ class Algebra:
                 return constant(0, width) if name == "and" else other
             if name == "and" and known == (1 << width) - 1:
                 return other
+            if name == "and" and isinstance(other, Integer) and (rounded := self._rounded(other, known)) is not None:
+                return rounded
             if isinstance(other, Truth):
                 if name == "and":
                     return other if known & 1 else constant(0, width)
@@ -308,6 +317,15 @@ class Algebra:
         if isinstance(operands[0], Truth) and isinstance(operands[1], Truth):
             return Truth(self._join(name, operands[0].formula, operands[1].formula), width)
         return Node(name, operands, width)
+
+    def _rounded(self, value: Integer, mask: int) -> Value | None:
+        """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width."""
+        size = 1 << value.width
+        for unit, low in ((size - mask, False), (mask + 1, True)):
+            if 1 < unit < size and not unit & (unit - 1) and not fixable(value.linear):
+                down = quotient(value.linear, unit) * unit
+                return self._wrap(value.linear - down if low else down, value.width)
+        return None
 
     @staticmethod
     def _join(name: str, left: Formula, right: Formula) -> Formula:

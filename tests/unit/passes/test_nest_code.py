@@ -148,3 +148,14 @@ def mnemonics(nest: Region, made: LoopPlan) -> list[str]:
     layout = FrameLayout.build(tuple(x.symbol for x in nest.live_ins), 16384)
     items = nest_kernel((nest,), NestPlan((made,)), layout, Placement(0, 0, 0, 0, 0, 1 << 40, 0)).items
     return [item.mnemonic for item in items if isinstance(item, Instruction)]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_an_operand_that_stays_is_overwritten_in_one_of_the_steps(isa: Isa) -> None:
+    nest = region("""
+for i < R
+  for k < 11
+    A[i, k] = add(A[i, k], mul(A[i, 4], B[0, i]))
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), vector="i", sequential="k")
+    check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
