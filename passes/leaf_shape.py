@@ -15,6 +15,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import LIMIT, Access, Apply, Array, ElementType, Expression, Index, Scop, Statement
+from passes.contracted import contracted
 from passes.narrowing import narrowed
 
 ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # no dimension is called so
@@ -104,7 +105,8 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     point of the statement, ``Rejected`` when an axis is not bounded."""
     statement = next(s for s in plan.statements if s.name == leaf.statement)
     types = [scop.array(r.array).element for r in statement.reads]
-    statement = replace(statement, expression=narrowed(statement.expression, types))
+    expression = contracted(statement.expression) if plan.fuse_multiply_add else statement.expression
+    statement = replace(statement, expression=narrowed(expression, types))
     point = _point(statement, leaf)
     leaf = _with_free_axes(leaf, point)
     bounds = _needed(tuple(dict.fromkeys(_bounds(statement, leaf, point))))

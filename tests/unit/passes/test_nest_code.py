@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.ir.code import Placement
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
@@ -159,3 +162,28 @@ for i < R
 """, MATRICES)
     leaf = Leaf("S0", dates("0"), vector="i", sequential="k")
     check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
+
+
+def test_products_and_sums_are_fused_only_when_permitted() -> None:
+    nest = region("""
+for i < R
+  for j < 41
+    A[i, j] = sub(mul(C[i, j], B[i, j]), add(mul(B[j, i], C[j, i]), A[i, j]))
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), rows="i", row_count=2, vector="j", vector_count=1)
+    exact = plan(nest, Isa.AVX2, leaf)
+    fused = replace(exact, fuse_multiply_add=True)
+    assert not any("fm" in m for m in mnemonics(nest, exact))
+    assert {m[:6] for m in mnemonics(nest, fused) if "fm" in m} == {"vfmadd", "vfmsub"}
+    assert not any(m.startswith(("vmulpd", "vaddpd", "vsubpd")) for m in mnemonics(nest, fused))
+    check(nest, fused, {"H": 19}, seed=1, poison=True)  # small numbers: one rounding or two, the result is the same
+
+
+def test_code_of_unreasonable_size_is_refused() -> None:
+    nest = region("\n".join(f"for i < R\n  for j < i + {n}\n    for k < j + 1\n"
+                            f"      A[i, j] = add(A[i, j], mul(B[i, k], B[k, j]))" for n in range(40)), MATRICES)
+    leaves = [Leaf(s.name, dates(str(n)), rows="i", row_count=6, vector="j", vector_count=3, sequential="k",
+                   promote=True) for n, s in enumerate(nest.scop.statements)]
+    with pytest.raises(Rejected) as refusal:
+        mnemonics(nest, plan(nest, Isa.AVX512, *leaves))
+    assert refusal.value.reason is Reason.NO_PLAN
