@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.ir.plan import Date, Isa, Leaf, LoopPlan
+from memopt.ir.code import Placement
+from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.region import Region
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import Instruction
+from passes.kernel import nest_kernel
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.nests import linear, region
@@ -108,6 +112,42 @@ def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf
     for leaf in leaves:
         for trips in (1, 5, 9, 17, 50):
             check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_short_sequences_run_whole_in_each_step(isa: Isa) -> None:
+    """A 3 x 3 mask, counted from 0 and from the outer counters."""
+    straight = """
+for i < R
+  for j < 41
+    for p < 3
+      for q < 3
+        A[i, j] = add(A[i, j], mul(C[p, q], B[i+p, j+q]))
+"""
+    skewed = """
+for i < R
+  for j < 41
+    for p < 3
+      for q < 60
+        if q - j >= 0
+          if j + 2 - q >= 0
+            A[i, j] = add(A[i, j], mul(C[p, q-j], B[i+p, q]))
+"""
+    for text in (straight, skewed):
+        nest = region(text, MATRICES)
+        for rows, vectors in ((1, 1), (2, 2), (4, 1)):
+            leaf = Leaf("S0", dates("0", "p"), rows="i", row_count=rows, vector="j", vector_count=vectors,
+                        sequential="q", promote=True)
+            code = mnemonics(nest, plan(nest, isa, leaf))
+            assert sum("mul" in m and m.endswith("pd") for m in code) % 3 == 0, "three turns in each step"
+            for trips in (1, 5, 16):
+                check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=trips == 5)
+
+
+def mnemonics(nest: Region, made: LoopPlan) -> list[str]:
+    layout = FrameLayout.build(tuple(x.symbol for x in nest.live_ins), 16384)
+    items = nest_kernel((nest,), NestPlan((made,)), layout, Placement(0, 0, 0, 0, 0, 1 << 40, 0)).items
+    return [item.mnemonic for item in items if isinstance(item, Instruction)]
 
 
 @pytest.mark.parametrize("isa", ISAS)
