@@ -131,13 +131,15 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     backwards = {m.address.coefficient(TRIPS) for m in cluster.members}
     if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients, *backwards)):
         raise Rejected(Reason.NON_AFFINE, "elements of different sizes or alignments share bytes")
-    for strides in _strides(coefficients, element.size):
-        for digits in (_one_digit, _nearest_digits):
-            found = _subscripts(cluster, base, strides, digits, sample)
-            if found is not None:
-                moved, accesses, guards = found
-                return (Array(name, element, moved, strides), {m: Access(name, s) for m, s in accesses.items()},
-                        guards)
+    whole, *others = _strides(coefficients, element.size)
+    found = _split(cluster, base, whole, _one_digit, sample)
+    if found is None:
+        ways = (_split(cluster, base, strides, digits, sample) for strides in (whole, *others)
+                for digits in (_one_digit, _nearest_digits))
+        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width), default=None)
+    if found is not None:
+        return (Array(name, element, found.base, found.strides),
+                {m: Access(name, s) for m, s in found.subscripts.items()}, found.guards)
     raise Rejected(Reason.NON_AFFINE, f"the subscripts of the array at {base}")
 
 
@@ -154,24 +156,37 @@ def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
     yield (size,)
 
 
-def _subscripts(
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """``width``: the most that an inner subscript of one access varies."""
+
+    base: Linear
+    strides: tuple[int, ...]
+    subscripts: Mapping[ByteAccess, tuple[Linear, ...]]
+    guards: tuple[Relation, ...]
+    width: int
+
+
+def _split(
     cluster: Cluster, base: Linear, strides: tuple[int, ...], digits: Digits, sample: Mapping[str, int]
-) -> tuple[Linear, dict[ByteAccess, tuple[Linear, ...]], tuple[Relation, ...]] | None:
-    """The base, at which inner subscripts are 0 at the least, and the subscripts of each member."""
+) -> _Split | None:
+    """Subscripts for each member, and the base at which the inner ones are not negative; None without a proof."""
     found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
+    width = 0
     for inner in range(1, len(strides)):
         bounds = [m.bounds(s[inner], sample) for m, s in found.items()]
         below = min(0, *(low.evaluate(sample) for low, _ in bounds))  # counters that go down
         base += below * strides[inner]
         found = {m: (*s[:inner], s[inner] - below, *s[inner + 1:]) for m, s in found.items()}
         for low, high in bounds:
+            width = max(width, (high - low).evaluate(sample))
             for need in (low - below, -high + (below + strides[inner - 1] // strides[inner] - 1)):
                 if need.evaluate(sample) < 0:
                     return None
                 if not need.is_constant:
                     guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
-    return base, found, tuple(guards.values())
+    return _Split(base, strides, found, tuple(guards.values()), width)
 
 
 def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits: Digits) -> tuple[Linear, ...]:
