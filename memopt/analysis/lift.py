@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Defer, Inline, Obligation, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.algebra import LOOP_COUNTER, Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
@@ -26,6 +26,7 @@ from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
+from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
@@ -34,7 +35,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
 
-ATTEMPTS = 64
+ATTEMPTS = 192
 
 
 @dataclass(frozen=True, slots=True)
