@@ -37,6 +37,28 @@ def check_loops(
             raise Rejected(Reason.NO_SCHEDULE, violation)
 
 
+def check_sequence(
+    scop: Scop, parts: tuple[tuple[Statement, ...], ...], operations: int = DEFAULT_BUDGET,
+    facts: tuple[Linear, ...] = (),
+) -> None:
+    """Returns when ``parts`` are all of ``scop``'s statements and each may run as a whole before the next one starts;
+    else ``Rejected(NO_SCHEDULE)``."""
+    if sorted(s.position for p in parts for s in p) != sorted(s.position for s in scop.statements):
+        raise Rejected(Reason.NO_SCHEDULE, "the parts are not the statements of the nest")
+    placed = [[_Placed(s, Leaf(s.name, ()), tuple(Linear.symbol(d.name) for d in s.dimensions), facts) for s in p]
+              for p in parts]
+    with budget(operations):
+        for number, part in enumerate(placed):
+            for first in part:
+                for second in (s for earlier in placed[:number] for s in earlier):
+                    for violation in _order(first, second):
+                        raise Rejected(Reason.NO_SCHEDULE, violation)
+    private = {a.name for a in scop.arrays if a.private}
+    for name in private:
+        if sum(any(a.array == name for s in p for a in (s.write, *s.reads)) for p in parts) > 1:
+            raise Rejected(Reason.NO_SCHEDULE, f"{name} would have to outlive its part")
+
+
 def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[str]:
     shape = tuple(_shape(scop, plan))
     yield from shape

@@ -26,12 +26,14 @@ LEAST_ROOM = 1024  # iterations that private arrays have room for at least, wher
 BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
-def loop_plans(scop: Scop, context: Context, facts: tuple[Linear, ...] = ()) -> Iterator[LoopPlan]:
+def loop_plans(
+    scop: Scop, context: Context, facts: tuple[Linear, ...] = (), least_gain: float = LEAST_GAIN
+) -> Iterator[LoopPlan]:
     """Candidates for all of ``scop``'s statements, best first, where every one of ``facts`` (Linear over symbols) is
     >= 0; their legality is not checked here.
 
-    Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when the dependences are too
-    many to look at.
+    ``least_gain``: original over planned time. Raises ``Rejected(NO_PLAN)`` when nothing is to be gained,
+    ``Rejected(NO_SCHEDULE)`` when the dependences are too many to look at.
     """
     scop, rebases = rebase(_with_extents(scop, context))
     with budget():
@@ -49,12 +51,12 @@ def loop_plans(scop: Scop, context: Context, facts: tuple[Linear, ...] = ()) -> 
                                  blocking.loops)
             candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
-    if before < LEAST_GAIN * candidates[0].cycles:
+    if before < least_gain * candidates[0].cycles:
         raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
     refusals: list[Rejected] = []
     made = 0
     for candidate in candidates:
-        if before >= LEAST_GAIN * candidate.cycles:
+        if before >= least_gain * candidate.cycles:
             try:
                 with budget():
                     plan = replace(candidate.plan(context, facts), rebases=rebases)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from math import prod
 
+from memopt.analysis.conflicts import conflicts
 from memopt.analysis.dependences import dependences
-from memopt.ir.plan import Isa, NestPlan, Plan
+from memopt.analysis.polyhedra import budget
+from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
+from memopt.ir.scop import Statement
 from memopt.machine.description import Machine
 from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
 from passes.distribution import distribute
+from passes.grouping import components
 from passes.interchange import Interchange
 from passes.legality import Legality
-from passes.loop_legality import check_loops
+from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans
 from passes.packing import Packing
 from passes.profitability import Profitability
@@ -93,21 +98,80 @@ def plan_candidates(
     except Rejected as refusal:
         if refusal.reason is Reason.TOO_SHORT:
             raise
-    found: list[Candidate] = []
+    found = list(_with_products(region, context, observer))
     refusals: list[Rejected] = []
-    for loops in loop_plans(region.scop, context, region.facts):
-        try:
-            check_loops(region.scop, loops, facts=region.facts)
-        except Rejected as refusal:
-            refusals.append(refusal)
-            continue
-        part = replace(region, scop=replace(region.scop, statements=loops.statements))
-        found.append(((part,), NestPlan((loops,))))
-        if len(found) == most:
-            break
+    if len(found) < most:
+        found += islice(_in_loops(region, context, refusals), most - len(found))
     if not found:
         raise refusals[0] if refusals else Rejected(Reason.NO_PLAN)
     return tuple(found)
+
+
+def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Iterator[Candidate]:
+    """The legal ones of the loop plans for all statements; why there are no others goes to ``refusals``."""
+    try:
+        for loops in loop_plans(region.scop, context, region.facts):
+            try:
+                check_loops(region.scop, loops, facts=region.facts)
+            except Rejected as refusal:
+                refusals.append(refusal)
+            else:
+                yield (_part(region, loops.statements),), NestPlan((loops,))
+    except Rejected as refusal:
+        refusals.append(refusal)
+
+
+def _part(region: Region, statements: tuple[Statement, ...]) -> Region:
+    return replace(region, scop=replace(region.scop, statements=statements))
+
+
+def _with_products(region: Region, context: Context, observer: Observer | None) -> Iterator[Candidate]:
+    """Contractions in plans of their own, what is before, between and after them in loop plans; nothing where that
+    cannot be. Private arrays live inside one part."""
+    try:
+        with budget():
+            groups = components(region.scop.statements, conflicts(region.scop, region.facts))
+        parts = tuple(_parts(region, groups, context, observer))
+        plans = tuple(made for _, made in parts)
+        if not any(isinstance(p, Plan) for p in plans):
+            return
+        check_sequence(region.scop, tuple(p.scop.statements for p, _ in parts), facts=region.facts)
+    except Rejected:
+        return
+    yield tuple(_part(p, made.statements) if isinstance(made, LoopPlan) else p for p, made in parts), NestPlan(plans)
+
+
+def _parts(
+    region: Region, groups: tuple[tuple[Statement, ...], ...], context: Context, observer: Observer | None
+) -> Iterator[tuple[Region, Part]]:
+    """Regions of the lifted statements, with their plans; ``Rejected`` where one has none."""
+    others: list[Statement] = []
+    for group in (*groups, ()):
+        product = _product(region, group, context, observer) if len(group) == 1 else None
+        if product is None and group:
+            others += group
+            continue
+        if others:
+            rest = _part(region, tuple(sorted(others, key=lambda s: s.position)))
+            made = next(loop_plans(rest.scop, context, region.facts, least_gain=0.0))
+            check_loops(rest.scop, made, facts=region.facts)
+            yield rest, made
+            others = []
+        if product is not None:
+            yield _part(region, group), product
+
+
+def _product(
+    region: Region, group: tuple[Statement, ...], context: Context, observer: Observer | None
+) -> Plan | None:
+    (statement,) = group
+    private = {a.name for a in region.scop.arrays if a.private}
+    if private & {a.array for a in (statement.write, *statement.reads)}:
+        return None
+    try:
+        return plan_of(schedule(_part(region, group), context, PIPELINE, observer), context)
+    except Rejected:
+        return None
 
 
 def plan_nest(

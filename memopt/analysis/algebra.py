@@ -25,7 +25,7 @@ from memopt.analysis.values import (
     negate,
 )
 from memopt.analysis.widening import Wide
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient, quotient
 
 __all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "Obligation", "Promote", "Specialise", "fixable"]
 
@@ -61,7 +61,10 @@ class Algebra(Numbers):
 
     @staticmethod
     def _wrap(linear: Linear, width: int) -> Integer:
-        return Integer(Linear(linear.terms, centred(linear.constant, width)), width)
+        terms = linear.terms
+        if linear.quotients:  # what was cleared below the width was cleared altogether
+            terms = tuple((s, c) for s, c in terms if c % (1 << width) or not isinstance(s, Quotient))
+        return Integer(Linear(terms, centred(linear.constant, width)), width)
 
     def _mul(self, operands: tuple[Value, ...], width: int) -> Value:
         numbers = [self.integer(o) for o in operands]
@@ -109,22 +112,15 @@ class Algebra(Numbers):
         linear, needs = self.in_range(operands[0], signed)
         divisor = 1 << count
         uneven = uneven_part(linear, divisor)
-        if uneven.terms and self.trial and all(s.startswith(TRIAL) for s in uneven.symbols):
-            guess = self._guessed(self.at_sample(uneven) >> count)
-            return Integer(guess + self._divided(linear - uneven, divisor), width)
-        if uneven.terms:
+        if uneven.terms and fixable(uneven):
             return Node(name, operands, width)
-        result = self._divided(linear, divisor)
+        result = quotient(linear, divisor)
         if width == 64 and not linear.is_constant:  # bits shifted out on the left before are gone: a sign extension
             half = 1 << (63 - count) if signed else 0
             needs = (result + half, -result + ((1 << (64 - count)) - 1 - half))
         for need in needs:
             self.require(need, "a shifted value keeps its sign")
         return Integer(result, width)
-
-    @staticmethod
-    def _divided(linear: Linear, divisor: int) -> Linear:
-        return Linear(tuple((s, c // divisor) for s, c in linear.terms), linear.constant // divisor)
 
     def _guessed(self, value: int) -> Linear:
         """In a trial: ``value`` at the captured values, otherwise unknown."""
@@ -155,6 +151,8 @@ class Algebra(Numbers):
             changed = self._low_bits(name, other, known) if isinstance(other, Integer) else None
             if changed is not None:
                 return changed
+            if name == "and" and isinstance(other, Integer) and (rounded := self._rounded(other, known)) is not None:
+                return rounded
         if isinstance(operands[0], Truth) and isinstance(operands[1], Truth):
             return Truth(self._join(name, operands[0].formula, operands[1].formula), width)
         return Node(name, operands, width)
@@ -174,6 +172,15 @@ class Algebra(Numbers):
             return None
         low = known & mask if name == "and" else known | mask if name == "or" else known ^ mask
         return self._wrap(linear - known + low % step, value.width)
+
+    def _rounded(self, value: Integer, mask: int) -> Value | None:
+        """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width."""
+        size = 1 << value.width
+        for unit, low in ((size - mask, False), (mask + 1, True)):
+            if 1 < unit < size and not unit & (unit - 1) and not fixable(value.linear):
+                down = quotient(value.linear, unit) * unit
+                return self._wrap(value.linear - down if low else down, value.width)
+        return None
 
     @staticmethod
     def _join(name: str, left: Formula, right: Formula) -> Formula:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.bounds import Ranges, greatest, least, number_at_least
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Rejected
 from memopt.ir.region import Interval
 from memopt.ir.scop import TRIPS
 
@@ -48,8 +49,11 @@ class Aliasing:
             return False
         if not counters <= ranges.keys():
             return True
-        low = number_at_least(least(difference, ranges), self.longest)
-        high = number_at_least(least(-difference, ranges), self.longest)
+        try:
+            low = number_at_least(least(difference, ranges), self.longest)
+            high = number_at_least(least(-difference, ranges), self.longest)
+        except Rejected:  # a rounded trip count of unknown size
+            return True
         if low is not None and high is not None:
             return self._meets(difference, max(low, 1 - first_bits // 8), min(-high, second_bits // 8 - 1))
         if (low or 0) >= second_bits // 8 or (high or 0) >= first_bits // 8:

@@ -7,9 +7,11 @@ all the same, so every bound here is conservative.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 
 Ranges = Mapping[str, Linear]  # counter -> its largest value
@@ -18,6 +20,9 @@ Ranges = Mapping[str, Linear]  # counter -> its largest value
 def least(linear: Linear, ranges: Ranges) -> Linear:
     """A lower bound without the counters of ``ranges``."""
     while True:
+        if linear.quotients:
+            linear = _without_quotient(linear, linear.quotients[0], ranges)
+            continue
         symbol = _innermost(linear, ranges)
         if symbol is None:
             return linear
@@ -27,20 +32,76 @@ def least(linear: Linear, ranges: Ranges) -> Linear:
             linear = linear + ranges[symbol] * coefficient
 
 
+def _without_quotient(linear: Linear, rounded: Quotient, ranges: Ranges) -> Linear:
+    """A lower bound without ``rounded``: as often as the divisor goes into its coefficient it is its numerator less
+    a remainder; what is left of it is not less than the least number it can be."""
+    often, rest = divmod(linear.factor(rounded), rounded.divisor)
+    linear = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant) + rounded.numerator * often
+    linear = linear - max(0, often) * (rounded.divisor - 1)
+    if not rest:
+        return linear
+    number = number_at_least(least(rounded.numerator, ranges), None)
+    if number is None:
+        raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
+    return linear + rest * (number // rounded.divisor)
+
+
+def sufficient(linear: Linear) -> Linear:
+    """Without quotients, and >= 0 only where ``linear`` is."""
+    return _without_quotients(linear, 0)
+
+
+def necessary(linear: Linear) -> Linear:
+    """Without quotients, and >= 0 wherever ``linear`` is."""
+    return _without_quotients(linear, 1)
+
+
+def _without_quotients(linear: Linear, slack: int) -> Linear:
+    """For q = n / d rounded down and anything else that is integral, q + x >= 0 is n + d * x >= 0; other multiples
+    of q are those of (n - remainder) / d, the remainder taken as unfavourable (``slack`` 0) or favourable (1)."""
+    while linear.quotients:
+        common = math.gcd(*(c for _, c in linear.terms))
+        linear = Linear(tuple((s, c // common) for s, c in linear.terms), linear.constant // common)
+        rounded = linear.quotients[0]
+        factor, n, d = linear.factor(rounded), rounded.numerator, rounded.divisor
+        rest = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant)
+        if factor in (1, -1):
+            linear = rest * d + (n if factor > 0 else -n + (d - 1))
+            continue
+        if factor % d:
+            rest = rest * d
+        else:
+            factor //= d
+        linear = rest + n * factor + (max(0, -factor) if slack else -max(0, factor)) * (d - 1)
+    return linear
+
+
 def greatest(linear: Linear, ranges: Ranges) -> Linear:
     return -least(-linear, ranges)
 
 
+def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
+    """Without counters and quotients, and >= 0 only if ``linear`` is wherever all of ``conditions`` are >= 0."""
+    conditions = tuple(conditions)
+    bounds = [_least_where(start, ranges, tuple(dict.fromkeys((*conditions, *map(necessary, conditions)))), sample,
+                           sufficient) for start in dict.fromkeys((linear, sufficient(linear)))]
+    return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
+
+
 def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
     """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``."""
-    conditions = tuple(conditions)
-    best, reduced = least(linear, ranges), linear
+    return _least_where(linear, ranges, tuple(conditions), sample, lambda x: x)
+
+
+def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...], sample: Mapping[str, int],
+                 form: Callable[[Linear], Linear]) -> Linear:
+    best, reduced = least(form(linear), ranges), linear
     improved = True
     while improved:
         improved = False
         for condition in conditions:
             for factor in _factors(reduced, condition):
-                bound = least(reduced - condition * factor, ranges)
+                bound = least(form(reduced - condition * factor), ranges)
                 if bound.evaluate(sample) > best.evaluate(sample) or (bound.is_constant and not best.is_constant):
                     best, reduced, improved = bound, reduced - condition * factor, True
     return best
@@ -48,7 +109,7 @@ def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sa
 
 def _factors(linear: Linear, condition: Linear) -> set[int]:
     """Multiples of ``condition`` that take a symbol out of ``linear``."""
-    found = {divmod(linear.coefficient(s), c) for s, c in condition.terms}
+    found = {divmod(linear.factor(s), c) for s, c in condition.terms}
     return {factor for factor, rest in found if factor > 0 and not rest}
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoopNode, StoreEvent
-from memopt.analysis.slices import bitwise, concat, inverted, mask, part, select, truth_of, zext
+from memopt.analysis.slices import bitwise, concat, inverted, mask, origin, part, select, truth_of, zext
 from memopt.analysis.values import (
     Atom,
+    Carried,
     Either,
+    Final,
     Formula,
     Integer,
+    Loaded,
     Node,
     Not,
     Opaque,
@@ -27,6 +30,15 @@ from memopt.analysis.values import (
 
 def canonical_nest(node: LoopNode) -> LoopNode:
     return _Rewriter().loop(node)
+
+
+def canonical(value: Value) -> Value:
+    return _Rewriter().value(value)
+
+
+def canonical_formula(formula: Formula) -> Value:
+    """A truth value of one bit."""
+    return _Rewriter()._formula(formula)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +109,46 @@ def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
         case "sar" if truth_of(first) is not None:
             return first
         case "eq" | "ne":
-            found = _flag_test(operands) or _bit_test(operands) or Node("eq", operands, 1)
+            found = _flag_test(operands) or _not_above(operands) or _bit_test(operands) or Node("eq", operands, 1)
             return found if name == "eq" else inverted(found)
+        case "add":
+            return _long_product(operands) or Node(name, _ordered(operands), width)
+        case "mul":
+            return Node(name, _ordered(operands), width)
     return Node(name, operands, width)
+
+
+def _ordered(operands: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Operands of an integer sum or product, which does not depend on their order, in one that copies of a loop are
+    likely to share."""
+    return tuple(sorted(operands, key=_rank))
+
+
+def _rank(value: Value) -> tuple[int, int]:
+    match value:
+        case Carried() | Final():
+            return 0, 0
+        case Loaded(event, _):
+            return 1, event
+        case Node(_, operands, _):
+            return 2, min(_rank(o)[1] for o in operands)
+    return 3, 0
+
+
+def _long_product(operands: tuple[Value, ...]) -> Value | None:
+    """A product of 64 bits put together from products of 32, where the processor has no other: with h and l for the
+    halves, ``(ah bl + al bh << 32) + al bl``."""
+    for crossed, low in (operands, operands[::-1]):
+        match crossed, low:
+            case (Node("shl", (Node("add", (Node("mul", one, _), Node("mul", two, _)), _), count), 64),
+                  Node("mul", (Node("zext", (left,), _), Node("zext", (right,), _)), _)) if (
+                      constant_of(count) == left.width == right.width == 32):
+                (a, first), (b, second) = origin(left), origin(right)
+                halves = {frozenset((zext(part(a, 32, 32), 64), zext(right, 64))),
+                          frozenset((zext(part(b, 32, 32), 64), zext(left, 64)))}
+                if (a.width, b.width, first, second) == (64, 64, 0, 0) and {frozenset(one), frozenset(two)} == halves:
+                    return Node("mul", _ordered((a, b)), 64)
+    return None
 
 
 def _bit_test(operands: tuple[Value, ...]) -> Value | None:
@@ -114,6 +163,23 @@ def _bit_test(operands: tuple[Value, ...]) -> Value | None:
         truth = truth_of(value)
         if truth is not None and number in (0, (1 << value.width) - 1):
             return truth if number else inverted(truth)
+    return None
+
+
+def _not_above(operands: tuple[Value, ...]) -> Value | None:
+    """``(flags | flags >> 6) & 1 == number`` after a floating-point comparison: carry or zero, as a comparison."""
+    match operands:
+        case (Node("and", (Node("or", (flags, Node("shr", (again, six), _)), _), one), _), other) if (
+                flags == again and constant_of(six) == 6 and constant_of(one) == 1):
+            number = constant_of(other)
+        case _:
+            return None
+    while isinstance(flags, Node) and flags.operator == "zext":
+        flags = flags.operands[0]
+    match flags:
+        case Node("and", (Node("fcompare", (left, right), _), Integer() as kept), _) if constant_of(kept) == 0x45:
+            above = Node("flt", (right, left), 1)
+            return above if number == 0 else inverted(above) if number == 1 else None
     return None
 
 

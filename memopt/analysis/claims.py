@@ -6,17 +6,19 @@ again with an equation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.bounds import proved, sign_where
 from memopt.analysis.copies import Shape, counters, moved, statements
 from memopt.analysis.privates import is_private
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
 
 Items = tuple[StatementItem, ...]
@@ -88,6 +90,15 @@ class Known:
         order = [n for copy in range(len(templates[0])) for n in (chain[copy] for chain in templates)]
         return not any(earlier > later and self.conflict(items[later], items[earlier])
                        for earlier, later in combinations(order, 2))
+
+    def proves(self, linear: Linear, given: Iterable[Linear] = ()) -> bool:
+        """Whether ``linear`` is >= 0 in all iterations in which all of ``given`` are."""
+        if linear.is_constant:
+            return linear.constant >= 0
+        try:
+            return proved(sign_where(linear, self.ranges, given, self.aliasing.sample), self.aliasing.longest)
+        except Rejected:
+            return False
 
     def plausible(self, claims: Claims) -> bool:
         """Whether they hold in the captured state, whatever the iteration."""

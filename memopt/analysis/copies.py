@@ -7,7 +7,7 @@ live-in operands, lanes of vector registers, may be other ones as long as these 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
@@ -76,6 +76,27 @@ def statements(item: StatementItem) -> Iterator[CellStatement]:
     else:
         for inner in item.items:
             yield from statements(inner)
+
+
+def conditions(*items: StatementItem) -> frozenset[Linear]:
+    """What must be >= 0 for each of the statements in ``items``, apart from what follows their own counters."""
+    own = frozenset().union(*map(counters, items))
+    common = frozenset.intersection(*(frozenset(s.conditions) for i in items for s in statements(i)))
+    return frozenset(c for c in common if c.symbols.isdisjoint(own))
+
+
+def unconditional(item: StatementItem, known: frozenset[Linear]) -> StatementItem:
+    """``item`` where ``known`` are >= 0."""
+    if isinstance(item, CellStatement):
+        return replace(item, conditions=tuple(c for c in item.conditions if c not in known))
+    return replace(item, items=tuple(unconditional(i, known) for i in item.items))
+
+
+def conditional(item: StatementItem, more: Iterable[Linear]) -> StatementItem:
+    """``item`` only where ``more`` are >= 0."""
+    if isinstance(item, CellStatement):
+        return replace(item, conditions=(*item.conditions, *sorted(more, key=str)))
+    return replace(item, items=tuple(conditional(i, more) for i in item.items))
 
 
 def _linears(item: StatementItem) -> Iterator[Linear]:

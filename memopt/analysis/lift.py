@@ -33,8 +33,9 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
+ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 ATTEMPTS = 192
 
 
@@ -112,15 +113,23 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     def live(bound: Linear) -> Linear:
         return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith(LOOP_COUNTER)))
 
-    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in bounds(outer.node)):
+    inner = bounds(outer.node)
+    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
         outer = outer.rewritten(remaining.by_trips())
-    for bound in map(live, bounds(outer.node)):
+    inner = bounds(outer.node)
+    for bound in map(live, inner.union(*(_numerators(b) for b in inner))):
         if not bound.is_constant:
             invariant = remaining.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
             raise Specialise(invariant, remaining.moves(bound))
     return outer
+
+
+def _numerators(linear: Linear) -> frozenset[Linear]:
+    """What is divided and rounded in ``linear``."""
+    inside = frozenset(q.numerator for q in linear.quotients)
+    return inside.union(*map(_numerators, inside))
 
 
 @dataclass
@@ -157,11 +166,15 @@ class _Builder:
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
+        self._zeros()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found, scop)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
+        written = [f.interval for f in footprints if f.written]
+        room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
+                      retried=room if self.outer.zeros else None)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
@@ -175,9 +188,12 @@ class _Builder:
         """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.reroll.Captured)."""
         if distance.is_constant:
             return distance.constant == expected
-        if TRIPS in distance.symbols or self.remaining.step(distance):
+        entered = distance.substitute({TRIPS: self.outer.numerator}) if self.outer.divisor == 1 else distance
+        if TRIPS in entered.symbols or self.remaining.step(entered):
             return False
-        raise Specialise(distance)
+        if entered.is_constant:
+            return entered.constant == expected
+        raise Specialise(entered, self.remaining.moves(entered) if entered != distance else frozenset())
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.reroll.Captured)."""
@@ -192,6 +208,14 @@ class _Builder:
         lane = Lane(scalar.register, scalar.offset, scalar.element.size)
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
+
+    def _zeros(self) -> None:
+        for location, bits in self.outer.zeros.items():
+            if location:
+                name, _, number = location.partition(".")
+                element = ElementType.F64 if bits == 64 else ElementType.F32
+                zero = self._lane(Scalar(name, element, 8 * int(number)))
+                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:

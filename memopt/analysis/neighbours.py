@@ -5,12 +5,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from memopt.analysis.claims import Claims, Items, Known
-from memopt.analysis.copies import Shape, commuted, moved, restored, shape
+from memopt.analysis.copies import (
+    Shape,
+    commuted,
+    conditional,
+    conditions,
+    moved,
+    restored,
+    shape,
+    unconditional,
+)
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
+
+MOST_LEFT = 7  # iterations that a compiler writes out one by one after a loop of eight copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +33,32 @@ class Neighbours:
         """Items that continue each other's range as one loop."""
         result: list[StatementItem] = []
         for item in items:
-            result.append(item)
+            result.append(self._lean(item))
             while (joined := self._last_joined(result)) is not None:
                 result = joined
         return self._aligned(tuple(result))
 
+    def _lean(self, item: StatementItem) -> StatementItem:
+        """A loop without the conditions that hold whenever it runs at all."""
+        if not isinstance(item, StatementLoop):
+            return item
+        kept = set(conditions(item))
+        for condition in sorted(kept, key=str):
+            if self.known.proves(condition, (*(kept - {condition}), item.trips - 1)):
+                kept.remove(condition)
+        return unconditional(item, conditions(item) - kept)
+
     def _last_joined(self, items: list[StatementItem]) -> list[StatementItem] | None:
-        """``items`` with the last one, or the last few, joined to a loop before them; what they pass is independent."""
+        """``items`` with the last one, or the last few, joined to one before them; what they pass is independent."""
         for place in reversed(range(len(items) - 1)):
-            one = items[place]
-            if isinstance(one, StatementLoop) and one.items:
-                for last in (items[-1:], items[-len(one.items):]):
-                    between = items[place + 1:len(items) - len(last)]
-                    if place + len(last) < len(items) and self._free_to_pass(between, last):
-                        joined = self._continued(one, tuple(last))
-                        if joined is not None:
-                            return [*items[:place], joined, *between]
+            for number in self._lengths(items[place], len(items) - 1 - place):
+                between, last = items[place + 1:-number], items[-number:]
+                if self._free_to_pass(between, last):
+                    joined = self._continued(items[place], tuple(last))
+                    if joined is None and number == 1:
+                        joined = self._either(items[place], items[-1]) or self._either(items[-1], items[place])
+                    if joined is not None:
+                        return [*items[:place], joined, *between]
         two = items[-1]
         if isinstance(two, StatementLoop) and 0 < len(two.items) < len(items):
             run = items[-1 - len(two.items):-1]
@@ -45,47 +67,104 @@ class Neighbours:
                 return [*items[:-1 - len(two.items)], joined]
         return None
 
+    @staticmethod
+    def _lengths(one: StatementItem, room: int) -> list[int]:
+        """How many items may continue ``one``: another loop, one iteration, a few iterations of one statement."""
+        inside = len(one.items) if isinstance(one, StatementLoop) else 0
+        few = range(2, MOST_LEFT + 1) if inside == 1 else ()
+        return [n for n in dict.fromkeys((1, inside, *few)) if 0 < n <= room]
+
     def _free_to_pass(self, passed: list[StatementItem], items: list[StatementItem]) -> bool:
         return not any(self.known.conflict(a, b) for a in passed for b in items)
 
-    def _continued(self, one: StatementLoop, last: Items) -> StatementLoop | None:
-        """``one`` and then ``last``, another loop or one more iteration, as one loop."""
-        more, claims = self._as_continuation(one, last)
+    def _continued(self, one: StatementItem, last: Items) -> StatementItem | None:
+        """``one`` and then ``last``, another loop or further iterations, as one loop.
+
+        ``last`` may be done only where something holds that is sure to hold wherever ``one`` runs at all.
+        """
+        if not isinstance(one, StatementLoop) or not one.items:
+            return None
+        mine, theirs = conditions(one), conditions(*last)
+        if not mine <= theirs:
+            return None
+        shared = frozenset(c for c in theirs if c in mine or self.known.proves(c, (*mine, one.trips - 1)))
+        core = unconditional(one, mine)
+        assert isinstance(core, StatementLoop)
+        more, claims = self._as_continuation(core, tuple(unconditional(i, shared) for i in last), shared)
         if more is None or not self.known.plausible(claims) or not self.known.hold(claims):
             return None
         trips = one.trips + more
         self.known.ranges[one.counter] = trips - 1
-        return replace(one, trips=trips)
+        return self._lean(conditional(replace(core, trips=trips), shared))
 
-    def _as_continuation(self, one: StatementLoop, last: Items) -> tuple[Linear | None, Claims]:
-        """How often ``last`` repeats what ``one`` does, from where it ends, if the claims hold."""
-        claims = Claims()
-        if not self._runs(one.trips):
-            return None, claims
-        if len(last) == 1 and isinstance(two := last[0], StatementLoop) and self._runs(two.trips):
-            onwards = {one.counter: Linear.symbol(two.counter) + one.trips}
-            if self._same(shape(*(moved(i, onwards) for i in one.items)), shape(*two.items), claims):
+    def _as_continuation(self, one: StatementLoop, last: Items, given: Iterable[Linear] = ()) -> (
+            tuple[Linear | None, Claims]):
+        """How often ``last`` repeats what ``one`` does, from where it ends, if the claims hold; where ``given`` are
+        >= 0."""
+        if not self.known.proves(one.trips, given):
+            return None, Claims()
+        if len(last) == 1 and isinstance(two := last[0], StatementLoop) and self.known.proves(two.trips, given):
+            claims = Claims()
+            onwards = _at(one, Linear.symbol(two.counter) + one.trips)
+            if self._same(shape(*onwards), shape(*two.items), claims):
                 return two.trips, claims
-        onwards = {one.counter: one.trips}
-        if self._same(shape(*(moved(i, onwards) for i in one.items)), shape(*last), claims):
-            return Linear.of(1), claims
-        return None, claims
+        return self._left_over(one, last, given)
+
+    def _left_over(self, one: StatementLoop, last: Items, given: Iterable[Linear]) -> tuple[Linear | None, Claims]:
+        """``last`` as the iterations after those of ``one``, each only if there are so many: then how many."""
+        count = len(last) // len(one.items)
+        claims = Claims()
+        more: Linear | None = None
+        for number in range(count):
+            run = last[number * len(one.items):(number + 1) * len(one.items)]
+            limits = conditions(*run)
+            if not self._same(shape(*_at(one, one.trips + number)),
+                              shape(*(unconditional(i, limits) for i in run)), claims):
+                return None, claims
+            if not limits:
+                more = Linear.of(1) if count == 1 else None
+            else:
+                left = min((limit + number + 1 for limit in limits), key=lambda x: (x.constant, str(x)))
+                if (more not in (None, left) or (number and more is None)
+                        or not all(self.known.proves(limit, (left - number - 1,)) for limit in limits)):
+                    return None, claims
+                more = left
+        if more is not None and not more.is_constant and not (
+                self.known.proves(more, given) and self.known.proves(-more + count, given)):
+            more = None
+        return more, claims
+
+    def _either(self, one: StatementItem, two: StatementItem) -> StatementItem | None:
+        """What is done by ``one`` where something holds, and by the loop ``two`` where it does not."""
+        if not isinstance(two, StatementLoop):
+            return None
+        mine, theirs = conditions(one), conditions(two)
+        here, there = mine - theirs, theirs - mine
+        if len(here) != 1 or len(there) != 1 or -next(iter(here)) - 1 not in there:
+            return None
+        bare, other = unconditional(one, mine), unconditional(two, theirs)
+        assert isinstance(other, StatementLoop)
+        claims = Claims()
+        if isinstance(bare, StatementLoop):
+            trips, same = bare.trips, self._same(shape(*_at(other, Linear.symbol(bare.counter))),
+                                                 shape(*bare.items), claims)
+        else:
+            trips, same = Linear.of(1), self._same(shape(*_at(other, Linear())), shape(bare), claims)
+        equal = self.known.proves(trips - other.trips, mine) and self.known.proves(other.trips - trips, mine)
+        if not same or not equal or not self.known.hold(claims):
+            return None
+        return self._lean(conditional(other, mine & theirs))
 
     def _preceded(self, run: Items, two: StatementLoop) -> StatementLoop | None:
         """One iteration and then ``two`` as one loop."""
         claims = Claims()
         before = {two.counter: Linear.of(-1)}
-        if not self._runs(two.trips) or not self._same(shape(*(moved(i, before) for i in two.items)), shape(*run),
-                                                       claims) or not self.known.hold(claims):
+        same = self._same(shape(*(moved(i, before) for i in two.items)), shape(*run), claims)
+        if not same or not self.known.proves(two.trips) or not self.known.hold(claims):
             return None
         self.known.ranges[two.counter] = two.trips
         onwards = {two.counter: Linear.symbol(two.counter) - 1}
         return StatementLoop(two.counter, two.trips + 1, tuple(moved(i, onwards) for i in two.items))
-
-    @staticmethod
-    def _runs(trips: Linear) -> bool:
-        """Whether a loop of so many iterations is sure to run as often."""
-        return trips.is_constant and trips.constant >= 0
 
     def _same(self, one: Shape, two: Shape, claims: Claims) -> bool:
         if one.key != two.key:
@@ -111,7 +190,7 @@ class Neighbours:
         if reordered is None:
             return None
         more, claims = self._as_continuation(one, (_with_innermost(two, reordered),))
-        if more is None or not self.known.hold(claims):
+        if more is None or not (more.is_constant and one.trips.is_constant) or not self.known.hold(claims):
             return None
         self.known.ranges[one.counter] = Linear.of(max(one.trips.constant, more.constant) - 1)
         onwards = {one.counter: Linear.symbol(one.counter) + one.trips}
@@ -120,6 +199,11 @@ class Neighbours:
         continued = _with_innermost(moved(one, onwards), restored(there, other))
         assert isinstance(continued, StatementLoop)
         return replace(continued, trips=more)
+
+
+def _at(loop: StatementLoop, iteration: Linear) -> Items:
+    """What the loop does in one iteration."""
+    return tuple(moved(item, {loop.counter: iteration}) for item in loop.items)
 
 
 def _innermost(item: StatementItem) -> CellStatement | None:

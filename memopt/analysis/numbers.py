@@ -129,22 +129,29 @@ class Numbers:
                     raise Specialise(Linear(uneven.terms))
                 return None
             case Node(operator, operands, width):
-                return self._node_number(operator, [self.integer(o) for o in operands], width)
+                return self._node_number(operator, operands, width)
         return None
 
-    def _node_number(self, operator: str, operands: list[Integer | None], width: int) -> Integer | None:
+    def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
+        raise NotImplementedError  # memopt.analysis.algebra
+
+    def _node_number(self, operator: str, operands: tuple[Value, ...], width: int) -> Integer | None:
         """The number an operation gives once its operands are known numbers."""
-        numbers = [n for n in operands if n is not None]
+        found = [self.integer(o) for o in operands]
+        numbers = tuple(n for n in found if n is not None)
         if len(numbers) < len(operands):
             return None
+        result = self.compute(operator, numbers, width) if numbers != operands else None
+        if isinstance(result, Integer):
+            return result
         unknown = [n.linear for n in numbers if not n.linear.is_constant]
         if unknown and not self.exploring:
             if all(map(fixable, unknown)):
                 raise Specialise(unknown[0])
             return None
         values = tuple(self.at_sample(n.linear) % (1 << n.width) for n in numbers)
-        result = evaluate(operator, values, tuple(n.width for n in numbers), width)
-        return None if result is None else constant(result, width)
+        number = evaluate(operator, values, tuple(n.width for n in numbers), width)
+        return None if number is None else constant(number, width)
 
     def linear(self, value: Value) -> Linear | None:
         number = self.integer(value)

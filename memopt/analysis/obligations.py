@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memopt.analysis.algebra import Obligation
-from memopt.analysis.bounds import least_where
+from memopt.analysis.bounds import sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
 from memopt.analysis.restarts import Defer, Split
@@ -32,7 +32,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     unproved: list[Obligation] = []
     for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
-        bound = least_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
+        bound = sign_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
         if bound.is_constant and bound.constant >= 0:
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:

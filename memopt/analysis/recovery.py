@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import least, number_at_least
+from memopt.analysis.bounds import least, proved, sufficient
 from memopt.analysis.canonical import canonical_nest
 from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
@@ -328,7 +328,7 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        more = number_at_least(least(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
+        runs = proved(least(sufficient(loop.trips - 1), self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)
@@ -336,7 +336,7 @@ class _Recovery:
                 if final in self.kept.final:
                     self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address, scope)
                     after.hold(final, self.privates.cell(("final", final), scope.counters))
-                elif cell is not None and more is not None and more >= 0:
+                elif cell is not None and runs:
                     after.hold(final, cell.substitute({loop.counter: loop.trips - 1}))
 
 

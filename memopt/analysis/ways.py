@@ -15,7 +15,7 @@ from memopt.analysis.facts import SLOT, State
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,13 @@ def _entered_loop(ways: list[Way]) -> tuple[Way, Way, LoopNode] | None:
 
 def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
     """Whether ``known >= 0`` makes ``condition >= 0``; ``exactly``: and the other way round, over integers."""
+    match known.terms:
+        case ((Quotient() as rounded, 1),):  # n / d >= -c is n + c * d >= 0
+            return implied(condition, rounded.numerator + known.constant * rounded.divisor, exactly)
     symbol = next((s for s, _ in known.terms), None)
     if symbol is None:
         return condition.is_constant and condition.constant >= 0
-    factor, rest = divmod(condition.coefficient(symbol), known.coefficient(symbol))
+    factor, rest = divmod(condition.factor(symbol), known.factor(symbol))
     rest_of = condition - known * factor
     if rest or factor <= 0 or not rest_of.is_constant or rest_of.constant < 0:
         return False
@@ -106,7 +109,7 @@ def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Al
 
 
 def _ratios(difference: Linear, trips: Linear) -> set[int]:
-    return {difference.coefficient(s) // c for s, c in trips.terms}
+    return {difference.factor(s) // c for s, c in trips.terms}
 
 
 def _equal(one: Value, two: Value, items: Sequence[Item]) -> bool:

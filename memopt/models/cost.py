@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, gcd, prod
 
 from memopt.ir.plan import Plan
@@ -104,13 +105,7 @@ class Stream:
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
         """Distinct lines that the loops from ``depth`` inwards touch."""
-        run, apart = self.element, 1
-        for step, count in sorted((abs(s), t) for s, t in zip(self.strides[depth:], trips[depth:], strict=True) if s):
-            if step <= max(run, line):
-                run += step * (count - 1)
-            else:
-                apart *= count
-        return apart * ceil(run / line)
+        return _lines(self.strides[depth:], trips[depth:], self.element, line)
 
     def room(self, trips: tuple[int, ...], depth: int, cache: CacheLevel) -> int:
         """Lines of ``cache`` that the loops from ``depth`` inwards can fall on, when one stride moves them all."""
@@ -119,6 +114,17 @@ class Stream:
             return cache.size // cache.line
         positions = cache.way_size // gcd(max(steps[0], cache.line), cache.way_size)
         return positions * cache.ways
+
+
+@lru_cache(maxsize=1 << 14)
+def _lines(strides: tuple[int, ...], trips: tuple[int, ...], element: int, line: int) -> int:
+    run, apart = element, 1
+    for step, count in sorted((abs(s), t) for s, t in zip(strides, trips, strict=True) if s):
+        if step <= max(run, line):
+            run += step * (count - 1)
+        else:
+            apart *= count
+    return apart * ceil(run / line)
 
 
 def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], machine: Machine) -> float:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from memopt.analysis.bounds import greatest, least, number_at_least
-from memopt.ir.linear import Linear
+from memopt.analysis.bounds import greatest, least, necessary, number_at_least, sufficient
+from memopt.ir.linear import Linear, quotient
 
 X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
 
@@ -42,3 +42,23 @@ def test_bounds_over_the_iterations_that_remain() -> None:
     assert number_at_least(-R + 10, None) is None
     assert number_at_least(-R + 10, 8) == 2
     assert number_at_least(R + X, 8) is None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_signs_of_rounded_expressions(seed: int) -> None:
+    """``sufficient`` and ``necessary`` against all values; ``least`` never lies above a value."""
+    chance = random.Random(seed)
+    n, i = Linear.symbol("n"), Linear.symbol("c:i")
+    divisor = chance.choice((2, 4))
+    rounded = quotient(n - i + chance.randrange(4), divisor)
+    factor = chance.choice((1, -1, 2, -2, 4, -4, 3, -3, 8))
+    linear = rounded * factor + n * chance.randrange(-3, 4) + i * chance.randrange(-3, 4) + chance.randrange(-9, 9)
+    below = least(linear.substitute({"n": Linear.of(17)}), {"c:i": Linear.of(12)})
+    for values in ({"n": a, "c:i": b} for a in range(-5, 20) for b in range(13)):
+        true = linear.evaluate(values) >= 0
+        assert sufficient(linear).evaluate(values) < 0 or true
+        assert necessary(linear).evaluate(values) >= 0 or not true
+        if abs(factor) == 1:
+            assert (sufficient(linear).evaluate(values) >= 0) == true
+        if values["n"] == 17:
+            assert below.evaluate(values) <= linear.evaluate(values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -12,7 +12,7 @@ from memopt.analysis.algebra import Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, quotient
 from memopt.ir.scop import Apply, ElementType, Read, Scalar
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
@@ -291,3 +291,78 @@ def test_lanes_that_a_loop_does_not_make_up_are_a_loop_inside() -> None:
     result = rolled(*items)
     assert [line for line in lines(result) if line.startswith("for")] == ["for c:j < 5", "for c:run0 < 4"]
     assert trace(*result.items) == trace(*items)
+
+
+LENGTH = Linear.symbol("R") - H  # of a row of a triangle
+
+
+def below(item: CellStatement, *conditions: Linear) -> CellStatement:
+    return replace(item, conditions=conditions)
+
+
+def vector(lanes: int, trips: Linear, *conditions: Linear) -> StatementLoop:
+    copies = (below(scaled(J * 8 * lanes + 8 * n, J * 8 * lanes + 8 * n), *conditions) for n in range(lanes))
+    return StatementLoop("c:j", trips, tuple(copies))
+
+
+def executed_where(item: StatementItem, values: dict[str, int]) -> Iterator[tuple[int, ...]]:
+    if isinstance(item, CellStatement):
+        if all(c.evaluate(values) >= 0 for c in item.conditions):
+            yield tuple(a.evaluate(values) for a in item.accesses)
+        return
+    for number in range(item.trips.evaluate(values)):
+        for inner in item.items:
+            yield from executed_where(inner, values | {item.counter: number})
+
+
+@pytest.mark.parametrize("trips", [2, 3, 4, 7, 8])
+def test_rows_of_a_triangle_in_vectors_of_two(trips: int) -> None:
+    """As gcc does it: a row of one on its own; else pairs, and one more where the length is odd."""
+    whole = quotient(LENGTH, 2)
+    odd = (LENGTH - whole * 2 - 1, LENGTH - 2)
+    items = (below(scaled(Linear(), Linear()), -LENGTH + 1), vector(2, whole, LENGTH - 2),
+             below(scaled(whole * 16, whole * 16), *odd))
+    check_triangle(items, trips)
+
+
+@pytest.mark.parametrize("trips", [4, 7, 8, 9])
+def test_rows_of_a_triangle_in_vectors_of_four(trips: int) -> None:
+    """As clang does it: a row shorter than four in a loop of its own; else fours, and a loop over the rest."""
+    whole = quotient(LENGTH, 4)
+    short = StatementLoop("c:k", LENGTH, (below(scaled(K * 8, K * 8), -LENGTH + 3),))
+    place = Linear.symbol("c:m", 8) + whole * 32
+    rest = StatementLoop("c:m", LENGTH - whole * 4, (below(
+        scaled(place, place), LENGTH - 4, LENGTH - whole * 4 - 1),))
+    check_triangle((short, vector(4, whole, LENGTH - 4), rest), trips)
+
+
+@pytest.mark.parametrize("trips", [2, 3, 4, 7, 8, 9])
+def test_up_to_three_iterations_written_out_after_vectors_of_four(trips: int) -> None:
+    whole = quotient(LENGTH, 4)
+    left = [LENGTH - whole * 4 - 1 - n for n in range(3)]
+    rest = (below(scaled(whole * 32 + 8 * n, whole * 32 + 8 * n), *left[:n + 1]) for n in range(3))
+    check_triangle((vector(4, whole), *rest), trips)
+
+
+def check_triangle(items: tuple[StatementItem, ...], trips: int) -> None:
+    """One loop over the row, and the same instances in the same order."""
+    outer = StatementLoop("c:i", Linear.symbol("R"), items)
+    known = {c: t - 1 for item in (outer, *(i for i in items if isinstance(i, StatementLoop)))
+             for c, t in [(item.counter, item.trips)]}
+    result = reroll(outer, Aliasing(known, SAMPLE | {"R": trips}), Lanes())
+    assert [line for line in lines(result) if line.startswith("for")] == [f"for c:j < {LENGTH}"]
+    assert len(lines(result)) == 2
+    for entered in range(2, 12):
+        values = SAMPLE | {"R": entered}
+        assert list(executed_where(result, values)) == list(executed_where(outer, values))
+
+
+def test_one_iteration_too_few_is_no_whole_row() -> None:
+    """The rest starts one element late: what is left out must stay left out."""
+    whole = quotient(LENGTH, 4)
+    place = Linear.symbol("c:m", 8) + whole * 32 + 8
+    rest = StatementLoop("c:m", LENGTH - whole * 4 - 1, (scaled(place, place),))
+    outer = StatementLoop("c:i", Linear.symbol("R"), (vector(4, whole), rest))
+    known = {"c:i": Linear.symbol("R") - 1, "c:j": whole - 1, "c:m": LENGTH - whole * 4 - 2}
+    result = reroll(outer, Aliasing(known, SAMPLE), Lanes())
+    assert list(executed_where(result, SAMPLE | {"R": 9})) == list(executed_where(outer, SAMPLE | {"R": 9}))

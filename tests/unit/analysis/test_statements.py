@@ -333,6 +333,18 @@ def test_many_affine_conditions_are_comparisons() -> None:
     assert line.startswith("  [c]:64 = select.i64(eq.i64(i64(c:i - 4), 0x0), [b], select.i64(")
 
 
+def test_a_product_of_64_bits_from_products_of_32() -> None:
+    """As SSE2 code makes it, with pmuludq."""
+    halves = [tuple(Node("zext", (Node(name, (v(n),), 32),), 64) for name in ("trunc", "high")) for n in range(2)]
+    (low_a, high_a), (low_b, high_b) = halves
+    crossed = Node("add", (Node("mul", (high_b, low_a), 64), Node("mul", (high_a, low_b), 64)), 64)
+    moved = Node("shl", (crossed, Integer(Linear.of(32), 8)), 64)
+    product = Node("add", (moved, Node("mul", (low_b, low_a), 64)), 64)
+    assert recovered(load(0, A), load(1, B), store(C, product)) == ["  [c]:64 = mul.i64([a], [b])"]
+    wrong = Node("add", (moved, Node("mul", (low_b, low_b), 64)), 64)
+    assert "shl" in recovered(load(0, A), load(1, B), store(C, wrong))[0]
+
+
 def test_a_double_changed_as_an_integer() -> None:
     mixed = Node("xor", (v(0), LiveVector("xmm1.0")), 64)
     assert recovered(load(0, A), store(C, add(mixed, mixed))) == [

@@ -9,12 +9,13 @@ import pytest
 
 from memopt.analysis.conflicts import conflicts
 from memopt.ir.plan import Isa, LoopPlan, Plan
+from memopt.ir.reasons import Rejected
 from passes.arrangement import Arrangement
 from passes.base import Context
 from passes.blocking import blockings
-from passes.loop_legality import check_loops
+from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans
-from passes.pipeline import plan_region
+from passes.pipeline import plan_candidates, plan_region
 from passes.rebasing import rebase
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
@@ -126,3 +127,33 @@ def test_counters_start_where_subscripts_do() -> None:
     assert [str(r) for r in rebases] == ["S0 counts i from k + 1", "S1 counts i from k + 1", "S1 counts j from k + 1"]
     assert str(counted.statements[1]) == (
         "S1[k<R, i<9, j<9, i - k - 1 >= 0, j - k - 1 >= 0]: A[i, j] = sub(A[i, j], mul(A[i, k], A[k, j]))")
+
+
+_CLEARED = nest_region("""
+for i < R
+  for j < 1009
+    C[i, j] = 0
+    for k < 1009
+      C[i, j] = add(C[i, j], mul(A[i, k], B[j, k]))
+    C[i, j] = mul(C[i, j], xmm1)
+""", {"A": (1009, 1009), "B": (1009, 1009), "C": (1009, 1009)})
+
+
+def test_a_product_between_other_statements_keeps_its_own_plan() -> None:
+    first, second = plan_candidates(_CLEARED, ZEN5, Isa.AVX512, trips=1009)
+    parts, plan = first
+    assert [type(p) for p in plan.parts] == [LoopPlan, Plan, LoopPlan]
+    assert [[s.name for s in p.scop.statements] for p in parts] == [["S0"], ["S1"], ["S2"]]
+    assert [type(p) for p in second[1].parts] == [LoopPlan]
+
+
+def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
+    zero, product_, scaled = _CLEARED.scop.statements
+    check_sequence(_CLEARED.scop, ((zero,), (product_,), (scaled,)))
+    check_sequence(_CLEARED.scop, ((zero, product_), (scaled,)))
+    for wrong in (((product_,), (zero,), (scaled,)), ((zero, scaled), (product_,)), ((zero,), (scaled,))):
+        with pytest.raises(Rejected):
+            check_sequence(_CLEARED.scop, wrong)
+    private = _LARGE["scaled product"].scop
+    with pytest.raises(Rejected):
+        check_sequence(private, tuple((s,) for s in private.statements))

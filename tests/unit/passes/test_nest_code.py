@@ -108,3 +108,14 @@ def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf
     for leaf in leaves:
         for trips in (1, 5, 9, 17, 50):
             check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_an_operand_that_stays_is_overwritten_in_one_of_the_steps(isa: Isa) -> None:
+    nest = region("""
+for i < R
+  for k < 11
+    A[i, k] = add(A[i, k], mul(A[i, 4], B[0, i]))
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), vector="i", sequential="k")
+    check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
