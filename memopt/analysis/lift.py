@@ -29,7 +29,7 @@ from memopt.analysis.reroll import reroll
 from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
@@ -319,6 +319,9 @@ class _Builder:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
             used |= {s for p in parts for s in p.symbols}
+        for rounded in used:
+            if isinstance(rounded, Quotient):
+                raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
         return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
 
     def _live_in(self, symbol: str) -> LiveIn:
