@@ -221,6 +221,10 @@ class TileBody:
             self._lowering.into(accumulator, expression, leaf)
             return
         place = leaf(expression)
+        if point.turn < self.kind.tile.turns - 1:
+            if not isinstance(place, str):
+                self._materialised(expression, point, used)
+            return
         register = place if isinstance(place, str) else self._pool.take()
         if register != place:
             self._lowering.into(register, expression, leaf)
