@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Defer, Inline, Obligation, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.algebra import LOOP_COUNTER, Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
@@ -26,16 +26,17 @@ from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
+from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
-ATTEMPTS = 64
+ATTEMPTS = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +319,9 @@ class _Builder:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
             used |= {s for p in parts for s in p.symbols}
+        for rounded in used:
+            if isinstance(rounded, Quotient):
+                raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
         return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
 
     def _live_in(self, symbol: str) -> LiveIn:
