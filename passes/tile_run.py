@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Expression
 from memopt.x86.instructions import Mem
 from passes import masks
@@ -24,6 +24,7 @@ from passes.tile_values import Tile
 from passes.vector_needs import unit_for
 from passes.vectors import OutOfRegisters, VectorUnit
 
+_ALONE = 6  # vectors of a single row at once
 _MOST_TURNS, _LONGEST_TURNS = 64, 8  # of a whole tile, of one of its vectors
 _MOST_OPERATIONS = 24  # of one unrolled loop body: points of the tile times steps
 
@@ -63,6 +64,7 @@ class TileRunner:
         self.first_turn, self.turns = _turns(shape)
         self.inner = SEQUENTIAL if shape.leaf.sequential and not self.turns else VECTOR if shape.leaf.vector else None
         self._allocations: dict[TileKind, Allocation] = {}
+        self.rows = self.vectors = 1
         self.rows, self.vectors = self._fitting()
 
     def kinds(self, rows: int, vectors: int | None = None) -> list[TileKind]:
@@ -71,11 +73,20 @@ class TileRunner:
         if vector.scalar:
             return [self.kind(Tile(rows, 1, 1, inner, turns), vector)]
         kinds = [self.kind(Tile(rows, count, vector.lanes, inner, turns), vector)
-                 for count in sorted({vectors or self.vectors, 1}, reverse=True)]
+                 for count in sorted({vectors or self._vectors(rows), 1}, reverse=True)]
         masked = TileKind(Tile(rows, 1, vector.lanes, inner, turns), vector, True, 1)
         if self.units.masks and self.possible(masked):
             return [*kinds, masked]
         return [*kinds, self.kind(Tile(rows, 1, 1, inner, turns), scalar)]
+
+    def _vectors(self, rows: int) -> int:
+        """A row on its own is several vectors longer than its block is, where it waits for each of its steps."""
+        unit, wish = self.units.vector, self.vectors
+        if rows < self.rows and self.inner == SEQUENTIAL:
+            wish = max(wish, min(self.rows * self.vectors, _ALONE))
+        while wish > self.vectors and not self.possible(self.kind(Tile(rows, wish, unit.lanes, self.inner), unit)):
+            wish -= 1
+        return wish
 
     def kind(self, tile: Tile, unit: VectorUnit) -> TileKind:
         steps = 4
@@ -86,10 +97,10 @@ class TileRunner:
         return TileKind(tile, unit, False, steps)
 
     def possible(self, kind: TileKind) -> bool:
-        """Whether there are instructions for it: bytes and words have no gathers."""
+        """Whether there are registers and instructions for it: bytes and words have no gathers."""
         try:
             self._allocated(kind)
-        except Rejected:
+        except (OutOfRegisters, Rejected):
             return False
         return True
 
@@ -104,15 +115,15 @@ class TileRunner:
         rows = leaf.row_count if leaf.rows else 1
         vectors = leaf.vector_count if leaf.vector else 1
         while True:
-            self.vectors = vectors
+            self.rows, self.vectors = rows, vectors
             try:
                 for count in sorted({rows, 1}):
                     for kind in self.kinds(count):
                         self._allocated(kind)
                 return rows, vectors
-            except (OutOfRegisters, Rejected):
+            except (OutOfRegisters, Rejected) as error:
                 if vectors == 1 and rows == 1:
-                    raise
+                    raise Rejected(Reason.NO_PLAN, f"{self._shape.statement.name}: {error}") from error
             rows, vectors = (rows, vectors - 1) if vectors > 1 else (rows // 2, vectors)
 
     def body(self, kind: TileKind) -> TileBody:

@@ -11,13 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import Algebra, Inline, Obligation, Specialise
+from memopt.analysis.algebra import Algebra, Obligation, Specialise
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
+from memopt.analysis.restarts import Inline
 from memopt.analysis.values import (
     Carried,
     Final,

@@ -102,14 +102,17 @@ for t < R
     check_loops(region.scop, best)
 
 
-@pytest.mark.parametrize("name", ["factors", "square roots", "triangular product", "triangular solution"])
+_BLOCKED = ["factors", "peeled factors", "square roots", "triangular product", "triangular solution"]
+
+
+@pytest.mark.parametrize("name", _BLOCKED)
 def test_blocks_leave_most_of_the_work_to_products(name: str) -> None:
     best = _plans(name)[0]
     assert best.summary.startswith("blocks of 64")
     assert any(leaf.promote and leaf.rows and leaf.sequential for leaf in best.leaves)
 
 
-@pytest.mark.parametrize("name", ["factors", "square roots", "triangular product", "triangular solution"])
+@pytest.mark.parametrize("name", _BLOCKED)
 @pytest.mark.parametrize("steps", [2, 3])
 def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None:
     small, context = _SMALL[name].scop, Context(ZEN5, Isa.AVX512, trips=9)
