@@ -58,25 +58,29 @@ class Lifted:
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
-                displaced: bytes, vectors: Mapping[str, bytes] | None = None) -> Lifted:
+                displaced: bytes, vectors: Mapping[str, bytes] | None = None,
+                patient: Callable[[], bool] = lambda: True) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
     ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
     each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
-    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
+    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled, or
+    takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     try:
-        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced)
+        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced, patient)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced)
+            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced, patient)
         except Rejected:
             raise plain from None
 
 
-def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
+def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient: Callable[[], bool]) -> Lifted:
     for _ in range(ATTEMPTS):
+        if not patient():
+            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
@@ -91,6 +95,8 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.inlined.add(need.header)
         except RelateToTrips:
             facts.by_trips = True
+        except RecursionError:
+            raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 

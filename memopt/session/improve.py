@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Attached = Callable[[], AbstractContextManager[None]]
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
+PATIENCE = 5.0  # processor seconds to understand one loop
 TRIALS = 6  # where one could not run to its end
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
@@ -337,7 +338,8 @@ class Improver:
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
-                                     vector_registers(shadow))
+                                     vector_registers(shadow),
+                                     functools.partial(_before, time.thread_time() + PATIENCE))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
             if not dead and other_threads(self.pid):
@@ -488,6 +490,10 @@ class Improver:
 
         if any(d.installed_after is not None for d in self.decisions):
             perfmap.delete(self.pid)
+
+
+def _before(deadline: float) -> bool:
+    return time.thread_time() < deadline
 
 
 def slice_of(plan: NestPlan) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from memopt.analysis.conflicts import conflicts
 from memopt.ir.plan import Isa, LoopPlan, Plan
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from passes.arrangement import Arrangement
 from passes.base import Context
 from passes.blocking import blockings
@@ -160,3 +160,11 @@ def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
     private = _LARGE["scaled product"].scop
     with pytest.raises(Rejected):
         check_sequence(private, tuple((s,) for s in private.statements))
+
+
+def test_statements_that_no_loop_goes_round_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random nests have some that depend on each other in every direction, inside of what was tried around them."""
+    monkeypatch.setattr(Arrangement, "_serial", lambda *_: iter(()))
+    with pytest.raises(Rejected) as refusal:
+        list(loop_plans(_LARGE["factors"].scop, Context(ZEN5, Isa.AVX512, trips=2000)))
+    assert refusal.value.reason is Reason.NO_SCHEDULE
