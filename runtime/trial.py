@@ -34,11 +34,13 @@ CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Processor seconds per outer iteration of average length (memopt.models.work); ``iterations`` the version ran."""
+    """Processor seconds per outer iteration of average length (memopt.models.work); ``iterations`` the version ran.
+    ``even``: all iterations are about equally long, so that other runs can be compared with these."""
 
     original: float
     version: float
     iterations: int
+    even: bool = True
 
 
 def reach(shadow: Shadow, header: int) -> float:
@@ -166,7 +168,8 @@ class _Heat:
         if more > count:
             start, elapsed, count = count + 1, self._timed(version, compiled, more), more
         measured = Measurement(self.seconds,
-                               elapsed / count * self.work.mean / self.work.per_iteration(start, count), count)
+                               elapsed / count * self.work.mean / self.work.per_iteration(start, count), count,
+                               self.work.even)
         whole = compiled.region.retried is None  # else a few iterations pay for copies that would serve all
         if whole and count >= LEAST_TIMED and measured.version * GAIN > measured.original:
             raise Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
@@ -212,7 +215,7 @@ def _run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> f
     shadow.set_registers(replace(shadow.registers(), rip=compiled.entry))
     elapsed = shadow.run_to(placement.code, REACH_SECONDS)
     if _runs(shadow, placement.statistics) != before + 1:
-        raise Rejected(Reason.SHADOW_INCONCLUSIVE, "the guard did not let the version run")
+        raise Rejected(Reason.GUARD_FAILED, "in a trial copy")
     return elapsed
 
 

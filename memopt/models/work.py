@@ -11,6 +11,7 @@ from functools import cached_property
 
 from memopt.ir.scop import TRIPS, Scop, Statement
 
+UNEVEN = 0.05
 _POINTS = 33  # outer iterations looked at: exact for constant and linear work, close for higher powers
 
 
@@ -25,6 +26,12 @@ class Work:
     def mean(self) -> float:
         """Instances in an average iteration; at least 1."""
         return self.per_iteration(0, self.values[TRIPS])
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether all iterations are about equally long."""
+        first, last = self.per_iteration(0, 1), self.per_iteration(self.values[TRIPS] - 1, 1)
+        return abs(first - last) <= UNEVEN * self.mean
 
     def per_iteration(self, first: int, count: int) -> float:
         """Mean instances of the iterations ``first`` .. ``first + count - 1``; at least 1, conditions not counted."""

@@ -258,7 +258,8 @@ class Improver:
         decision.cache = cache
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
-        decision.service = Service(decision.measurement.original if decision.measurement else None,
+        measured = decision.measurement
+        decision.service = Service(measured.original if measured is not None and measured.even else None,
                                    began=(time.monotonic(), running_seconds(self.pid)))
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
@@ -397,7 +398,7 @@ class Improver:
                 try:
                     return self._race(versions)
                 except Rejected as rejected:
-                    if rejected.reason not in TRANSIENT or number == TRIALS:
+                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number == TRIALS:
                         raise
                 time.sleep(0.02 * number)
         raise AssertionError

@@ -28,7 +28,8 @@ class Verdict:
 
 @dataclass
 class Service:
-    """One installed version; ``original_per_iteration``: seconds, None when there was no trial."""
+    """One installed version; ``original_per_iteration``: seconds, None when there was no trial or iterations differ in
+    length: entries with more iterations to go would then be taken for slower ones."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged

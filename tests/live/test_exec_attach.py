@@ -177,19 +177,15 @@ def test_fault_of_memopt_harms_nothing(running: Told, expected: str, monkeypatch
     assert running.finish() == (EXIT_CODE, expected)
 
 
-def test_a_loop_that_had_to_move_is_left_as_it_was(build: Build, tmp_path: Path) -> None:
-    """The patch would cover the start of the inner loop: the whole nest goes on in a copy, until it is put back."""
+def test_a_loop_that_has_to_move(build: Build, tmp_path: Path) -> None:
+    """The patch would cover the start of the inner loop: the whole nest goes on in a copy."""
     program = build("short_header.c")
     native = run((str(program), "1607"), 90)
     process = subprocess.Popen([str(program), "1607"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        text = text_of(process.pid)
         report = tmp_path / "report"
         done = attach(process.pid, "--json", str(report))
         assert json.loads(report.read_text())["loops"][0]["outcome"] == "replaced", done.stderr
-        if process.poll() is None and text_of(process.pid) != text:
-            assert attach(process.pid, "--undo").exit_code == 0
-            assert process.poll() is not None or text_of(process.pid) == text
         output, _ = process.communicate(timeout=90)
     finally:
         process.kill()

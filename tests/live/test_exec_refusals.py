@@ -72,7 +72,7 @@ def ran(told: Told, expected: str, report: Path) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize(("mode", "reason"), [
-    ("seccomp", Reason.SECCOMP), ("asleep", Reason.THREADS), ("exceptions", Reason.SHADOW_INCONCLUSIVE),
+    ("seccomp", Reason.SECCOMP), ("asleep", None), ("exceptions", Reason.GUARD_FAILED),
     ("plain", None), ("ended", None),
 ])
 def test_state_of_the_process(program: Path, expected: str, tmp_path: Path, mode: str, reason: Reason | None) -> None:

@@ -18,12 +18,14 @@ def nest(*trips: Linear) -> Scop:
 def test_every_iteration_of_a_box_is_alike() -> None:
     work = Work(nest(Linear.of(7), Linear.of(5)), {TRIPS: 100})
     assert work.mean == work.per_iteration(3, 4) == 35
+    assert work.even
 
 
 def test_a_triangle_grows() -> None:
     work = Work(nest(Linear.symbol("i")), {TRIPS: 101})
     assert work.mean == pytest.approx(50)
     assert work.per_iteration(0, 11) == pytest.approx(5)
+    assert not work.even
 
 
 def test_a_triangle_that_shrinks_to_nothing() -> None:

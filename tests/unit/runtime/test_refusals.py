@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import refusals
+from runtime import handlers
 from runtime.memory import parse_mappings
 from runtime.refusals import check_process, identity
 from tests.support.targets import RIGHT, Worker, build
@@ -28,7 +28,7 @@ def test_an_ordinary_process_is_accepted() -> None:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [
-    ("thread", Reason.THREADS), ("segv", Reason.SIGSEGV_HANDLER), ("seccomp", Reason.SECCOMP),
+    ("segv", Reason.SIGSEGV_HANDLER), ("seccomp", Reason.SECCOMP),
 ])
 def test_refused_and_left_running(mode: str, expected: Reason) -> None:
     with Worker(mode) as worker:
@@ -39,7 +39,7 @@ def test_refused_and_left_running(mode: str, expected: Reason) -> None:
 def test_fortran_programs_may_handle_sigsegv(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker("segv") as worker:
         maps = parse_mappings("1000-2000 r-xp 00000000 fe:00 9 /usr/lib/libgfortran.so.5.0.0")
-        monkeypatch.setattr(refusals, "mappings", lambda _: maps)
+        monkeypatch.setattr(handlers, "mappings", lambda _: maps)
         check_process(worker.pid)
         assert worker.finish() == RIGHT
 
