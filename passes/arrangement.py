@@ -16,6 +16,7 @@ from itertools import islice, product
 from memopt.analysis.conflicts import shared_loops
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
 from passes.base import Context
@@ -89,7 +90,7 @@ class Arrangement:
         if len(groups) == 1:
             if len(positions) == 1:
                 return (self._best(positions[0]),)
-            return min((self._arranged(*inside) for inside in self._serial(positions, left)), key=cycles)
+            return min(self._alternatives(positions, left), key=cycles)
         nests = [tuple(by_name[s.name] for s in g) for g in groups]
         loops = self._shared(positions)
         if loops is not None:
@@ -116,6 +117,19 @@ class Arrangement:
             if all(loops[p.statement.name] in dict(p.free) for p in positions):
                 return loops
         return None
+
+    def _alternatives(self, positions: tuple[Position, ...], left: Conflicts) -> list[tuple[Option, ...]]:
+        """One arrangement for each way to go round all of them; ``Rejected(NO_SCHEDULE)`` when there is none."""
+        found = []
+        for inside in self._serial(positions, left):
+            try:
+                found.append(self._arranged(*inside))
+            except Rejected as refusal:
+                if refusal.reason is not Reason.NO_SCHEDULE:
+                    raise
+        if not found:
+            raise Rejected(Reason.NO_SCHEDULE, "no loop goes round all statements that depend on each other")
+        return found
 
     def _serial(self, positions: tuple[Position, ...], left: Conflicts) -> Iterator[tuple[
             tuple[Position, ...], Conflicts]]:

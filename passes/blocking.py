@@ -120,7 +120,7 @@ def _pieces(
     ways = []
     for form in forms:
         least, most = whole.least(form - step), whole.most(form - step)
-        if least is None or most is None or least != most:
+        if (least, most) != (0, 0):  # a cell a few steps ahead is in the next block at the end of each
             found = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
             ways.append([w for w in found if w])
     blocked = replace(

@@ -16,8 +16,9 @@ from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Region, Relation
 from memopt.ir.scop import TRIPS
 from memopt.x86.assembler import Assembled, assemble
-from memopt.x86.frame import XSAVE_BYTES, FrameLayout
+from memopt.x86.frame import XSAVE_BYTES, FrameLayout, align
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
+from passes import retry
 from passes.guards import displaced_code, entry_code
 from passes.kernel import KernelCode
 from passes.magnitude import magnitude_guards
@@ -41,16 +42,24 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     made = kernel(layout)
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made)
-    guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan)))
+    guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),
+                                      *retry.room_guards(region)))
+    scratch = copies_offset(made.scratch_needed) + retry.copies_bytes(region)
+    copies = placement.scratch + copies_offset(made.scratch_needed)
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
-        entry_code(guarded, layout, placement, xcr0, plan.most_iterations),
+        entry_code(guarded, layout, placement, xcr0, plan.most_iterations, retry.begin(region, layout, copies)),
         made.items,
-        exit_code(region, layout, placement, xcr0),
+        exit_code(region, layout, placement, xcr0, copies),
     ), placement.code)
-    _check_fit(assembled, layout, made, placement)
-    return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], made.scratch_needed,
+    _check_fit(assembled, layout, scratch, placement)
+    return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], scratch,
                           assembled.listing)
+
+
+def copies_offset(kernel_scratch: int) -> int:
+    """Where in the scratch memory the copies start that ``passes.retry`` makes, behind the kernel's own."""
+    return align(kernel_scratch, 64)
 
 
 def _room_guards(plan: NestPlan) -> tuple[Relation, ...]:
@@ -60,10 +69,10 @@ def _room_guards(plan: NestPlan) -> tuple[Relation, ...]:
     return (Relation(Linear.symbol(TRIPS, -1, plan.most_trips), False, "values kept in registers have that much room"),)
 
 
-def _check_fit(assembled: Assembled, layout: FrameLayout, made: KernelCode, placement: Placement) -> None:
+def _check_fit(assembled: Assembled, layout: FrameLayout, scratch: int, placement: Placement) -> None:
     for what, needed, there in (("code", len(assembled.code), placement.code_size),
                                 ("frame", layout.size, placement.frame_size),
-                                ("scratch", made.scratch_needed, placement.scratch_size)):
+                                ("scratch", scratch, placement.scratch_size)):
         if needed > there:
             raise VerifyError(f"{needed} bytes of {what} do not fit in {there}")
     if placement.frame % 64:

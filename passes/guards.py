@@ -40,9 +40,10 @@ def displaced_code(region: Region, moved: bytes) -> Code:
     return (Label("displaced"), Bytes(moved), instruction("jmp", Imm(back)))
 
 
-def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None) -> Code:
+def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None,
+               prologue: Code = ()) -> Code:
     """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there); ``most``: see
-    ``NestPlan.most_iterations``."""
+    ``NestPlan.most_iterations``; ``prologue`` runs just before the kernel, vector registers as at entry."""
     frame = placement.frame
     return (
         *(_take_locked if region.flags_dead else _take)(layout, frame),
@@ -55,6 +56,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
         *time_stamp(),
         instruction("mov", Mem("rbp", displacement=layout.cycles), "rax"),
         *vector_state("save", layout, xcr0),
+        *prologue,
         jump("kernel"),
         Label(FAIL),
         *leave(layout, frame, _TOUCHED),

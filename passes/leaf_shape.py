@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
+from memopt.analysis.polyhedra import Polyhedron, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import LIMIT, Access, Apply, Array, ElementType, Expression, Index, Scop, Statement
+from passes.contracted import contracted
 from passes.narrowing import narrowed
 
 ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # no dimension is called so
@@ -103,10 +105,11 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     point of the statement, ``Rejected`` when an axis is not bounded."""
     statement = next(s for s in plan.statements if s.name == leaf.statement)
     types = [scop.array(r.array).element for r in statement.reads]
-    statement = replace(statement, expression=narrowed(statement.expression, types))
+    expression = contracted(statement.expression) if plan.fuse_multiply_add else statement.expression
+    statement = replace(statement, expression=narrowed(expression, types))
     point = _point(statement, leaf)
     leaf = _with_free_axes(leaf, point)
-    bounds = tuple(dict.fromkeys(_bounds(statement, leaf, point)))
+    bounds = _needed(tuple(dict.fromkeys(_bounds(statement, leaf, point))))
     storage = {s.array: s for s in plan.storage}
 
     def stream(access: Access) -> Stream:
@@ -118,7 +121,35 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
                if isinstance(node, Index)}
     shape = LeafShape(leaf, statement, bounds, stream(statement.write), tuple(map(stream, statement.reads)), indices)
     _check_bounded(shape)
+    return _aligned(shape)
+
+
+def _aligned(shape: LeafShape) -> LeafShape:
+    """With each lane's sequential numbers counted from where its own steps start, if that makes lanes more alike: they
+    are independent, so any lane may be any number of steps ahead. Not where neighbours in memory would part."""
+    for axis in (ROW, VECTOR):
+        ahead = {0, *(-b.factor(axis) * b.sequential for b in shape.bounds if abs(b.sequential) == 1)}
+        candidates = [_shifted(shape, axis, by) for by in sorted(ahead, key=abs)]
+        near = [c for c in candidates if _apart(c) <= _apart(shape)]
+        shape = min(near, key=lambda c: sum(b.sequential != 0 and b.factor(axis) != 0 for b in c.bounds))
     return shape
+
+
+def _apart(shape: LeafShape) -> int:
+    """Accesses whose lanes are neither neighbours nor one."""
+    return sum(s.address.vector not in (0, s.element.size) for s in (shape.write, *shape.reads))
+
+
+def _shifted(shape: LeafShape, axis: str, by: int) -> LeafShape:
+    """Sequential numbers smaller by ``by`` times those of ``axis``."""
+    def moved(along: Along) -> Along:
+        change = along.sequential * by
+        return replace(along, row=along.row + change) if axis == ROW else replace(along, vector=along.vector + change)
+
+    return replace(shape, bounds=tuple(map(moved, shape.bounds)),
+                   write=replace(shape.write, address=moved(shape.write.address)),
+                   reads=tuple(replace(r, address=moved(r.address)) for r in shape.reads),
+                   indices={node: moved(along) for node, along in shape.indices.items()})
 
 
 def domain(statement: Statement) -> Iterator[Linear]:
@@ -194,11 +225,26 @@ def _fixed(equations: list[Linear], axes: Mapping[str, Linear]) -> list[str]:
 
 
 def _bounds(statement: Statement, leaf: Leaf, point: dict[str, Linear]) -> Iterator[Along]:
-    """A bound that no axis has a part in holds for all points of a macro instance or for none."""
-    for expression in (*domain(statement), *_date_bounds(leaf)):
-        bound = _along(expression.substitute(point))
-        if bound.row or bound.vector or bound.sequential:
-            yield bound
+    return (_along(expression.substitute(point)) for expression in (*domain(statement), *_date_bounds(leaf)))
+
+
+def _needed(bounds: tuple[Along, ...]) -> tuple[Along, ...]:
+    """Those that say something the others do not say. One that no axis has a part in holds for all points of a macro
+    instance or for none, and is left out."""
+    symbols = sorted({s for b in bounds for s in b.rest.symbols})
+    kept = list(bounds)
+    with budget():
+        for bound in sorted(bounds, key=lambda b: -sum(b.factor(axis) != 0 for axis in AXES)):
+            others = [_expression(b) for b in kept if b is not bound]
+            points = Polyhedron.build(AXES, tuple(symbols), nonnegative=others)
+            least = None if points.is_empty else points.least(_expression(bound))
+            if least is not None and least >= 0:
+                kept.remove(bound)
+    return tuple(b for b in bounds if b in kept and (b.row or b.vector or b.sequential))
+
+
+def _expression(bound: Along) -> Linear:
+    return bound.rest + sum((Linear.symbol(axis, bound.factor(axis)) for axis in AXES), Linear())
 
 
 def _date_bounds(leaf: Leaf) -> Iterator[Linear]:

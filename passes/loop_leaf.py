@@ -43,7 +43,7 @@ class LeafCode:
             names[symbol] = emitter.slot()
             linear(emitter, "rax", definition, names, "rcx")
             emitter.op("mov", names[symbol], "rax")
-        names[ROW], names[VECTOR], names[SEQUENTIAL] = 0, 0, 0
+        names[ROW], names[VECTOR], names[SEQUENTIAL] = 0, 0, self._tiles.first_turn
         if shape.leaf.rows is None:
             self._single_row(names, None)
         else:

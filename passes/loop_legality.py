@@ -13,7 +13,7 @@ enough, and no cell is overwritten while another one lives there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from memopt.analysis.dependences import iteration_domain
@@ -229,6 +229,7 @@ class _Placed:
     leaf: Leaf
     counters: tuple[Linear, ...]
     facts: tuple[Linear, ...] = ()
+    _bounds: dict[str, tuple[Linear, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def accesses(self) -> tuple[Access, ...]:
@@ -246,8 +247,13 @@ class _Placed:
         date = self.leaf.dates[number]
         return self.of(date.expression, prefix) if date.divisor == 1 else Linear.symbol(f"{prefix}/{number}")
 
-    def bounds(self, prefix: str) -> Iterator[Linear]:
+    def bounds(self, prefix: str) -> tuple[Linear, ...]:
         """What is >= 0 at every instance."""
+        if prefix not in self._bounds:
+            self._bounds[prefix] = tuple(self._bounded(prefix))
+        return self._bounds[prefix]
+
+    def _bounded(self, prefix: str) -> Iterator[Linear]:
         for d in self.statement.dimensions:
             yield self.of(Linear.symbol(d.name), prefix)
             yield self.of(d.trips - Linear.symbol(d.name) - 1, prefix)
@@ -327,8 +333,9 @@ def _order(first: _Placed, second: _Placed) -> Iterator[str]:
         return
     orders = tuple(_ran_before(first, second, _pair(first, second)))
     for a, b in touching:
+        cells = _met(first, a, second, b)
         for earlier in orders:
-            meeting = earlier.where(equal=_met(first, a, second, b))
+            meeting = earlier.where(equal=cells)
             if not meeting.is_empty and not _runs_before(first, second, meeting):
                 yield f"{first.statement.name} {a} and {second.statement.name} {b} change their order"
 

@@ -11,7 +11,7 @@ from math import prod
 
 from memopt.analysis.scanning import Block, Call, For, If, Node
 from memopt.ir.plan import LoopPlan
-from memopt.ir.reasons import VerifyError
+from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import Constant, ElementType, Expression, Scalar, Scop
 from memopt.x86.instructions import Mem
@@ -23,6 +23,8 @@ from passes.routine import Routine
 from passes.scan_code import ScanCode
 
 _ALIGNMENT = 64
+_MOST_ITEMS = 12_000  # some 64 KB of code, a fifth of a second to assemble
+_MOST_LOCAL_BYTES = 24 << 10
 
 
 def private_bytes(scop: Scop, plan: LoopPlan) -> int:
@@ -80,6 +82,9 @@ class NestCode:
         shape = self._shapes[int(name[1:])]
         names = self._symbols | {date_name(n): value for n, value in enumerate(dates)}
         LeafCode(self._emitter, self._plan.isa, shape, self._constants.place).emit(names)
+        items, temporaries = len(self._emitter.code), self._emitter.local_bytes
+        if items > _MOST_ITEMS or temporaries > _MOST_LOCAL_BYTES:
+            raise Rejected(Reason.NO_PLAN, f"more than {items} instructions, {temporaries} bytes of temporaries")
 
 
 class _Routine:

@@ -131,10 +131,11 @@ def _with_products(region: Region, context: Context, observer: Observer | None) 
     try:
         with budget():
             groups = components(region.scop.statements, conflicts(region.scop, region.facts))
-        parts = tuple(_parts(region, groups, context, observer))
-        plans = tuple(made for _, made in parts)
-        if not any(isinstance(p, Plan) for p in plans):
+        products = tuple(_product(region, g, context, observer) if len(g) == 1 else None for g in groups)
+        if not any(products):
             return
+        parts = tuple(_parts(region, groups, products, context))
+        plans = tuple(made for _, made in parts)
         check_sequence(region.scop, tuple(p.scop.statements for p, _ in parts), facts=region.facts)
     except Rejected:
         return
@@ -142,12 +143,12 @@ def _with_products(region: Region, context: Context, observer: Observer | None) 
 
 
 def _parts(
-    region: Region, groups: tuple[tuple[Statement, ...], ...], context: Context, observer: Observer | None
+    region: Region, groups: tuple[tuple[Statement, ...], ...], products: tuple[Plan | None, ...], context: Context
 ) -> Iterator[tuple[Region, Part]]:
-    """Regions of the lifted statements, with their plans; ``Rejected`` where one has none."""
+    """Regions of the lifted statements, with their plans (``products``: those of the groups that have one of their
+    own); ``Rejected`` where one has none."""
     others: list[Statement] = []
-    for group in (*groups, ()):
-        product = _product(region, group, context, observer) if len(group) == 1 else None
+    for group, product in zip((*groups, ()), (*products, None), strict=True):
         if product is None and group:
             others += group
             continue

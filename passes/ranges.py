@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
 from memopt.x86.instructions import Mem
-from passes.emitter import Emitter, Value
+from passes.emitter import Emitter, Value, fits
 from passes.leaf_shape import AXES, Along
 from passes.scan_code import floor_divide, linear
 
@@ -95,9 +95,9 @@ def limit(emitter: Emitter, register: str, value: Value, *, low: bool) -> None:
 
 
 def stored(emitter: Emitter, extent: Extent, names: Names) -> Value:
-    """The end of a range as a number, or in a fresh slot; clobbers rbx."""
+    """The end of a range as a number that fits an immediate, or in a fresh slot; clobbers rbx."""
     number = extent.constant
-    if number is not None:
+    if number is not None and fits(number):
         return number
     place: Mem = emitter.slot()
     evaluate(emitter, extent, "rbx", names)

@@ -15,14 +15,17 @@ from memopt.ir.region import Cell, Region, Register, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
+from passes import retry
 from passes.guards import absolute, leave, time_stamp, vector_state
 from passes.linear_code import is_imm32, wrapping
 
 _RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
 
 
-def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int) -> Code:
-    """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were."""
+def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int = 0) -> Code:
+    """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
+
+    ``copies``: where those of the written footprints lie (passes.retry)."""
     moved = {r.location.name for r in region.rejoin if isinstance(r.location, Register)}
     cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
     if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
@@ -30,10 +33,24 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
     return (
         Label("kernel_done"),
         instruction("lea", "rbp", absolute(placement.frame)),
+        *retry.check(region, layout),
         *_restore_vectors(layout, xcr0),
         *_count(layout, placement.statistics),
         *(item for r in cells for item in _store(r, layout)),
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
+        *leave(layout, placement.frame, _RESTORED),
+        *_taken_back(region, layout, placement, xcr0, copies),
+    )
+
+
+def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int) -> Code:
+    """The way out when nothing is to have happened: every register as at entry."""
+    if region.retried is None:
+        return ()
+    return (
+        *retry.take_back(region, layout, copies),
+        *vector_state("restore", layout, xcr0),
+        instruction("ldmxcsr", Mem("rbp", displacement=layout.mxcsr, size=4)),
         *leave(layout, placement.frame, _RESTORED),
     )
 

@@ -51,18 +51,23 @@ class TileKind:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """How the register file is used. ``shared``: loads are shared, not only operations. ``kept``: values that no step
-    changes and that stay in registers."""
+    """How the register file is used. ``loads``, ``operations``: those of equal value are done once. ``kept``: values
+    that no step changes and that stay in registers."""
 
     rows_outside: bool
-    shared: bool
+    loads: bool
+    operations: bool = True
     kept: tuple[tuple[Expression, Point], ...] = ()
+
+
+_ALLOCATIONS = (Allocation(True, True), Allocation(False, True), Allocation(True, False),
+                Allocation(True, False, False))
 
 
 def allocate(context: TileContext, kind: TileKind) -> Allocation:
     """The first way that fits the register file; raises ``OutOfRegisters`` (or ``Rejected``) when none does."""
     failure: Exception = OutOfRegisters("no allocation")
-    for allocation in (Allocation(True, True), Allocation(False, True), Allocation(True, False)):
+    for allocation in _ALLOCATIONS:
         try:
             left = _registers_left(context, kind, allocation)
         except (OutOfRegisters, Rejected) as error:
@@ -221,6 +226,12 @@ class TileBody:
             self._lowering.into(accumulator, expression, leaf)
             return
         place = leaf(expression)
+        if self._carried and not isinstance(place, str):
+            place = self._materialised(expression, point, used)
+        if point.turn < self.kind.tile.turns - 1:
+            if not isinstance(place, str):
+                self._materialised(expression, point, used)
+            return
         register = place if isinstance(place, str) else self._pool.take()
         if register != place:
             self._lowering.into(register, expression, leaf)
@@ -269,10 +280,10 @@ class TileBody:
             case Read():
                 stream = self._values.stream(node)
                 plain = self._stride(stream) in (0, stream.element.size) and self.pointers.at_hand(stream.address)
-                return plain and not (self._allocation.shared and used.count[number] > 1)
+                return plain and not (self._allocation.loads and used.count[number] > 1)
             case Index():
                 return False
-        return is_truth(node) or used.count[number] <= 1
+        return is_truth(node) or not self._allocation.operations or used.count[number] <= 1
 
     def _materialised(self, node: Expression, point: Point, used: Uses) -> str:
         """A register with the value, kept for its other uses."""

@@ -11,19 +11,21 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Expression
 from memopt.x86.instructions import Mem
 from passes import masks
 from passes.addresses import group, spilled
 from passes.emitter import Emitter, Value
 from passes.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape
-from passes.ranges import Names
+from passes.ranges import Names, axis_range
 from passes.tile_body import MASK, Allocation, TileBody, TileContext, TileKind, allocate
 from passes.tile_values import Tile
 from passes.vector_needs import unit_for
 from passes.vectors import OutOfRegisters, VectorUnit
 
+_ALONE = 6  # vectors of a single row at once
+_MOST_TURNS, _LONGEST_TURNS = 64, 8  # of a whole tile, of one of its vectors
 _MOST_OPERATIONS = 24  # of one unrolled loop body: points of the tile times steps
 
 
@@ -49,7 +51,8 @@ def units(isa: Isa, shape: LeafShape) -> Units:
 
 class TileRunner:
     """``inner``: the axis of the innermost loop. ``rows``, ``vectors``: the largest tile within the plan's wishes that
-    fits the register file."""
+    fits the register file. ``turns``: the whole length of a sequential axis so short that every step of a tile runs all
+    of it, from ``first_turn`` on; else 0."""
 
     def __init__(self, emitter: Emitter, isa: Isa, shape: LeafShape, constants: Callable[[Expression], Mem]) -> None:
         self._emitter = emitter
@@ -58,35 +61,46 @@ class TileRunner:
         addresses = [s.address for s in (shape.write, *shape.reads)]
         self._groups = group((*addresses, *shape.indices.values()))
         self._context = TileContext(shape, self._groups, spilled(emitter, self._groups), constants)
-        self.inner = SEQUENTIAL if shape.leaf.sequential else VECTOR if shape.leaf.vector else None
+        self.first_turn, self.turns = _turns(shape)
+        self.inner = SEQUENTIAL if shape.leaf.sequential and not self.turns else VECTOR if shape.leaf.vector else None
         self._allocations: dict[TileKind, Allocation] = {}
+        self.rows = self.vectors = 1
         self.rows, self.vectors = self._fitting()
 
     def kinds(self, rows: int, vectors: int | None = None) -> list[TileKind]:
         """Tiles of ``rows`` rows from the widest to the narrowest; ``vectors``: of the widest."""
-        vector, scalar, inner = self.units.vector, self.units.scalar, self.inner
+        vector, scalar, inner, turns = self.units.vector, self.units.scalar, self.inner, self.turns or 1
         if vector.scalar:
-            return [self.kind(Tile(rows, 1, 1, inner), vector)]
-        kinds = [self.kind(Tile(rows, count, vector.lanes, inner), vector)
-                 for count in sorted({vectors or self.vectors, 1}, reverse=True)]
-        masked = TileKind(Tile(rows, 1, vector.lanes, inner), vector, True, 1)
+            return [self.kind(Tile(rows, 1, 1, inner, turns), vector)]
+        kinds = [self.kind(Tile(rows, count, vector.lanes, inner, turns), vector)
+                 for count in sorted({vectors or self._vectors(rows), 1}, reverse=True)]
+        masked = TileKind(Tile(rows, 1, vector.lanes, inner, turns), vector, True, 1)
         if self.units.masks and self.possible(masked):
             return [*kinds, masked]
-        return [*kinds, self.kind(Tile(rows, 1, 1, inner), scalar)]
+        return [*kinds, self.kind(Tile(rows, 1, 1, inner, turns), scalar)]
+
+    def _vectors(self, rows: int) -> int:
+        """A row on its own is several vectors longer than its block is, where it waits for each of its steps."""
+        unit, wish = self.units.vector, self.vectors
+        if rows < self.rows and self.inner == SEQUENTIAL:
+            wish = max(wish, min(self.rows * self.vectors, _ALONE))
+        while wish > self.vectors and not self.possible(self.kind(Tile(rows, wish, unit.lanes, self.inner), unit)):
+            wish -= 1
+        return wish
 
     def kind(self, tile: Tile, unit: VectorUnit) -> TileKind:
         steps = 4
-        while steps > 1 and steps * tile.row_count * tile.vector_count > _MOST_OPERATIONS:
+        while steps > 1 and steps * tile.row_count * tile.vector_count * tile.turns > _MOST_OPERATIONS:
             steps //= 2
         if self.inner is None or (self.inner == VECTOR and tile.row_count * tile.vector_count > 1):
             steps = 1
         return TileKind(tile, unit, False, steps)
 
     def possible(self, kind: TileKind) -> bool:
-        """Whether there are instructions for it: bytes and words have no gathers."""
+        """Whether there are registers and instructions for it: bytes and words have no gathers."""
         try:
             self._allocated(kind)
-        except Rejected:
+        except (OutOfRegisters, Rejected):
             return False
         return True
 
@@ -101,15 +115,15 @@ class TileRunner:
         rows = leaf.row_count if leaf.rows else 1
         vectors = leaf.vector_count if leaf.vector else 1
         while True:
-            self.vectors = vectors
+            self.rows, self.vectors = rows, vectors
             try:
                 for count in sorted({rows, 1}):
                     for kind in self.kinds(count):
                         self._allocated(kind)
                 return rows, vectors
-            except (OutOfRegisters, Rejected):
+            except (OutOfRegisters, Rejected) as error:
                 if vectors == 1 and rows == 1:
-                    raise
+                    raise Rejected(Reason.NO_PLAN, f"{self._shape.statement.name}: {error}") from error
             rows, vectors = (rows, vectors - 1) if vectors > 1 else (rows // 2, vectors)
 
     def body(self, kind: TileKind) -> TileBody:
@@ -160,6 +174,20 @@ class TileRunner:
             starts[member] = (base.rest + Linear.symbol(ROW, base.row) + Linear.symbol(VECTOR, base.vector)
                               + Linear.symbol(SEQUENTIAL, base.sequential))
         body.pointers.load(starts, names)
+
+
+def _turns(shape: LeafShape) -> tuple[int, int]:
+    """First number and length of a sequential axis that is short, the same everywhere, and promotes its results."""
+    leaf = shape.leaf
+    bounds = [b for b in shape.bounds if b.sequential]
+    if not leaf.promote or not bounds or any(b.row or b.vector for b in bounds):
+        return 0, 0
+    steps = axis_range(SEQUENTIAL, shape.bounds, {}, common=True)
+    first, end = steps.low.constant, steps.high.constant
+    most = _MOST_TURNS // ((leaf.row_count if leaf.rows else 1) * (leaf.vector_count if leaf.vector else 1))
+    if first is None or end is None or not 0 < end - first <= min(most, _LONGEST_TURNS):
+        return 0, 0
+    return first, end - first
 
 
 def copy(emitter: Emitter, place: Value, value: Value) -> None:

@@ -19,22 +19,27 @@ _COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle",
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One vector of a tile in one step of the loop around it."""
+    """One vector of a tile in one step of the loop around it, and in one turn of the step."""
 
     row: int
     vector: int
     step: int
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
     """``row_count`` rows by ``vector_count`` vectors of ``lanes`` lanes, repeated along ``inner``, an axis: along the
-    sequential one by 1, along the vector one by the width of the tile."""
+    sequential one by 1, along the vector one by the width of the tile.
+
+    ``turns``: numbers of a short sequential axis that all run in each step, with the result in a register meanwhile.
+    """
 
     row_count: int
     vector_count: int
     lanes: int
     inner: str | None
+    turns: int = 1
 
     @property
     def width(self) -> int:
@@ -46,9 +51,9 @@ class Tile:
         return self.width if self.inner == VECTOR else 1
 
     def points(self, step: int, *, rows_outside: bool) -> list[Point]:
-        if rows_outside:
-            return [Point(r, v, step) for r in range(self.row_count) for v in range(self.vector_count)]
-        return [Point(r, v, step) for v in range(self.vector_count) for r in range(self.row_count)]
+        rows, vectors = range(self.row_count), range(self.vector_count)
+        pairs = [(r, v) for r in rows for v in vectors] if rows_outside else [(r, v) for v in vectors for r in rows]
+        return [Point(r, v, step, turn) for turn in range(self.turns) for r, v in pairs]
 
 
 class Values:
@@ -71,10 +76,14 @@ class Values:
     def is_accumulator(self, node: Expression) -> bool:
         return self.promoted and isinstance(node, Read) and self.stream(node) == self._shape.write
 
+    def _is_last_turns_result(self, node: Read, point: Point) -> bool:
+        return point.turn > 0 and self.stream(node) == self._shape.write
+
     def displacement(self, stream_address: Group, point: Point) -> int:
         """Bytes from where the pointers of the tile are to the lanes of ``point``."""
         tile, factor = self._tile, stream_address.factor
         along = factor(tile.inner) * tile.advance * point.step if tile.inner else 0
+        along += factor(SEQUENTIAL) * point.turn
         return factor(ROW) * point.row + factor(VECTOR) * tile.lanes * point.vector + along
 
     def is_carried(self, node: Expression, point: Point) -> bool:
@@ -108,6 +117,8 @@ class Values:
                 key = (operator, element, *(self.number(o, point) for o in operands))
             case Read() if self.is_accumulator(node):
                 key = ("accumulator", point.row, point.vector, point.step)
+            case Read() if self._is_last_turns_result(node, point):
+                return self.number(self._shape.statement.expression, replace(point, turn=point.turn - 1))
             case Read() if self.is_carried(node, point):
                 key = ("carried", point.row, point.vector)
             case Read() if 0 < self._steps_behind(self.stream(node)) <= point.step:

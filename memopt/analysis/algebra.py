@@ -1,22 +1,19 @@
 """Operations of machine code over symbolic values, specialised on captured values where that is needed.
 
-Every symbol has a sample: the number it had when the program was captured. An operation that is exact only inside
-a range (widening, comparing) picks the multiple of 2**width that fits the sample and records the range as an
-obligation; the region builder proves it from loop bounds or turns it into a guard. An operation that is linear
-only for a known number asks for it by raising ``Specialise``; the lifter starts again with that equation as a guard.
+An operation that is exact only inside a range (widening, comparing) picks the multiple of 2**width that fits the
+sample and records the range as an obligation; the region builder proves it from loop bounds or turns it into a guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import math
 
+from memopt.analysis.numbers import LOOP_COUNTER, TRIAL, Numbers, Obligation, fixable, uneven_part
+from memopt.analysis.restarts import Promote, Specialise
 from memopt.analysis.values import (
     Atom,
     Formula,
     Integer,
-    Loaded,
     Node,
     Opaque,
     Truth,
@@ -24,188 +21,17 @@ from memopt.analysis.values import (
     centred,
     constant,
     constant_of,
-    data,
     either,
     negate,
 )
-from memopt.analysis.widening import WIDE, Wide, Widenings
-from memopt.ir.evaluate import evaluate
+from memopt.analysis.widening import Wide
 from memopt.ir.linear import Linear, Quotient, quotient
 
-LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
-TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during a trial
+__all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "Obligation", "Promote", "Specialise", "fixable"]
 
 
-@dataclass
-class Specialise(Exception):
-    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
-    ``unknowns``."""
-
-    linear: Linear
-    unknowns: frozenset[str] = frozenset()
-
-
-@dataclass
-class Split(Exception):
-    """Start again with the branch at ``address`` going different ways in different iterations."""
-
-    address: int
-
-
-@dataclass
-class Defer(Exception):
-    """Start again with the widenings of the instruction at ``address`` left to those who need their number."""
-
-    address: int
-
-
-@dataclass
-class Inline(Exception):
-    """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
-
-    header: int
-
-
-class RelateToTrips(Exception):
-    """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
-
-
-@dataclass
-class Promote(Exception):
-    """Start again with the memory cell at ``address`` (over live-in symbols) as a live-in of ``width`` bits."""
-
-    address: Linear
-    width: int
-
-
-def fixable(linear: Linear) -> bool:
-    """Only live-in symbols, so that its value can be captured and guarded."""
-    return not any(s.startswith((LOOP_COUNTER, TRIAL, WIDE)) for s in linear.symbols)
-
-
-@dataclass(frozen=True, slots=True)
-class Obligation:
-    """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it.
-
-    ``widening``: without it a 64-bit value is still right modulo 2**32, which is all a 32-bit comparison looks at.
-    ``given``: only where all of these are >= 0. ``branch``: the branch that is taken to go one way.
-    """
-
-    linear: Linear
-    address: int
-    why: str
-    widening: bool = False
-    given: tuple[Linear, ...] = ()
-    branch: int | None = None
-
-
-@dataclass
-class Algebra:
-    """``sample`` gives a number for every symbol; ``load_address`` the address of a load event."""
-
-    sample: dict[str, int]
-    load_address: Callable[[int], Linear]
-    condition: Callable[..., Value]
-    decide: Callable[[Formula], bool] = bool  # which way a condition goes in every iteration
-    obligations: list[Obligation] = field(default_factory=list)
-    address: int = 0
-    exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
-    trial: int = 0  # loops being tried, whose header values have no names yet
-    ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
-    given: tuple[Linear, ...] = ()  # >= 0 where the code being run is reached
-    copy: str = ""  # tells apart the loops of code that is run more than once
-    selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
-    distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
-
-    def __post_init__(self) -> None:
-        self.widenings = Widenings(self.sample)
-
-    # -- numbers ------------------------------------------------------------------------------------------------
-
-    def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None) -> None:
-        if not linear.is_constant or linear.constant < 0:
-            self.obligations.append(Obligation(linear, self.address, why, widening, self.given, branch))
-
-    @contextmanager
-    def under(self, conditions: tuple[Linear, ...], copy: str) -> Iterator[None]:
-        """What is required inside is required only where ``conditions`` are >= 0; its loops are named by ``copy``."""
-        before = self.given, self.copy
-        self.given, self.copy = self.given + conditions, self.copy + copy
-        try:
-            yield
-        finally:
-            self.given, self.copy = before
-
-    def settled(self, linear: Linear) -> Linear:
-        """``linear`` with numbers for widened values, which must not have wrapped around here."""
-        for wide in self.widenings.within(linear):
-            for need in wide.needs:
-                self.require(need, wide.why, True)
-        return self.widenings.numbers(linear)
-
-    def at_sample(self, linear: Linear) -> int:
-        return linear.evaluate(self.sample)
-
-    def in_range(self, value: Integer, signed: bool) -> tuple[Linear, tuple[Linear, ...]]:
-        """The mathematical value as a signed or unsigned number, and what must be >= 0 for that to be right."""
-        size = 1 << value.width
-        low = -(size >> 1) if signed else 0
-        linear = self.settled(value.linear)
-        linear = linear - (self.at_sample(linear) - low) // size * size
-        if linear.is_constant or (value.width == 64 and signed):
-            return linear, ()
-        if value.width == 64:
-            return linear, (linear,)
-        return linear, (linear - low, -linear + (low + size - 1))
-
-    def integer(self, value: Value) -> Integer | None:
-        """``value`` as a linear number, asking for specialisation when that makes it one; None when it is data."""
-        match value:
-            case Integer():
-                return value
-            case Loaded(event, width):
-                where = self.load_address(event)
-                if fixable(where):
-                    raise Promote(where, width)
-                return None
-            case Truth(bool() as known, width):
-                return constant(int(known), width)
-            case Node("select", (Truth(formula), *either), _) if value in self.selections and not list(data(formula)):
-                before, self.address = self.address, self.selections[value]
-                chosen = either[0 if self.decide(formula) else 1]
-                self.address = before
-                return self.integer(chosen)
-            case Node(operator, operands, width):
-                return self._node_number(operator, operands, width)
-        return None
-
-    def _node_number(self, operator: str, operands: tuple[Value, ...], width: int) -> Integer | None:
-        """The number an operation gives once its operands are known numbers."""
-        found = [self.integer(o) for o in operands]
-        numbers = tuple(n for n in found if n is not None)
-        if len(numbers) < len(operands):
-            return None
-        result = self.compute(operator, numbers, width) if numbers != operands else None
-        if isinstance(result, Integer):
-            return result
-        unknown = [n.linear for n in numbers if not n.linear.is_constant]
-        if unknown and not self.exploring:
-            if all(map(fixable, unknown)):
-                raise Specialise(unknown[0])
-            return None
-        values = tuple(self.at_sample(n.linear) % (1 << n.width) for n in numbers)
-        number = evaluate(operator, values, tuple(n.width for n in numbers), width)
-        return None if number is None else constant(number, width)
-
-    def linear(self, value: Value) -> Linear | None:
-        number = self.integer(value)
-        return None if number is None else number.linear
-
-    def specialised(self, linear: Linear) -> Linear:
-        """A number in place of ``linear`` (over live-in symbols): asks for it, or takes the sample in exploration."""
-        if self.exploring:
-            return Linear.of(self.at_sample(linear))
-        raise Specialise(linear)
+class Algebra(Numbers):
+    """A method ``_name`` for each operator; those without one stay what they are."""
 
     # -- operations ---------------------------------------------------------------------------------------------
 
@@ -249,7 +75,7 @@ class Algebra:
             if factor.linear.is_constant:
                 return self._wrap(other.linear * centred(factor.linear.constant, width), width)
         for factor, other in sorted(((left, right), (right, left)), key=lambda p: abs(self.at_sample(p[0].linear))):
-            if fixable(factor.linear) or self.exploring:
+            if self.settles(factor.linear):
                 return self._wrap(other.linear * self.specialised(factor.linear).constant, width)
         return Node("mul", operands, width)
 
@@ -285,7 +111,8 @@ class Algebra:
             return operands[0]
         linear, needs = self.in_range(operands[0], signed)
         divisor = 1 << count
-        if any(c % divisor for _, c in linear.terms) and fixable(linear):
+        uneven = uneven_part(linear, divisor)
+        if uneven.terms and fixable(uneven):
             return Node(name, operands, width)
         result = quotient(linear, divisor)
         if width == 64 and not linear.is_constant:  # bits shifted out on the left before are gone: a sign extension
@@ -295,28 +122,56 @@ class Algebra:
             self.require(need, "a shifted value keeps its sign")
         return Integer(result, width)
 
+    def _guessed(self, value: int) -> Linear:
+        """In a trial: ``value`` at the captured values, otherwise unknown."""
+        symbol = f"{TRIAL}{self.address:x}:guess"
+        self.sample[symbol] = value
+        return Linear.symbol(symbol)
+
     def _bitwise(self, name: str, operands: tuple[Value, ...], width: int) -> Value:
         left, right = constant_of(operands[0]), constant_of(operands[1])
         if left is not None and right is not None:
             number = left & right if name == "and" else left | right if name == "or" else left ^ right
             return constant(number, width)
-        for known, other in ((left, operands[1]), (right, operands[0])):
+        for mine, other in (operands, operands[::-1]):
+            known = constant_of(mine)
+            if known is None and isinstance(mine, Integer) and isinstance(other, Truth) and self.settles(mine.linear):
+                known = self.specialised(mine.linear).constant % (1 << width)
             if known is None:
                 continue
             if known == 0:
                 return constant(0, width) if name == "and" else other
             if name == "and" and known == (1 << width) - 1:
                 return other
-            if name == "and" and isinstance(other, Integer) and (rounded := self._rounded(other, known)) is not None:
-                return rounded
             if isinstance(other, Truth):
                 if name == "and":
                     return other if known & 1 else constant(0, width)
                 if name == "xor" and known == 1:
                     return Truth(negate(other.formula), width)
+            changed = self._low_bits(name, other, known) if isinstance(other, Integer) else None
+            if changed is not None:
+                return changed
+            if name == "and" and isinstance(other, Integer) and (rounded := self._rounded(other, known)) is not None:
+                return rounded
         if isinstance(operands[0], Truth) and isinstance(operands[1], Truth):
             return Truth(self._join(name, operands[0].formula, operands[1].formula), width)
         return Node(name, operands, width)
+
+    def _low_bits(self, name: str, value: Integer, mask: int) -> Integer | None:
+        """The operation where ``mask`` touches only bits that are the same whatever the symbols are."""
+        linear, whole = value.linear, (1 << value.width) - 1
+        if self.widenings.within(linear):
+            return None
+        step = math.gcd(1 << value.width, *(c for _, c in linear.terms))
+        known = linear.constant % step
+        if name == "and" and mask < step:
+            return constant(known & mask, value.width)
+        if (whole ^ mask if name == "and" else mask) >= step:
+            if self.trial and name == "or":  # a guess for the sake of an outer loop
+                return self._wrap(linear + self._guessed(mask & ~self.at_sample(linear)), value.width)
+            return None
+        low = known & mask if name == "and" else known | mask if name == "or" else known ^ mask
+        return self._wrap(linear - known + low % step, value.width)
 
     def _rounded(self, value: Integer, mask: int) -> Value | None:
         """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width."""
@@ -453,7 +308,23 @@ class Algebra:
         return Atom(a - b, True, first + second, left.width)
 
     def _slt(self, operands: tuple[Value, ...], width: int) -> Value:
+        if constant_of(operands[1]) == 0 and self._is_overflow(operands[0]):
+            return Truth(False)
         return Truth(negate(self._at_least(operands, signed=True)))
+
+    def _is_overflow(self, value: Value) -> bool:
+        """Whether the sign of ``value`` is the overflow of a sum with a number; then it is required never to."""
+        match value:
+            case Node("and", (Node("xor", (Integer() as left, Integer() as right), width), Integer(inverse, _)), _):
+                distance = right.linear - left.linear
+                inverted = (inverse + right.linear + 1, inverse + left.linear + 1)
+                if distance.is_constant and any(i.is_constant and not i.constant % (1 << width) for i in inverted):
+                    for number in (left, right):
+                        for need in self.in_range(number, signed=True)[1]:
+                            self.require(need, "a sum does not overflow")
+                    return self.in_range(right, True)[0] - self.in_range(left, True)[0] == Linear.of(
+                        centred(distance.constant, width))
+        return False
 
     def _sle(self, operands: tuple[Value, ...], width: int) -> Value:
         return Truth(self._at_least(operands[::-1], signed=True))

@@ -2,14 +2,15 @@
 
 Accesses over the same live-in symbols whose footprints touch belong to one array. Its strides are the coefficients
 of the loop counters; every inner subscript is proved to stay below the next outer stride, so that two cells are
-equal exactly when all their subscripts are. Where that proof fails the array is one-dimensional, which is always
-right and only less precise. (Compare Grosser et al., Optimistic delinearization of parametrically sized arrays,
+equal exactly when all their subscripts are. A counter that walks along a diagonal moves two subscripts, so several
+splits into strides and digits are tried. Where no proof succeeds the array is one-dimensional, which is always right
+and only less precise. (Compare Grosser et al., Optimistic delinearization of parametrically sized arrays,
 ICS 2015: here sizes are known numbers.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from memopt.analysis.bounds import least_where, proved
@@ -17,6 +18,11 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
 from memopt.ir.scop import TRIPS, Access, Array, ElementType
+
+MOST_FIRST = 3  # coefficients that are tried as the outermost stride
+
+Digits = Callable[[int, tuple[int, ...]], Iterator[int]]
+"""A coefficient as a sum of multiples of the strides, of which the last, the element's size, divides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,55 +131,90 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     backwards = {m.address.coefficient(TRIPS) for m in cluster.members}
     if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients, *backwards)):
         raise Rejected(Reason.NON_AFFINE, "elements of different sizes or alignments share bytes")
-    for strides in (_strides(coefficients, element.size), (element.size,)):
-        found = _subscripts(cluster, base, strides, sample)
-        if found is not None:
-            accesses = {m: Access(name, s) for m, s in found[0].items()}
-            return Array(name, element, base, strides), accesses, found[1]
+    whole, *others = _strides(coefficients, element.size)
+    found = _split(cluster, base, whole, _one_digit, sample)
+    if found is None:
+        ways = (_split(cluster, base, strides, digits, sample) for strides in (whole, *others)
+                for digits in (_one_digit, _nearest_digits))
+        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width), default=None)
+    if found is not None:
+        return (Array(name, element, found.base, found.strides),
+                {m: Access(name, s) for m, s in found.subscripts.items()}, found.guards)
     raise Rejected(Reason.NON_AFFINE, f"the subscripts of the array at {base}")
 
 
-def _strides(coefficients: set[int], size: int) -> tuple[int, ...]:
-    """Strides from the largest coefficient down; one that does not divide the stride above is a multiple of a
-    smaller one."""
-    chain: list[int] = []
-    for coefficient in sorted(coefficients, reverse=True):
-        if coefficient > size and (not chain or chain[-1] % coefficient == 0):
-            chain.append(coefficient)
-    return (*chain, size)
+def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
+    """Strides from a large coefficient down, the largest first, at last the element alone; one that does not divide
+    the stride above is a multiple of a smaller one."""
+    descending = [c for c in sorted(coefficients, reverse=True) if c > size]
+    for first in range(min(len(descending), MOST_FIRST)):
+        chain: list[int] = []
+        for coefficient in descending[first:]:
+            if not chain or chain[-1] % coefficient == 0:
+                chain.append(coefficient)
+        yield (*chain, size)
+    yield (size,)
 
 
-def _subscripts(cluster: Cluster, base: Linear, strides: tuple[int, ...], sample: Mapping[str, int]) -> tuple[
-        dict[ByteAccess, tuple[Linear, ...]], tuple[Relation, ...]] | None:
-    found: dict[ByteAccess, tuple[Linear, ...]] = {}
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """``width``: the most that an inner subscript of one access varies."""
+
+    base: Linear
+    strides: tuple[int, ...]
+    subscripts: Mapping[ByteAccess, tuple[Linear, ...]]
+    guards: tuple[Relation, ...]
+    width: int
+
+
+def _split(
+    cluster: Cluster, base: Linear, strides: tuple[int, ...], digits: Digits, sample: Mapping[str, int]
+) -> _Split | None:
+    """Subscripts for each member, and the base at which the inner ones are not negative; None without a proof."""
+    found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
-    for member in cluster.members:
-        subscripts = _decompose(member, member.base().constant - base.constant, strides)
-        for outer, (subscript, stride) in enumerate(zip(subscripts[1:], strides[1:], strict=True)):
-            low, high = member.bounds(subscript, sample)
-            room = -high + (strides[outer] // stride - 1)
-            if low.evaluate(sample) < 0 or room.evaluate(sample) < 0:
-                return None
-            for need in (low, room):
+    width = 0
+    for inner in range(1, len(strides)):
+        bounds = [m.bounds(s[inner], sample) for m, s in found.items()]
+        below = min(0, *(low.evaluate(sample) for low, _ in bounds))  # counters that go down
+        base += below * strides[inner]
+        found = {m: (*s[:inner], s[inner] - below, *s[inner + 1:]) for m, s in found.items()}
+        for low, high in bounds:
+            width = max(width, (high - low).evaluate(sample))
+            for need in (low - below, -high + (below + strides[inner - 1] // strides[inner] - 1)):
+                if need.evaluate(sample) < 0:
+                    return None
                 if not need.is_constant:
                     guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
-        found[member] = subscripts
-    return found, tuple(guards.values())
+    return _Split(base, strides, found, tuple(guards.values()), width)
 
 
-def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...]) -> tuple[Linear, ...]:
-    """Mixed-radix digits of the offset, and each counter (and R) in the outermost stride that divides its
-    coefficient."""
+def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits: Digits) -> tuple[Linear, ...]:
+    """Mixed-radix digits of the offset, and of the coefficient of each counter (and R)."""
     result: list[Linear] = []
     for stride in strides:
         digit, offset = divmod(offset, stride)
         result.append(Linear.of(digit))
     for dimension in (*(d for d, _ in access.trips), TRIPS):
-        coefficient = access.address.coefficient(dimension)
-        if coefficient:
-            index = next(i for i, s in enumerate(strides) if coefficient % s == 0)
-            result[index] = result[index] + Linear.symbol(dimension, coefficient // strides[index])
+        for index, digit in enumerate(digits(access.address.coefficient(dimension), strides)):
+            result[index] = result[index] + Linear.symbol(dimension, digit)
     return tuple(result)
+
+
+def _one_digit(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]:
+    """All of it in the outermost stride that divides it."""
+    for stride in strides:
+        digit = coefficient // stride if coefficient % stride == 0 else 0
+        coefficient -= digit * stride
+        yield digit
+
+
+def _nearest_digits(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]:
+    """Digits that leave a remainder of at most half a stride: a diagonal is one row and a few elements on or back."""
+    for stride in strides:
+        digit = (2 * coefficient + stride) // (2 * stride)
+        coefficient -= digit * stride
+        yield digit
 
 
 def _below(bounds: set[Linear]) -> Linear:

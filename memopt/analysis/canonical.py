@@ -32,6 +32,15 @@ def canonical_nest(node: LoopNode) -> LoopNode:
     return _Rewriter().loop(node)
 
 
+def canonical(value: Value) -> Value:
+    return _Rewriter().value(value)
+
+
+def canonical_formula(formula: Formula) -> Value:
+    """A truth value of one bit."""
+    return _Rewriter()._formula(formula)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rewriter:
     known: dict[Value, Value] = field(default_factory=dict)
@@ -100,7 +109,7 @@ def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
         case "sar" if truth_of(first) is not None:
             return first
         case "eq" | "ne":
-            found = _flag_test(operands) or _bit_test(operands) or Node("eq", operands, 1)
+            found = _flag_test(operands) or _not_above(operands) or _bit_test(operands) or Node("eq", operands, 1)
             return found if name == "eq" else inverted(found)
         case "add":
             return _long_product(operands) or Node(name, _ordered(operands), width)
@@ -154,6 +163,23 @@ def _bit_test(operands: tuple[Value, ...]) -> Value | None:
         truth = truth_of(value)
         if truth is not None and number in (0, (1 << value.width) - 1):
             return truth if number else inverted(truth)
+    return None
+
+
+def _not_above(operands: tuple[Value, ...]) -> Value | None:
+    """``(flags | flags >> 6) & 1 == number`` after a floating-point comparison: carry or zero, as a comparison."""
+    match operands:
+        case (Node("and", (Node("or", (flags, Node("shr", (again, six), _)), _), one), _), other) if (
+                flags == again and constant_of(six) == 6 and constant_of(one) == 1):
+            number = constant_of(other)
+        case _:
+            return None
+    while isinstance(flags, Node) and flags.operator == "zext":
+        flags = flags.operands[0]
+    match flags:
+        case Node("and", (Node("fcompare", (left, right), _), Integer() as kept), _) if constant_of(kept) == 0x45:
+            above = Node("flt", (right, left), 1)
+            return above if number == 0 else inverted(above) if number == 1 else None
     return None
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import Algebra, Inline, Obligation, Specialise
+from memopt.analysis.algebra import Algebra, Obligation, Specialise
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
+from memopt.analysis.restarts import Inline
 from memopt.analysis.values import (
     Carried,
     Final,
@@ -45,6 +46,8 @@ from memopt.x86.conditions import CARRY, expand_condition, flag_family
 class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
+    ``zeros``: when not empty, some iterations leave it where a square root is invalid (memopt.analysis.walk), as long
+    as these lanes ("xmm2.0", bits; "" for none) are zero.
     Those in ``narrow`` have their numbers in the low 32 bits, the others are zero.
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
@@ -64,6 +67,7 @@ class OuterLoop:
     slots: frozenset[str]
     leaves_first: bool
     narrow: frozenset[str] = frozenset()
+    zeros: dict[str, int] = field(default_factory=dict)
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -120,7 +124,8 @@ class Executor:
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
-                         frozenset(self.places.slots), leaves_first, self._narrow(entry, steps))
+                         frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
+                         dict(self.walker.zeros))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}

@@ -6,7 +6,9 @@ to after the loop. Where there is none, or where the program uses that cell othe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from memopt.analysis.held import Held
 from memopt.analysis.needs import Needs, loop_name
@@ -63,9 +65,11 @@ class Homes:
         return CarriedPart(value, part(entry, low, width), last, finals.get(location), tuple(finals.values()))
 
     def real(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: Held,
-             owned: frozenset[Linear]) -> Home | None:
-        """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop."""
-        flow = self._flow(loop.items)
+             owned: frozenset[Linear], known: Mapping[Value, Linear]) -> Home | None:
+        """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop.
+        ``known``: cells that hold other carried values at the header (registers that pass values on, one to the
+        next)."""
+        flow = self._flow(loop.items, known)
         for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             if held.holds(carried.entry, cell.substitute({loop.counter: Linear()})):
@@ -94,9 +98,11 @@ class Homes:
                 return None if any(self._touches(i, cell, finals[0].width) for i in between) else cell
         return None
 
-    def _flow(self, items: tuple[Item, ...]) -> Held:
-        """What is held at the end of ``items``, starting from nothing."""
+    def _flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> Held:
+        """What is held at the end of ``items``, starting from what is ``known``."""
         held = self.nothing.copy()
+        for carried, home in known.items():
+            held.hold(carried, home)
         for item in items:
             match item:
                 case LoadEvent(identity, pointer, width, _):

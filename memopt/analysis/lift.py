@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.algebra import LOOP_COUNTER, Defer, Inline, Obligation, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.algebra import LOOP_COUNTER, Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
@@ -26,16 +26,18 @@ from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
+from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS, Access, Array, Scalar, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
-ATTEMPTS = 64
+ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
+ATTEMPTS = 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +59,29 @@ class Lifted:
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
-                displaced: bytes, vectors: Mapping[str, bytes] | None = None) -> Lifted:
+                displaced: bytes, vectors: Mapping[str, bytes] | None = None,
+                patient: Callable[[], bool] = lambda: True) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
     ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
     each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
-    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled.
+    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled, or
+    takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     try:
-        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced)
+        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced, patient)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced)
+            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced, patient)
         except Rejected:
             raise plain from None
 
 
-def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
+def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient: Callable[[], bool]) -> Lifted:
     for _ in range(ATTEMPTS):
+        if not patient():
+            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
@@ -90,6 +96,8 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifte
             facts.inlined.add(need.header)
         except RelateToTrips:
             facts.by_trips = True
+        except RecursionError:
+            raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
@@ -166,11 +174,15 @@ class _Builder:
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
+        self._zeros()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found, scop)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left)
+        written = [f.interval for f in footprints if f.written]
+        room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
+                      retried=room if self.outer.zeros else None)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
@@ -204,6 +216,14 @@ class _Builder:
         lane = Lane(scalar.register, scalar.offset, scalar.element.size)
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
+
+    def _zeros(self) -> None:
+        for location, bits in self.outer.zeros.items():
+            if location:
+                name, _, number = location.partition(".")
+                element = ElementType.F64 if bits == 64 else ElementType.F32
+                zero = self._lane(Scalar(name, element, 8 * int(number)))
+                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
@@ -307,6 +327,9 @@ class _Builder:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
             used |= {s for p in parts for s in p.symbols}
+        for rounded in used:
+            if isinstance(rounded, Quotient):
+                raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
         return tuple(self._live_in(s) for s in sorted(used - {TRIPS, LIMIT}))
 
     def _live_in(self, symbol: str) -> LiveIn:

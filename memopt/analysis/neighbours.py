@@ -23,6 +23,7 @@ from memopt.analysis.copies import (
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
 
+LOOK_BACK = 24  # items before the last one that it may be joined to
 MOST_LEFT = 7  # iterations that a compiler writes out one by one after a loop of eight copies
 
 
@@ -51,7 +52,7 @@ class Neighbours:
 
     def _last_joined(self, items: list[StatementItem]) -> list[StatementItem] | None:
         """``items`` with the last one, or the last few, joined to one before them; what they pass is independent."""
-        for place in reversed(range(len(items) - 1)):
+        for place in reversed(range(max(0, len(items) - 1 - LOOK_BACK), len(items) - 1)):
             for number in self._lengths(items[place], len(items) - 1 - place):
                 between, last = items[place + 1:-number], items[-number:]
                 if self._alike(items[place], last) and self._free_to_pass(between, last):

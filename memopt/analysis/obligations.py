@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memopt.analysis.algebra import Defer, Obligation, Split
+from memopt.analysis.algebra import Obligation
 from memopt.analysis.bounds import sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
+from memopt.analysis.restarts import Defer, Split
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS

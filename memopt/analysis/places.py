@@ -9,7 +9,7 @@ from __future__ import annotations
 from memopt.analysis.algebra import Algebra, Promote
 from memopt.analysis.facts import SLOT, Facts, State, slot_name, slot_range
 from memopt.analysis.nest import Item, LoadEvent, StoreEvent
-from memopt.analysis.values import Integer, Loaded, Value, centred
+from memopt.analysis.values import Integer, Loaded, Node, Value, centred
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
@@ -111,9 +111,7 @@ class Places:
                 start, length = slot_range(other)
                 changed = (self._part(value, (low, size), start, length) if length < size else
                            self._overlaid(state[other], (start, length), value, low, size))
-                if changed is None:
-                    raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {self.algebra.address:#x}")
-                state[other] = changed
+                state[other] = changed or Node("overlaid", (state[other], value), length * 8)  # not known as a number
         self.slots.add(slot)
         state[slot] = value
 

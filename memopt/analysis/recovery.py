@@ -241,7 +241,7 @@ class _Recovery:
         """The statements of a loop and of what prepares it, and what is held after it."""
         if loop.trips is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.address:#x}")
-        homes = [self._home(loop, p, rest, held, scope) for p in self.homes.parts(loop)]
+        homes = self._homes(loop, rest, held, scope)
         statements = self._prepared(loop, homes, held, scope)
         owned = scope.owned | {h.cell for h in homes if h.store}
         inner = replace(scope, counters=(*scope.counters, loop.counter), owned=owned)
@@ -299,11 +299,22 @@ class _Recovery:
             result.append(StoreEvent(home.cell, home.part.following, home.part.following.width, loop.address))
         return result
 
-    def _home(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: Held, scope: _Scope) -> Home:
-        if carried.value not in self.kept.carried:
-            home = self.homes.real(loop, carried, rest, held, scope.owned)
-            if home is not None:
-                return home
+    def _homes(self, loop: LoopNode, rest: tuple[Item, ...], held: Held, scope: _Scope) -> list[Home]:
+        """A home for each carried value; where one passes on what another held, that one's comes first."""
+        parts = self.homes.parts(loop)
+        found: dict[Value, Home] = {}
+        for _ in parts:
+            known = {value: home.cell for value, home in found.items() if not home.store}
+            for carried in parts:
+                if carried.value not in found and carried.value not in self.kept.carried:
+                    home = self.homes.real(loop, carried, rest, held, scope.owned, known)
+                    if home is not None:
+                        found[carried.value] = home
+            if len(known) == sum(not home.store for home in found.values()):
+                break
+        return [found.get(p.value) or self._private_home(p, held, scope) for p in parts]
+
+    def _private_home(self, carried: CarriedPart, held: Held, scope: _Scope) -> Home:
         where = held.find(carried.entry)
         if where is not None and is_private(where) and (
                 where in scope.owned or (counters_of(where) == set(scope.counters) and self._used_here_only(carried))):

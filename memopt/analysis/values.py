@@ -146,6 +146,10 @@ def either(left: Formula, right: Formula) -> Formula:
         return right
     if right is False:
         return left
+    for less, equal in ((left, right), (right, left)):
+        match less, equal:
+            case Not(Atom(linear, False, needs, width)), Atom(same, True, others, _) if linear == same:
+                return Atom(-linear, False, needs + others, width)
     return Either(left, right)
 
 

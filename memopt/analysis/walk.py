@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
+from memopt.analysis.canonical import canonical, canonical_formula
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
-from memopt.analysis.nest import Item
+from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
-from memopt.analysis.values import Formula, Node, Value, constant, negate
+from memopt.analysis.values import Formula, Integer, LiveVector, Node, Value, constant, constant_of, data, negate
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import AlignmentCheck, Block, Compute, Exit, Get, Jump, Literal, Load, Operand, Put, Store
@@ -41,7 +42,12 @@ class Walk:
     exits: list[LeavingPoint] = field(default_factory=list)
     ended: bool = False  # the iteration always leaves
     obligations: int = 0  # how many there are after it
+    roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
+
+
+def _contains(value: Value, part: Value) -> bool:
+    return value == part or (isinstance(value, Node) and any(_contains(o, part) for o in value.operands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Walker:
     places: Places
     exits: Exits
     inner: Callable[[Loop, State], tuple[State, list[Item], int]]
+    zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
 
     def name(self, loop: Loop) -> str:
         return f"{loop.header:x}{self.algebra.copy}"
@@ -84,6 +91,7 @@ class Walker:
     def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
         walk = Walk(self.counter(loop), guessing=guessing)
         address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
+        self._check_roots(walk)
         walk.ended = address != loop.header
         if not walk.ended:
             walk.state = state
@@ -130,6 +138,7 @@ class Walker:
             part = Walk(walk.counter, guessing=walk.guessing)
             with self.algebra.under(conditions, "~" * number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
+            self._check_roots(part)
             if end != fork.join:
                 raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
             ways.append(Way(conditions, part.items, after))
@@ -248,6 +257,10 @@ class Walker:
                 walk.exits.append(self._leaving(True, state, walk, operation.target))
             return operation.target
         leaving = condition if taken_leaves else negate(condition)
+        root = self._invalid_root(leaving)
+        if root is not None:
+            walk.roots.append(root)
+            return None if taken_leaves else operation.target
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
         if not walk.guessing and not depends(leaving, walk.counter):
@@ -257,6 +270,35 @@ class Walker:
             return stay
         walk.exits.append(self._leaving(leaving, state, walk, leave))
         return stay
+
+    def _invalid_root(self, leaving: Formula) -> Value | None:
+        """x when ``leaving`` says 0 > x, for a floating-point number: sqrt(x) is invalid exactly then (or for a
+        signalling NaN). The zero may be in a register that the region never changes."""
+        if not list(data(leaving)):
+            return None
+        match canonical_formula(leaving):
+            case Node("flt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
+                self.zeros.setdefault("", 0)
+                return root
+            case Node("flt", (root, LiveVector() | Node("part", (LiveVector(), _), 32) as zero), 1):
+                lane = zero if isinstance(zero, LiveVector) else zero.operands[0]
+                assert isinstance(lane, LiveVector)
+                name, _, number = lane.location.partition(".")
+                offset = 8 * int(number)
+                held = self.places.facts.vectors.get(name, b"")[offset:offset + root.width // 8]
+                if held and not any(held) and (isinstance(zero, LiveVector) or constant_of(zero.operands[1]) == 0):
+                    self.zeros[lane.location] = root.width
+                    return root
+        return None
+
+    def _check_roots(self, walk: Walk) -> None:
+        """Where a branch leaves for a negative operand of a square root, staying must compute that root: it raises
+        the invalid flag, by which a version knows that the branch would have been taken."""
+        stored = [canonical(i.value) for i in walk.items if isinstance(i, StoreEvent)]
+        for root in walk.roots:
+            wanted = Node("fsqrt", (root,), root.width)
+            if not walk.guessing and not any(_contains(value, wanted) for value in stored):
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}, for a negative root")
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:
         if isinstance(operand, Literal):

@@ -147,7 +147,9 @@ class Region:
 
     ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
     locked instruction, and threads may meet there. ``left``: iterations that the original has to run itself,
-    H <= R - left."""
+    H <= R - left. ``retried``: when not None, some iterations leave the loop where a square root is invalid. The
+    version then copies every written footprint (in their order; that many bytes at most) before it starts, and when
+    the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations."""
 
     header: int
     displaced: bytes
@@ -159,6 +161,7 @@ class Region:
     scop: Scop
     flags_dead: bool = False
     left: int = 1
+    retried: tuple[int, ...] | None = None
 
     @property
     def facts(self) -> tuple[Linear, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
+    from memopt.ir.region import Region
     from memopt.machine.description import Machine
     from memopt.session.site import Ranges, Site
     from memopt.x86.displacement import Displacement
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 Attached = Callable[[], AbstractContextManager[None]]
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
+PATIENCE = 5.0  # processor seconds to understand one loop
+TRIALS = 6  # where one could not run to its end
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
@@ -207,9 +210,11 @@ class Improver:
                 self._replace(decision, site, loop)
                 return
             except Rejected as rejected:
-                if rejected.reason in (Reason.ENDED, *TRANSIENT):
-                    raise  # the next look may find it otherwise, an outer loop's reason stays the same
-                first = first or rejected
+                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < RETRIES
+                if again or rejected.reason is Reason.ENDED:
+                    raise  # the next look may find it otherwise
+                if first is None or first.reason in TRANSIENT:
+                    first = rejected
         assert first is not None
         raise first
 
@@ -221,11 +226,12 @@ class Improver:
             return find_site(self.pid, address)
 
     def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
-        from memopt.session.site import screen
+        from memopt.session.site import apart, screen
         from memopt.x86.displacement import displacement
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
+        site, loop = apart(site, loop)
         operations = screen(site, loop)
         check_process(self.pid)
         memory = Memory(self.pid)
@@ -237,7 +243,7 @@ class Improver:
             lifted, trips = self._capture_and_lift(site, loop, operations, moved.original)
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
-        cache = self._reserve(loop, candidates)
+        cache = self._reserve(loop, lifted.region, candidates)
         try:
             versions = self._generate(lifted, candidates, cache, machine, moved.code)
             compiled, decision.measurement = self._validate(versions) if self.options.shadow else (versions[0], None)
@@ -255,16 +261,19 @@ class Improver:
         decision.service = Service(decision.measurement.original if decision.measurement else None,
                                    began=(time.monotonic(), running_seconds(self.pid)))
 
-    def _reserve(self, loop: Loop, candidates: tuple[Candidate, ...]) -> CodeCache:
+    def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
+        from passes.generate import copies_offset
         from passes.kernel import nest_scratch_bytes
+        from passes.retry import copies_bytes
         from runtime.codecache import CodeCache
         from runtime.handlers import check_handler
         from runtime.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
-            scratch = max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates))
+            scratch = copies_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
+            scratch += copies_bytes(region)
             cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
             try:
                 check_handler(tracee, cache.placement.scratch)
@@ -329,7 +338,8 @@ class Improver:
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
-                                     vector_registers(shadow))
+                                     vector_registers(shadow),
+                                     functools.partial(_before, time.thread_time() + PATIENCE))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
             if not dead and other_threads(self.pid):
@@ -378,10 +388,24 @@ class Improver:
         return tuple(versions)
 
     def _validate(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
-        """The fastest of those that did what the original did, in a race of copies."""
+        """The fastest of those that did what the original did, in a race of copies.
+
+        Where the loop was about to end in the copies, they are made again a little later.
+        """
+        with self._timed("validate"):
+            for number in range(1, TRIALS + 1):
+                try:
+                    return self._race(versions)
+                except Rejected as rejected:
+                    if rejected.reason not in TRANSIENT or number == TRIALS:
+                        raise
+                time.sleep(0.02 * number)
+        raise AssertionError
+
+    def _race(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
         from runtime.trial import Measurement, race
 
-        with self._timed("validate"), self._shadows(1 + len(versions)) as (original, *shadows):
+        with self._shadows(1 + len(versions)) as (original, *shadows):
             longest = max(slice_of(v.plan) for v in versions)
             results = race(original, tuple(zip(shadows, versions, strict=True)), longest,
                            exact=self.options.fp == "exact",
@@ -466,6 +490,10 @@ class Improver:
 
         if any(d.installed_after is not None for d in self.decisions):
             perfmap.delete(self.pid)
+
+
+def _before(deadline: float) -> bool:
+    return time.thread_time() < deadline
 
 
 def slice_of(plan: NestPlan) -> int:

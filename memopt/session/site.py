@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from memopt.analysis.flowgraph import flow_around
@@ -65,6 +65,16 @@ def find_site(pid: int, address: int) -> Site:
     inner = innermost_loop_at(forest, address)
     loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
+
+
+def apart(site: Site, loop: Loop) -> tuple[Site, Loop]:
+    """``loop`` without calls that it makes only in exceptional iterations, where that is possible."""
+    from memopt.analysis.asides import without_calls
+
+    if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
+        return site, loop
+    found = without_calls(site.graph, loop)
+    return (site, loop) if found is None else (replace(site, forest=found[0]), found[1])
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:

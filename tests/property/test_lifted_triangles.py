@@ -32,6 +32,7 @@ def test_a_lifted_triangle_is_what_the_process_does(
         for _ in range(skip if nest != "blocked" else 0):
             process.step()
             assert process.run_to(loop.header)
+        assert loop.children, "not one of the loops that fill the arrays"
         region = lift_stopped(process, code, loop).region
         values = live_values(region, process)
         assert [str(g) for g in region.guards if not holds(g, values)] == []

@@ -24,6 +24,12 @@ def test_random_plans_are_bit_exact(seed: int) -> None:
     run(seed, isas[seed % len(isas)])
 
 
+@pytest.mark.parametrize("seed", [101, 1005, 2052, 4111, 4132])
+def test_plans_that_once_went_wrong(seed: int) -> None:
+    for isa in host_isas():
+        run(seed, isa)
+
+
 def run(seed: int, isa: Isa) -> None:
     rng = random.Random(seed)
     drawn = draw(rng, isa)

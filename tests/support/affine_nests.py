@@ -112,6 +112,14 @@ for k < R
     for j < {n}-k-1
       A[k+i+1,k+j+1] = sub(A[k+i+1,k+j+1], mul(A[k+i+1,k], A[k,k+j+1]))
 """, {"A": a}),
+        "peeled factors": region(f"""
+for k < R
+  for i < {n}-k-1
+    A[k+i+1,k] = div(A[k+i+1,k], A[k,k])
+    A[k+i+1,k+1] = sub(A[k+i+1,k+1], mul(A[k+i+1,k], A[k,k+1]))
+    for j < {n}-k-2
+      A[k+i+1,k+j+2] = sub(A[k+i+1,k+j+2], mul(A[k,k+j+2], A[k+i+1,k]))
+""", {"A": a}),
         "square roots": region("""
 for i < R
   for j < i

@@ -7,6 +7,7 @@ copy they would work on. What stays in the program is what they install.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import struct
@@ -25,6 +26,7 @@ from memopt.session import improve
 from memopt.session.improve import Decision, Improver
 from memopt.session.site import Site, find_site
 from passes.base import Context, ScheduledRegion
+from passes.loop_plans import loop_plans
 from passes.profitability import Profitability
 from runtime import ptrace
 from runtime.memory import mappings
@@ -310,7 +312,7 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
             mock.patch("runtime.tracee.attach", attach),
             mock.patch("memopt.session.improve.detected_machine", return_value=machine),
             mock.patch("runtime.perfmap.add"),
-            mock.patch("passes.loop_plans.LEAST_GAIN", 0.0),
+            mock.patch("passes.pipeline.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
         ]
         for patch in patches:
             stack.enter_context(patch)

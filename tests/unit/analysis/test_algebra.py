@@ -137,3 +137,29 @@ def test_bits_of_equal_and_known_operands() -> None:
     assert tool.compute("and", (data, constant(-1, 64)), 64) == data
     assert tool.compute("or", (data, constant(0, 64)), 64) == data
     assert tool.compute("concat", (Node("high", (data,), 32), Node("trunc", (data,), 32)), 64) == data
+
+
+@pytest.mark.parametrize(("operator", "mask"), [("or", 3), ("xor", 7), ("and", 12), ("and", -16 % WORD), ("or", 16),
+                                                ("and", 31), ("xor", -1 % WORD)])
+def test_bits_that_are_the_same_whatever_the_symbol_is(operator: str, mask: int) -> None:
+    """16 * x + 5: the low four bits are known."""
+    value = Integer(X * 16 + 5, 64)
+    result = algebra().compute(operator, (value, constant(mask, 64)), 64)
+    if mask in (16, 31):
+        assert isinstance(result, Node)
+        return
+    for x in (0, 1, 77, -3):
+        expected = evaluate(operator, ((16 * x + 5) % WORD, mask), (64, 64), 64)
+        if operator == "xor" and mask == WORD - 1:
+            assert isinstance(result, Node)
+        else:
+            assert number(result, x, 64) == expected
+
+
+def test_a_sum_that_overflows_is_required_not_to() -> None:
+    tool = algebra()
+    total = Integer(Linear.symbol("c:1") - 1, 32)
+    before = Integer(Linear.symbol("c:1"), 32)
+    signs = tool.compute("and", (tool.compute("xor", (before, total), 32), tool.compute("not", (total,), 32)), 32)
+    assert tool.compute("slt", (signs, constant(0, 32)), 1) == Truth(False)
+    assert {str(o.linear) for o in tool.obligations} >= {"c:1 + 2147483647", "-c:1 + 2147483647"}

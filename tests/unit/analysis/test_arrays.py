@@ -50,6 +50,29 @@ def test_rows_that_run_into_each_other_stay_one_dimensional() -> None:
     assert str(found[one]) == "A[10*i + j]"
 
 
+def test_a_diagonal_moves_both_subscripts() -> None:
+    """The right-looking update of a factorisation, counted from the pivot."""
+    i, j = Linear.symbol("i"), Linear.symbol("j")
+    rest = {"i": R, "j": R - i - 1, "k": R - i - 1}
+    updated = access(888, {"i": 888, "j": 880, "k": 8}, rest, written=True)
+    pivot = access(0, {"i": 888}, {"i": R})
+    (cluster,) = clusters([updated, pivot], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert array.strides == (880, 8)
+    assert found[updated].subscripts == (i + j + 1, i + Linear.symbol("k") + 1)
+    assert found[pivot].subscripts == (i, i)
+    assert [str(g) for g in guards] == ["-R + 110 >= 0"]
+
+
+def test_a_row_that_is_walked_backwards_begins_at_its_other_end() -> None:
+    one = access(0, {"i": -80, "j": -8}, {"i": R, "j": Linear.symbol("i")})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert str(array) == "array A: f64 at p - 64, strides (80, 8)"
+    assert str(found[one]) == "A[-i, -j + 8]"
+    assert [str(g) for g in guards] == ["-R + 10 >= 0"]
+
+
 def test_accesses_are_grouped_by_symbols_and_footprints() -> None:
     near, touching = access(0, {"i": 80}, {"i": R}), access(720, {"j": 8}, {"j": 10})
     far, other = access(4000, {"i": 80}, {"i": R}), access(0, {}, {}, base=Linear.symbol("q"))
@@ -74,14 +97,15 @@ def test_elements_that_share_bytes_are_refused(accesses: list[ByteAccess]) -> No
     assert refused.value.reason is Reason.NON_AFFINE
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))
 def test_subscripts_name_the_same_cells_as_addresses(seed: int) -> None:
     """Every instance of every access: the address comes back, and equal cells are equal subscripts."""
     source = random.Random(seed)
     trips: dict[str, int | Linear] = {"i": R, "j": source.randrange(1, 7), "k": source.randrange(1, 7)}
     rows = source.choice((6, 7, 8, 12))
-    accesses = [access(8 * source.randrange(0, 20), {n: source.choice((0, 8, 16, 8 * rows, -8, -8 * rows, 24))
-                for n in trips}, trips, written=source.random() < 0.5) for _ in range(source.randrange(1, 4))]
+    steps = (0, 8, 16, 8 * rows, 8 * rows + 8, 8 * rows - 8, -8, -8 * rows, 24)
+    accesses = [access(8 * source.randrange(0, 20), {n: source.choice(steps) for n in trips}, trips,
+                       written=source.random() < 0.5) for _ in range(source.randrange(1, 4))]
     for cluster in clusters(accesses, SAMPLE):
         array, found, guards = delinearise(cluster, "A", SAMPLE)
         seen: dict[tuple[int, ...], int] = {}

@@ -67,6 +67,17 @@ def test_a_register_tile_over_a_triangle() -> None:
     assert "one for each" in _refusal(_PRODUCT, LoopPlan(Isa.AVX2, _PRODUCT.statements, ()))
 
 
+def test_lanes_do_not_depend_on_each_other_along_the_sequence() -> None:
+    """All steps of one vector run before those of the next one."""
+    made = scop("""
+for k < R
+  for i < 40
+    A[k+1,i] = mul(A[k,i+1], B[i])
+""", {"A": (50, 50), "B": (50,)})
+    assert "order" in _refusal(made, _plan(made, Leaf("S0", _dates("0"), "k", vector="i")))
+    check_loops(made, _plan(made, Leaf("S0", _dates("k"), vector="i")))
+
+
 def test_an_operand_that_is_written_may_not_be_promoted_over() -> None:
     inside = scop("""
 for i < R

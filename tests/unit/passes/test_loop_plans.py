@@ -9,7 +9,7 @@ import pytest
 
 from memopt.analysis.conflicts import conflicts
 from memopt.ir.plan import Isa, LoopPlan, Plan
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from passes.arrangement import Arrangement
 from passes.base import Context
 from passes.blocking import blockings
@@ -102,14 +102,17 @@ for t < R
     check_loops(region.scop, best)
 
 
-@pytest.mark.parametrize("name", ["factors", "square roots", "triangular product", "triangular solution"])
+_BLOCKED = ["factors", "peeled factors", "square roots", "triangular product", "triangular solution"]
+
+
+@pytest.mark.parametrize("name", _BLOCKED)
 def test_blocks_leave_most_of_the_work_to_products(name: str) -> None:
     best = _plans(name)[0]
     assert best.summary.startswith("blocks of 64")
     assert any(leaf.promote and leaf.rows and leaf.sequential for leaf in best.leaves)
 
 
-@pytest.mark.parametrize("name", ["factors", "square roots", "triangular product", "triangular solution"])
+@pytest.mark.parametrize("name", _BLOCKED)
 @pytest.mark.parametrize("steps", [2, 3])
 def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None:
     small, context = _SMALL[name].scop, Context(ZEN5, Isa.AVX512, trips=9)
@@ -157,3 +160,11 @@ def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
     private = _LARGE["scaled product"].scop
     with pytest.raises(Rejected):
         check_sequence(private, tuple((s,) for s in private.statements))
+
+
+def test_statements_that_no_loop_goes_round_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random nests have some that depend on each other in every direction, inside of what was tried around them."""
+    monkeypatch.setattr(Arrangement, "_serial", lambda *_: iter(()))
+    with pytest.raises(Rejected) as refusal:
+        list(loop_plans(_LARGE["factors"].scop, Context(ZEN5, Isa.AVX512, trips=2000)))
+    assert refusal.value.reason is Reason.NO_SCHEDULE

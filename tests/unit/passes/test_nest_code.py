@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from memopt.ir.plan import Date, Isa, Leaf, LoopPlan
+from memopt.ir.code import Placement
+from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import Instruction
+from passes.kernel import nest_kernel
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.nests import linear, region
@@ -108,3 +115,75 @@ def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf
     for leaf in leaves:
         for trips in (1, 5, 9, 17, 50):
             check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_short_sequences_run_whole_in_each_step(isa: Isa) -> None:
+    """A 3 x 3 mask, counted from 0 and from the outer counters."""
+    straight = """
+for i < R
+  for j < 41
+    for p < 3
+      for q < 3
+        A[i, j] = add(A[i, j], mul(C[p, q], B[i+p, j+q]))
+"""
+    skewed = """
+for i < R
+  for j < 41
+    for p < 3
+      for q < 60
+        if q - j >= 0
+          if j + 2 - q >= 0
+            A[i, j] = add(A[i, j], mul(C[p, q-j], B[i+p, q]))
+"""
+    for text in (straight, skewed):
+        nest = region(text, MATRICES)
+        for rows, vectors in ((1, 1), (2, 2), (4, 1)):
+            leaf = Leaf("S0", dates("0", "p"), rows="i", row_count=rows, vector="j", vector_count=vectors,
+                        sequential="q", promote=True)
+            code = mnemonics(nest, plan(nest, isa, leaf))
+            assert sum("mul" in m and m.endswith("pd") for m in code) % 3 == 0, "three turns in each step"
+            for trips in (1, 5, 16):
+                check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=trips == 5)
+
+
+def mnemonics(nest: Region, made: LoopPlan) -> list[str]:
+    layout = FrameLayout.build(tuple(x.symbol for x in nest.live_ins), 16384)
+    items = nest_kernel((nest,), NestPlan((made,)), layout, Placement(0, 0, 0, 0, 0, 1 << 40, 0)).items
+    return [item.mnemonic for item in items if isinstance(item, Instruction)]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_an_operand_that_stays_is_overwritten_in_one_of_the_steps(isa: Isa) -> None:
+    nest = region("""
+for i < R
+  for k < 11
+    A[i, k] = add(A[i, k], mul(A[i, 4], B[0, i]))
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), vector="i", sequential="k")
+    check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
+
+
+def test_products_and_sums_are_fused_only_when_permitted() -> None:
+    nest = region("""
+for i < R
+  for j < 41
+    A[i, j] = sub(mul(C[i, j], B[i, j]), add(mul(B[j, i], C[j, i]), A[i, j]))
+""", MATRICES)
+    leaf = Leaf("S0", dates("0"), rows="i", row_count=2, vector="j", vector_count=1)
+    exact = plan(nest, Isa.AVX2, leaf)
+    fused = replace(exact, fuse_multiply_add=True)
+    assert not any("fm" in m for m in mnemonics(nest, exact))
+    assert {m[:6] for m in mnemonics(nest, fused) if "fm" in m} == {"vfmadd", "vfmsub"}
+    assert not any(m.startswith(("vmulpd", "vaddpd", "vsubpd")) for m in mnemonics(nest, fused))
+    check(nest, fused, {"H": 19}, seed=1, poison=True)  # small numbers: one rounding or two, the result is the same
+
+
+def test_code_of_unreasonable_size_is_refused() -> None:
+    nest = region("\n".join(f"for i < R\n  for j < i + {n}\n    for k < j + 1\n"
+                            f"      A[i, j] = add(A[i, j], mul(B[i, k], B[k, j]))" for n in range(40)), MATRICES)
+    leaves = [Leaf(s.name, dates(str(n)), rows="i", row_count=6, vector="j", vector_count=3, sequential="k",
+                   promote=True) for n, s in enumerate(nest.scop.statements)]
+    with pytest.raises(Rejected) as refusal:
+        mnemonics(nest, plan(nest, Isa.AVX512, *leaves))
+    assert refusal.value.reason is Reason.NO_PLAN

@@ -1,0 +1,49 @@
+"""Why an attempt at lifting starts again, with one more fact (memopt.analysis.facts)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.ir.linear import Linear
+
+
+@dataclass
+class Specialise(Exception):
+    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
+    ``unknowns``."""
+
+    linear: Linear
+    unknowns: frozenset[str] = frozenset()
+
+
+@dataclass
+class Split(Exception):
+    """Start again with the branch at ``address`` going different ways in different iterations."""
+
+    address: int
+
+
+@dataclass
+class Defer(Exception):
+    """Start again with the widenings of the instruction at ``address`` left to those who need their number."""
+
+    address: int
+
+
+@dataclass
+class Inline(Exception):
+    """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
+
+    header: int
+
+
+class RelateToTrips(Exception):
+    """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
+
+
+@dataclass
+class Promote(Exception):
+    """Start again with the memory cell at ``address`` (over live-in symbols) as a live-in of ``width`` bits."""
+
+    address: Linear
+    width: int

@@ -1,0 +1,175 @@
+"""Faults seeded in the engine, each with what must notice it: the substitution of one piece of source text.
+
+A check is a test by its pytest id, or chosen nests (tests.support.random_nests.chosen) of which at least one must come
+out wrong, or must make a part of the engine fail that checks another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Nests:
+    """``names`` of chosen nests, run with replaced loops."""
+
+    names: tuple[str, ...]
+    prefer: str = "loops"
+    kind: str = "double"
+
+
+Check = str | Nests
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """In the source of ``module`` the text ``old``, which is there exactly once, becomes ``new``."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    check: Check
+
+
+_ANALYSIS, _PASSES = "tests/unit/analysis", "tests/unit/passes"
+_LOOPS = Nests(("triangle", "jacobi", "columns"))
+_PRODUCT = Nests(("product",), "contractions")
+
+
+FAULTS: tuple[Fault, ...] = (
+    # which iterations depend on which
+    Fault("dropped anti-dependences", "memopt.analysis.conflicts",
+          "if first.array == second.array and (first == earlier.write or second == later.write):",
+          "if first.array == second.array and first == earlier.write:",
+          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+    Fault("dropped dependences within an iteration", "memopt.analysis.conflicts",
+          "if earlier.position[common] < later.position[common]:", "if False:",
+          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+    Fault("last iteration left out of the dependences", "memopt.analysis.conflicts",
+          "yield dimension.trips - Linear.symbol(dimension.name) - 1",
+          "yield dimension.trips - Linear.symbol(dimension.name) - 2",
+          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+    Fault("dropped output dependences", "memopt.analysis.dependences",
+          "output=writes.then(writes.inverse) & order,", "output=no_pairs(),",
+          f"{_ANALYSIS}/test_dependences.py::test_a_product_depends_along_its_reduction_only"),
+    # the order of loop plans
+    Fault("a date may turn a dependence round", "passes.ordering",
+          "if least is None or least < 0:\n            return None", "if least is None:\n            return None",
+          f"{_PASSES}/test_loop_plans.py::test_every_family_has_a_legal_plan"),
+    Fault("no dependence is violated", "passes.loop_legality",
+          "if not meeting.is_empty and not _runs_before(first, second, meeting):", "if False:",
+          f"{_PASSES}/test_loop_legality.py::test_a_register_tile_over_a_triangle"),
+    Fault("lanes may depend on each other", "passes.loop_legality",
+          "    for name in (leaf.rows, leaf.vector):\n        if name is not None:\n            apart",
+          "    for name in ():\n        if name is not None:\n            apart",
+          f"{_PASSES}/test_loop_legality.py::test_lanes_do_not_depend_on_each_other_along_the_sequence"),
+    Fault("a promoted cell may be read", "passes.loop_legality",
+          "if read != write and read.array == write.array and not together", "if False and not together",
+          f"{_PASSES}/test_loop_legality.py::test_an_operand_that_is_written_may_not_be_promoted_over"),
+    Fault("pieces of a statement may leave instances out", "passes.loop_legality",
+          "if not left.is_empty:", "if False:", f"{_PASSES}/test_loop_legality.py"
+          "::test_pieces_are_the_whole_statement"),
+    Fault("a contraction may break dependences", "passes.legality",
+          "if _exists(statement, (_same_cell(statement, first, second), earlier, late), operations):", "if False:",
+          f"{_PASSES}/test_legality.py::test_a_reversed_reduction_is_caught"),
+    Fault("a written operand may be packed", "passes.legality",
+          "if access.array in written:", "if False:", f"{_PASSES}/test_legality.py"
+          "::test_an_operand_that_is_written_is_caught"),
+    # bounds
+    Fault("the last lane is left out", "passes.ranges",
+          "highs.append((value - factor, -factor))", "highs.append((value, -factor))", _LOOPS),
+    Fault("a bound is not rounded up", "passes.ranges",
+          "lows.append((-value + (factor - 1), factor))", "lows.append((-value, factor))",
+          "tests/property/test_loop_code.py::test_random_plans_are_bit_exact[7]"),
+    Fault("what some lanes have is taken for what all have", "passes.ranges",
+          "worst = min(0, spread) if common else max(0, spread)", "worst = max(0, spread)",
+          f"{_PASSES}/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
+    Fault("steps that only some lanes have are dropped", "passes.loop_leaf",
+          "self._uneven.call(kind, end, (common_steps[1], some_steps[1]), names)", "pass",
+          f"{_PASSES}/test_nest_code.py::test_triangles_in_every_direction[outer0-tile1-sse2]"),
+    Fault("the rest of an unrolled loop is one short", "passes.tile_run",
+          'emitter.op("add", "rcx", steps * one)', 'emitter.op("add", "rcx", steps * one - one)', _LOOPS),
+    Fault("the last iteration of a scan is left out", "passes.leaf_shape",
+          "trips = dimension.trips if number else Linear.symbol(LIMIT)",
+          "trips = dimension.trips if number else Linear.symbol(LIMIT) - 1", _LOOPS),
+    Fault("dropped conditions", "passes.leaf_shape", "    yield from statement.conditions\n", "    return\n",
+          f"{_PASSES}/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
+    Fault("a mask with one lane too few", "passes.masks", 'emitter.op("mov", low, -1)', 'emitter.op("mov", low, -2)',
+          _LOOPS),
+    # values in a register tile
+    Fault("a promoted result keeps its old value", "passes.tile_values",
+          '("accumulator", point.row, point.vector, point.step)', '("accumulator", point.row, point.vector)',
+          Nests(("same operand again",))),
+    Fault("all rows are stored to the first", "passes.tile_body",
+          "self._store(register, Point(row, vector, 0))", "self._store(register, Point(0, vector, 0))",
+          Nests(("product",))),
+    Fault("what is written counts as unchanged", "passes.tile_values",
+          "written = stream.array == self._shape.write.array and not self.promoted", "written = False",
+          f"{_PASSES}/test_nest_code.py::test_an_operand_that_stays_is_overwritten_in_one_of_the_steps"),
+    # operations
+    Fault("swapped operands", "passes.lowering",
+          "return floating.binary(code, name, element, first, second, target)",
+          "return floating.binary(code, name, element, second, first, target)",
+          Nests(("reversed difference",))),
+    Fault("swapped alternatives", "passes.lowering", "chosen, other = self._values(operands[1:])",
+          "other, chosen = self._values(operands[1:])", f"{_PASSES}/test_lowering.py::test_one_of_each_kind_run"),
+    # contractions
+    Fault("the rest of the reduction is dropped", "passes.leaf", 'emitter.op("and", DEPTH, _UNROLL - 1)',
+          'emitter.op("and", DEPTH, 0)', _PRODUCT),
+    Fault("a ragged row is not copied back", "passes.ragged",
+          '        emitter.op("sub", ROWS, 1)\n        emitter.jump(row, "ne")',
+          '        emitter.op("sub", ROWS, 2)\n        emitter.jump(row, "g")', _PRODUCT),
+    # guards and rejoin
+    Fault("missing guard against overlap", "passes.guards",
+          '            yield instruction("test", overlaps, "al")\n            yield jump(FAIL, "ne")', "",
+          f"{_PASSES}/test_guards.py::test_disjoint"),
+    Fault("missing guard against other values", "passes.guards",
+          'yield jump(FAIL, "ne" if equal else "s")', 'yield jump(FAIL, "o")', f"{_PASSES}/test_guards.py"
+          "::test_equality"),
+    Fault("the version runs the last iteration too", "passes.guards",
+          'yield instruction("sub", "rax", left)', 'yield instruction("sub", "rax", left - 1)',
+          f"{_PASSES}/test_guards.py::test_trips"),
+    Fault("exceptions need not be masked", "passes.guards",
+          '    yield instruction("test", "eax", _MASKED)\n    yield jump(FAIL, "ne")', "",
+          f"{_PASSES}/test_guards.py::test_an_unmasked_exception_keeps_the_version_out"),
+    Fault("the guard's arithmetic wraps around", "passes.linear_code", '[jump(overflow, "o")])', "[])",
+          f"{_PASSES}/test_guards.py::test_at_least"),
+    Fault("exception flags of the version are lost", "passes.rejoin",
+          '    yield instruction("ldmxcsr", control)', "    return", _LOOPS),
+    Fault("a counter rejoins one step too far", "memopt.analysis.lift",
+          "value = Linear.symbol(location) + Linear.symbol(LIMIT, step)",
+          "value = Linear.symbol(location) + Linear.symbol(LIMIT, step, step)", _LOOPS),
+    # lifting
+    Fault("no guard for what was specialised", "memopt.analysis.lift",
+          'self.guards.append(Relation(linear - value, True, "specialised"))', "pass", _LOOPS),
+    Fault("no guard that arrays are apart", "memopt.analysis.lift",
+          "self.guards.append(Disjoint(one, two, why))", "pass", _LOOPS),
+    Fault("obligations are ignored", "memopt.analysis.obligations",
+          "        if bound.is_constant and bound.constant >= 0:\n            continue", "        continue",
+          f"{_ANALYSIS}/test_lift.py::test_a_32_bit_counter_is_guarded_against_wrapping"),
+    Fault("branches are taken to go one way", "memopt.analysis.exits",
+          'self.algebra.require(linear, f"the branch at {address:#x} goes one way", branch=address)', "pass",
+          f"{_ANALYSIS}/test_execute.py::test_an_inner_loop_that_does_not_run_in_the_last_iteration"),
+    Fault("an inner loop that runs once more", "memopt.analysis.exits",
+          "return Linear.of(distance.constant // step)", "return Linear.of(distance.constant // step + 1)",
+          f"{_ANALYSIS}/test_execute.py::test_the_trip_count_of_an_inner_loop"),
+    Fault("dead values need not be dead", "memopt.analysis.liveness",
+          "        if not found:\n            return max(left, 1)", "        return max(left, 1)",
+          f"{_ANALYSIS}/test_liveness.py::test_a_header_value_seen_after_the_loop_is_refused"),
+    Fault("a store does not change what cells hold", "memopt.analysis.held",
+          "if not self.overlap(place.cell, place.bits, pointer, width):", "if True:",
+          f"{_ANALYSIS}/test_statements.py::test_a_value_whose_cell_is_overwritten_is_copied_when_it_is_loaded"),
+    Fault("cells that meet do not overlap", "memopt.analysis.aliasing",
+          "(difference.constant - low) % step <= high)", "(difference.constant - low) % step < high)",
+          f"{_ANALYSIS}/test_aliasing.py::test_a_cell_against_all_of_a_row"),
+    Fault("rolled copies may be out of order", "memopt.analysis.reroll",
+          "if templates is not None and self.known.keeps_order(items, templates):", "if templates is not None:",
+          f"{_ANALYSIS}/test_reroll.py::test_unrolled_copies_in_another_order_stay"),
+    Fault("copies may use other numbers", "memopt.analysis.claims",
+          "self.captured.equate(one, two)", "pass", f"{_ANALYSIS}/test_reroll.py"
+          "::test_lanes_multiplied_by_lanes_of_a_register"),
+    Fault("rows may be longer than their stride", "memopt.analysis.arrays",
+          "if need.evaluate(sample) < 0:", "if False:",
+          f"{_ANALYSIS}/test_arrays.py::test_rows_that_run_into_each_other_stay_one_dimensional"),
+)
