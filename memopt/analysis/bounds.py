@@ -18,10 +18,20 @@ Ranges = Mapping[str, Linear]  # counter -> its largest value
 
 
 def least(linear: Linear, ranges: Ranges) -> Linear:
-    """A lower bound without the counters of ``ranges``."""
+    """A lower bound without the counters of ``ranges``, and without quotients."""
+    return _least(linear, ranges, lambda x: _without_quotient(x, x.quotients[0], ranges))
+
+
+def sign(linear: Linear, ranges: Ranges) -> Linear:
+    """Without counters and quotients, and >= 0 only if ``linear`` always is."""
+    return _least(linear, ranges, sufficient)
+
+
+def _least(linear: Linear, ranges: Ranges, rounded: Callable[[Linear], Linear]) -> Linear:
+    """``rounded`` takes quotients away."""
     while True:
         if linear.quotients:
-            linear = _without_quotient(linear, linear.quotients[0], ranges)
+            linear = rounded(linear)
             continue
         symbol = _innermost(linear, ranges)
         if symbol is None:
@@ -84,26 +94,27 @@ def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sam
     """Without counters and quotients, and >= 0 only if ``linear`` is wherever all of ``conditions`` are >= 0."""
     conditions = tuple(conditions)
     bounds = [_least_where(start, ranges, tuple(dict.fromkeys((*conditions, *map(necessary, conditions)))), sample,
-                           sufficient) for start in dict.fromkeys((linear, sufficient(linear)))]
+                           sign) for start in dict.fromkeys((linear, sufficient(linear)))]
     return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
 
 
 def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
     """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``."""
-    return _least_where(linear, ranges, tuple(conditions), sample, lambda x: x)
+    return _least_where(linear, ranges, tuple(conditions), sample, least)
 
 
 def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...], sample: Mapping[str, int],
-                 form: Callable[[Linear], Linear]) -> Linear:
-    best, reduced = least(form(linear), ranges), linear
-    improved = True
-    while improved:
+                 bound_of: Callable[[Linear, Ranges], Linear]) -> Linear:
+    best, reduced = bound_of(linear, ranges), linear
+    for _ in range(2 * len(conditions) + 1):  # each is worth taking off once or twice
         improved = False
         for condition in conditions:
             for factor in _factors(reduced, condition):
-                bound = least(form(reduced - condition * factor), ranges)
+                bound = bound_of(reduced - condition * factor, ranges)
                 if bound.evaluate(sample) > best.evaluate(sample) or (bound.is_constant and not best.is_constant):
                     best, reduced, improved = bound, reduced - condition * factor, True
+        if not improved:
+            break
     return best
 
 

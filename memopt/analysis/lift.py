@@ -27,6 +27,7 @@ from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
 from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear, Quotient
@@ -111,6 +112,7 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
+    statements = without_quotients(statements, aliasing.longest)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
 

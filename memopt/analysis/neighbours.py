@@ -17,6 +17,7 @@ from memopt.analysis.copies import (
     moved,
     restored,
     shape,
+    statements,
     unconditional,
 )
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
@@ -54,7 +55,7 @@ class Neighbours:
         for place in reversed(range(max(0, len(items) - 1 - LOOK_BACK), len(items) - 1)):
             for number in self._lengths(items[place], len(items) - 1 - place):
                 between, last = items[place + 1:-number], items[-number:]
-                if self._free_to_pass(between, last):
+                if self._alike(items[place], last) and self._free_to_pass(between, last):
                     joined = self._continued(items[place], tuple(last))
                     if joined is None and number == 1:
                         joined = self._either(items[place], items[-1]) or self._either(items[-1], items[place])
@@ -67,6 +68,15 @@ class Neighbours:
             if joined is not None:
                 return [*items[:-1 - len(two.items)], joined]
         return None
+
+    @staticmethod
+    def _alike(one: StatementItem, last: list[StatementItem]) -> bool:
+        """Whether they may be pieces of one loop, at a glance."""
+        if not any(isinstance(item, StatementLoop) for item in (one, *last)):
+            return False
+        mine = [(s.elements, len(s.indices)) for s in statements(one)]
+        theirs = [(s.elements, len(s.indices)) for item in last for s in statements(item)]
+        return bool(mine) and theirs == mine * (len(theirs) // len(mine))
 
     @staticmethod
     def _lengths(one: StatementItem, room: int) -> list[int]:

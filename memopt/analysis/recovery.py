@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import least, proved, sufficient
+from memopt.analysis.bounds import proved, sign
 from memopt.analysis.canonical import canonical_nest
 from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
@@ -339,7 +339,7 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        runs = proved(least(sufficient(loop.trips - 1), self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
+        runs = proved(sign(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)

@@ -194,5 +194,7 @@ class _Reroller:
 
 def _divided(one: Shape, counter: str, count: int) -> tuple[int, ...] | None:
     """How far one of ``count`` copies in an iteration is from the next, when all of them make up the loop's step."""
+    if any(counter in q.numerator.symbols for linear in one.linears for q in linear.quotients):
+        return None
     coefficients = tuple(linear.coefficient(counter) for linear in one.linears)
     return None if any(c % count for c in coefficients) else tuple(c // count for c in coefficients)

@@ -117,7 +117,7 @@ class Linear:
             return self
         result = Linear((), self.constant)
         for symbol, coefficient in self.terms:
-            if isinstance(symbol, Quotient):
+            if isinstance(symbol, Quotient) and symbol not in values:
                 value = quotient(symbol.numerator.substitute(values), symbol.divisor)
             else:
                 value = values.get(symbol, Linear.symbol(symbol))
