@@ -15,7 +15,7 @@ from typing import Any
 import islpy as isl
 
 from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected, VerifyError
+from memopt.ir.reasons import Reason, Rejected
 
 # Two objects of different contexts crash isl without a word: there is one.
 _CONTEXT = isl.DEFAULT_CONTEXT
@@ -208,7 +208,7 @@ class Polyhedron:
         objective = self._filled(isl.Aff.zero_on_domain(space), expression, isl.dim_type.in_)
         value = isl.Set.from_basic_set(self.handle).min_val(objective)
         if value.is_nan():
-            raise VerifyError("the least value of an empty set")
+            raise Rejected(Reason.NO_SCHEDULE, "a statement never runs")
         return None if value.is_neginfty() else int(value.to_python())
 
     def most(self, expression: Linear) -> int | None:
