@@ -1,7 +1,7 @@
 """A first look at a hot address that costs next to nothing: could there be anything to gain?
 
 Code with floating-point arithmetic anywhere near is worth a full look. Other code is when it goes round in a loop
-that stores something and calls nothing; interpreters and most integer programs do not. They are left alone before a
+that stores or multiplies and calls nothing; interpreters and most integer programs do not. They are left alone before a
 solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no to code with SSE
 or AVX arithmetic within reach.
 """
@@ -9,7 +9,7 @@ or AVX arithmetic within reach.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
@@ -38,6 +38,8 @@ _ARITHMETIC = re.compile(b"|".join((
 )), re.DOTALL)
 
 
+# Products of what is loaded are worth a look too: their sum may stay in a register until the loop around stores it.
+_PRODUCT, _MEMORY = re.compile(r"imul|v?pmul|v?pmadd"), re.compile(r"ptr (?:\w+:)?\[")
 # A memory operand that comes first is written to, but by these.
 _STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)[a-z]\w* "
                     r"(?:\w+ ptr )(?:\w+:)?\[")
@@ -73,19 +75,27 @@ def stores_in_a_loop(code: bytes, start: int, address: int) -> bool:
     def straight(first: int) -> tuple[DecodedInstruction, ...]:
         return decode(code[first - start:], first, STRAIGHT) if start <= first < start + len(code) else ()
 
-    pending, stored = list(straight(address)), False
+    pending = list(straight(address))
+    passed: list[DecodedInstruction] = []
     for _ in range(STRAIGHT):
         if not pending:
             return False
         instruction = pending.pop(0)
-        stored = stored or _STORE.match(f"{instruction.mnemonic} {instruction.operands_text}") is not None
+        passed.append(instruction)
         target = instruction.target
         if instruction.kind in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP):
             return False
         if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL) and target is not None and target <= address:
             before = [i for i in straight(target) if i.address < address]
-            return all(i.kind not in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP) for i in before) and (
-                stored or any(_STORE.match(f"{i.mnemonic} {i.operands_text}") for i in before))
+            return _writes_or_multiplies((*before, *passed)) and all(
+                i.kind not in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP) for i in before)
         if instruction.kind is Kind.JUMP and target is not None:
             pending = list(straight(target))
     return False
+
+
+def _writes_or_multiplies(instructions: Sequence[DecodedInstruction]) -> bool:
+    texts = [f"{i.mnemonic} {i.operands_text}" for i in instructions]
+    if any(map(_STORE.match, texts)):
+        return True
+    return any(map(_PRODUCT.match, texts)) and any(map(_MEMORY.search, texts))
