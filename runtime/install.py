@@ -66,8 +66,8 @@ def jump(source: int, target: int, original: bytes) -> Patch:
     return Patch(source, original[:5], b"\xe9" + displacement.to_bytes(4, "little", signed=True))
 
 
-def install(tracee: Tracee, patch: Patch, cache: CodeCache, moved: abc.Mapping[int, int] = MappingProxyType({}),
-            timeout_s: float = 1.0) -> None:
+def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0,
+            moved: abc.Mapping[int, int] = MappingProxyType({})) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
     ``moved``: old to new address of code that must not be executed where it was any more; a thread that stands in

@@ -430,7 +430,7 @@ class Improver:
                 tracee.stop()
                 check_threads(self.pid)
                 install(tracee, jump(region.header, compiled.entry, region.displaced), cache,
-                        moved.places(compiled.placement.code))
+                        moved=moved.places(compiled.placement.code))
             perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(region.header),
                         compiled.plan.isa.value)
 
