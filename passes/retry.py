@@ -29,9 +29,9 @@ def copies_bytes(region: Region) -> int:
 
 
 def room_guards(region: Region) -> tuple[Relation, ...]:
-    """Every written footprint fits its copy."""
-    return tuple(Relation(low - high + room, False, "there is room to take the new code's results back")
-                 for low, high, _, room in _spans(region, 0))
+    """Every written footprint is one, and fits its copy."""
+    return tuple(Relation(bound, False, "there is room to take the new code's results back")
+                 for low, high, _, room in _spans(region, 0) for bound in (high - low, low - high + room))
 
 
 def begin(region: Region, layout: FrameLayout, copies: int) -> Code:

@@ -1,8 +1,9 @@
 """Where the code under a patch goes: the instructions at a loop header, or the whole loop.
 
 The patch is a five-byte jump at the header. Usually the instructions it covers move, and what follows them stays.
-Where something branches to an instruction under the patch, all such branches must come from the loop itself; then the
-whole loop moves, and its old bytes are never executed again (whoever stands in them is moved along).
+Where something branches to an instruction under the patch, all such branches must come from the loop itself, which must
+be entered at its header only; then the whole loop moves, and its old bytes are never executed again (whoever stands in
+them is moved along).
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def _whole_loop(read: Callable[[int, int], bytes], graph: FlowGraph, loop: Loop,
     outside = [a for a in branches_into(read, text, header, JUMP_SIZE) if a not in own]
     if outside:
         raise Rejected(Reason.NO_ROOM, f"a branch at {outside[0]:#x} leads into the patch")
-    for start, block in graph.blocks.items():
-        if start not in loop.blocks and any(header < s < header + JUMP_SIZE for s in block.successors):
+    for start, block in graph.blocks.items():  # a call that was left out of the loop comes back to its old place
+        if start not in loop.blocks and any(s in loop.blocks and s != header for s in block.successors):
             raise why
     return Displacement(header, read(header, JUMP_SIZE), blocks=blocks)

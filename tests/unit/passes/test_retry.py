@@ -39,11 +39,11 @@ def kernel(layout: FrameLayout) -> KernelCode:
 
 
 class Machine:
-    def __init__(self, room: int = BYTES) -> None:
+    def __init__(self, room: int = BYTES, size: int = BYTES) -> None:
         header = Header(xcr0=0)
         live_ins = (LiveIn("n", Register("rsi")), LiveIn("p", Register("rdi")))
         region = header.region(live_ins, Trips(linear(n=1), 1), (), (Rejoin(Register("rsi"), linear(0, n=1, H=-1)),))
-        footprint = Footprint("A", Interval(linear(0, p=1), linear(BYTES, p=1)), True)
+        footprint = Footprint("A", Interval(linear(0, p=1), linear(size, p=1)), True)
         region = replace(region, footprints=(footprint,), retried=(room,))
         needed = copies_offset(64) + copies_bytes(region)
         header.placement = replace(header.placement, scratch=DATA + 0x1000, scratch_size=needed)
@@ -88,6 +88,7 @@ def test_an_invalid_root_is_taken_back_for_good() -> None:
     assert machine.enter(2.0)[:2] == (machine.data, 10)
 
 
-def test_what_does_not_fit_its_copy_is_not_run() -> None:
-    machine = Machine(room=BYTES - 1)
+@pytest.mark.parametrize(("room", "size"), [(BYTES - 1, BYTES), (BYTES, -8)])
+def test_what_does_not_fit_its_copy_is_not_run(room: int, size: int) -> None:
+    machine = Machine(room, size)
     assert machine.enter(2.0)[:2] == (machine.data, 10)

@@ -6,6 +6,7 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
 from unicorn import x86_const as x86
 
+from memopt.analysis.asides import without_calls
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
@@ -64,4 +65,22 @@ def test_the_moved_loop_counts_as_before() -> None:
 def test_what_leaves_no_room(source: str) -> None:
     with pytest.raises(Rejected) as refused:
         room(assemble(source))
+    assert refused.value.reason is Reason.NO_ROOM
+
+
+def test_a_loop_that_is_entered_in_its_middle_stays() -> None:
+    """Without its call the loop would be free to move, but the call returns into its old bytes."""
+    code = assemble("outer: xor %ecx, %ecx; inner: inc %rdx; inc %ecx; cmp %esi, %ecx; je aside; back: jne inner;"
+                    "dec %edi; jne outer; ret; aside: call *%rax; jmp back")
+
+    def read(address: int, size: int) -> bytes:
+        return code[address - OLD:address - OLD + size]
+
+    text = (OLD, OLD + len(code))
+    graph = discover(read, OLD, text)
+    whole = next(x for x in find_loops(graph).loops if x.depth == 1)
+    found = without_calls(graph, whole)
+    assert found is not None
+    with pytest.raises(Rejected) as refused:
+        displacement(read, graph, found[1], text)
     assert refused.value.reason is Reason.NO_ROOM
