@@ -88,14 +88,15 @@ def mapping_at(maps: Iterable[Mapping], address: int) -> Mapping | None:
     return next((m for m in maps if address in m), None)
 
 
-def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: bool) -> None:
-    """The bytes ``[start, end)`` lie in plain memory that nobody else sees change.
+def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: bool) -> tuple[int, int]:
+    """The bytes ``[start, end)`` lie in plain memory that nobody else sees change; returns all bytes of the mappings
+    that hold them.
 
     Raises ``Rejected``: DOUBLE_MAPPING when their file pages appear twice and one of the two is shared,
     SHARED_MAPPING, PROTECTED_MAPPING for holes, devices, and missing read (or, when ``written``, write) permission.
     Two private mappings of one page are no danger: a write to either makes a copy.
     """
-    position = start
+    position = low = start
     while position < end:
         place = mapping_at(maps, position)
         if place is None or not place.readable or (written and not place.writable):
@@ -107,7 +108,8 @@ def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: boo
             raise Rejected(Reason.SHARED_MAPPING, f"at {position:#x}, {place.path}")
         if place.path.startswith(("/dev/", "[v")) and place.path != "/dev/zero":
             raise Rejected(Reason.PROTECTED_MAPPING, f"at {position:#x}, {place.path}")
-        position = place.end
+        low, position = min(low, place.start), place.end
+    return low, max(position, end)
 
 
 class Memory:

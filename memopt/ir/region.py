@@ -8,7 +8,8 @@ iterations H .. R-1 (at least one, or as many as the region asks for).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop
@@ -170,10 +171,20 @@ class Region:
         return tuple(e for g in relations for e in ((g.expression, -g.expression) if g.equal else (g.expression,)))
 
     def __str__(self) -> str:
-        lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")]
+        lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")
+                 + ("" if self.retried is None else ", taken back when a root is invalid")]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
+
+
+def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
+    """``region`` with guards that every written footprint lies in the bytes ``[low, high)`` given for it.
+
+    What is copied as a whole may have parts that the loop itself never touches."""
+    guards = [Relation(bound, False, "results can be copied") for footprint, (low, high) in places.items()
+              if footprint.written for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
+    return replace(region, guards=(*region.guards, *guards))

@@ -329,6 +329,7 @@ class Improver:
                           displaced: bytes) -> tuple[Lifted, int]:
         from memopt.analysis.flags import flags_dead
         from memopt.analysis.lift import Code, lift_region
+        from memopt.ir.region import confined
         from runtime.memory import check_private, mappings
         from runtime.refusals import other_threads
         from runtime.trial import general_registers, live_values, peek, reach, vector_registers
@@ -343,14 +344,15 @@ class Improver:
                                      functools.partial(_before, time.thread_time() + PATIENCE))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
-            if not dead and other_threads(self.pid):
-                raise Rejected(Reason.THREADS, "flags are in use at the loop header: threads cannot be kept apart")
+            if (not dead or lifted.region.retried is not None) and other_threads(self.pid):
+                raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
             self._print_after("lift", lifted.region)
             values = live_values(lifted.region, shadow)
             maps = mappings(shadow.pid)
-            for footprint in lifted.region.footprints:
-                check_private(maps, footprint.interval.low.evaluate(values), footprint.interval.high.evaluate(values),
-                              written=footprint.written)
+            places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
+                                       written=f.written) for f in lifted.region.footprints}
+        if lifted.region.retried is not None:
+            lifted = replace(lifted, region=confined(lifted.region, places))
         return lifted, values[TRIPS]
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:

@@ -9,7 +9,7 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
 from unicorn import x86_const as x86
 
-from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trips
+from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trips, confined
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Label, Mem, code, instruction, jump
 from passes.generate import copies_offset
@@ -39,12 +39,14 @@ def kernel(layout: FrameLayout) -> KernelCode:
 
 
 class Machine:
-    def __init__(self, room: int = BYTES, size: int = BYTES) -> None:
+    def __init__(self, room: int = BYTES, size: int = BYTES, place: tuple[int, int] | None = None) -> None:
         header = Header(xcr0=0)
         live_ins = (LiveIn("n", Register("rsi")), LiveIn("p", Register("rdi")))
         region = header.region(live_ins, Trips(linear(n=1), 1), (), (Rejoin(Register("rsi"), linear(0, n=1, H=-1)),))
         footprint = Footprint("A", Interval(linear(0, p=1), linear(size, p=1)), True)
         region = replace(region, footprints=(footprint,), retried=(room,))
+        if place is not None:
+            region = confined(region, {footprint: place})
         needed = copies_offset(64) + copies_bytes(region)
         header.placement = replace(header.placement, scratch=DATA + 0x1000, scratch_size=needed)
         self.compiled = header.compile(region, kernel)
@@ -92,3 +94,9 @@ def test_an_invalid_root_is_taken_back_for_good() -> None:
 def test_what_does_not_fit_its_copy_is_not_run(room: int, size: int) -> None:
     machine = Machine(room, size)
     assert machine.enter(2.0)[:2] == (machine.data, 10)
+
+
+def test_only_memory_that_was_looked_at_is_copied() -> None:
+    inside, outside = (DATA - 64, DATA + BYTES), (DATA + 8, DATA + 0x1000)
+    assert Machine(place=inside).enter(2.0)[1] == 1
+    assert Machine(place=outside).enter(2.0)[1] == 10
