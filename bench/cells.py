@@ -135,10 +135,9 @@ def run_cell(kernel: Kernel, build: Build, quick: bool, runs: int, fast: bool, f
     """Native and memopt ``runs`` times in turn; with ``fast``, once more under ``--fp fast``."""
     mode = "quick" if quick else "full"
     try:
-        program = build.compile(kernel, folder)
+        command = _command(kernel, build, quick, folder)
     except BuildError as error:
         return Cell(kernel.name, build.name, mode, detail=str(error))
-    command = (str(program), str(kernel.quick)) if quick else (str(program),)
     natives: list[Execution] = []
     trials: list[Execution] = []
     for _ in range(runs):
@@ -152,12 +151,16 @@ def run_reference(kernel: Kernel, build: Build, quick: bool, runs: int, folder: 
     """The same source from another compiler, natively."""
     mode = "quick" if quick else "full"
     try:
-        program = build.compile(kernel, folder)
+        command = _command(kernel, build, quick, folder)
     except BuildError as error:
         return Cell(kernel.name, build.name, mode, detail=str(error))
-    command = (str(program), str(kernel.quick)) if quick else (str(program),)
     natives = [run(command, 600) for _ in range(runs)]
     return Cell(kernel.name, build.name, mode, **_native(natives), command=" ".join(command))
+
+
+def _command(kernel: Kernel, build: Build, quick: bool, folder: Path) -> tuple[str, ...]:
+    program = str(build.compile(kernel, folder))
+    return (program, str(kernel.quick)) if quick else (program,)
 
 
 def summarise(kernel: Kernel, build: Build, mode: str, command: Sequence[str], natives: Sequence[Execution],

@@ -63,19 +63,6 @@ Candidate = tuple[tuple[Region, ...], NestPlan]
 """A plan, and a region for each of its parts: that of a loop plan has the plan's statements."""
 
 
-def plan_region(
-    region: Region,
-    machine: Machine,
-    isa: Isa,
-    fp: str = "exact",
-    *,
-    trips: int | None = None,
-    observer: Observer | None = None,
-) -> Candidate:
-    """What is to be done to ``region``, whatever its shape: the first of ``plan_candidates``."""
-    return plan_candidates(region, machine, isa, fp, trips=trips, observer=observer, most=1)[0]
-
-
 def plan_candidates(
     region: Region,
     machine: Machine,

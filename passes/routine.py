@@ -22,10 +22,6 @@ class Routine:
         self._caller: Mem | None = None
         self._arguments: tuple[Mem, ...] = ()
 
-    @property
-    def called(self) -> bool:
-        return bool(self._returns)
-
     def arguments(self, names: tuple[str, ...]) -> tuple[Mem, ...]:
         """The slots of the arguments, made when first asked for."""
         if not self._arguments:

@@ -200,15 +200,7 @@ def floor_divide(emitter: Emitter, register: str, divisor: int) -> None:
         if divisor > 1:
             emitter.op("sar", register, divisor.bit_length() - 1)
         return
-    if register != "rax":
-        emitter.op("xchg", "rax", register)
-    emitter.load("rcx", divisor)
-    emitter.op("cqo")
-    emitter.op("idiv", "rcx")
-    emitter.op("sar", "rdx", 63)  # the remainder has the dividend's sign
-    emitter.op("add", "rax", "rdx")
-    if register != "rax":
-        emitter.op("xchg", "rax", register)
+    _divided(emitter, register, divisor, ("sar", "rdx", 63), ("add", "rax", "rdx"))  # rounding down
 
 
 def modulo(emitter: Emitter, register: str, divisor: int) -> None:
@@ -216,15 +208,19 @@ def modulo(emitter: Emitter, register: str, divisor: int) -> None:
     if divisor & (divisor - 1) == 0 and divisor <= 1 << 31:
         emitter.op("and", register, divisor - 1)
         return
+    _divided(emitter, register, divisor,
+             ("mov", "rax", "rdx"), ("sar", "rdx", 63), ("and", "rdx", "rcx"), ("add", "rax", "rdx"))
+
+
+def _divided(emitter: Emitter, register: str, divisor: int, *finish: tuple[str | int, ...]) -> None:
+    """``register`` divided by rcx = ``divisor``: ``finish`` makes rax of quotient rax and remainder rdx, truncated."""
     if register != "rax":
         emitter.op("xchg", "rax", register)
     emitter.load("rcx", divisor)
     emitter.op("cqo")
     emitter.op("idiv", "rcx")
-    emitter.op("mov", "rax", "rdx")
-    emitter.op("sar", "rdx", 63)
-    emitter.op("and", "rdx", "rcx")
-    emitter.op("add", "rax", "rdx")
+    for mnemonic, *operands in finish:
+        emitter.op(str(mnemonic), *operands)
     if register != "rax":
         emitter.op("xchg", "rax", register)
 

@@ -86,10 +86,6 @@ class VectorUnit:
         """One vector (of ``element``, or of the unit's own) in memory."""
         return Mem(base, displacement=displacement, size=self.width(element or self.element))
 
-    def repeated(self, base: str, displacement: int, element: ElementType | None = None) -> Mem:
-        """One element in memory that stands for a vector with it in every lane."""
-        return Mem(base, displacement=displacement, size=(element or self.element).size, broadcast=self.lanes)
-
 
 def view(register: str, size: int) -> str:
     """The name of a vector register at ``size`` bytes: 16, 32 or 64."""

@@ -15,7 +15,7 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import remote
 from runtime.memory import mapping_at, mappings
 from runtime.remote import Call
-from runtime.tracee import Tracee, field_of
+from runtime.tracee import Tracee, field_of, status_field
 
 _TERMINAL = ("libgfortran.so", "libopen-pal.so", "libucs.so")
 _SYS_RT_SIGACTION, _SIGACTION_BYTES = 13, 32
@@ -26,14 +26,14 @@ def _known(path: str) -> bool:
     return os.path.basename(path).startswith(_TERMINAL)
 
 
-def handles_sigsegv(status: list[str]) -> bool:
-    """By the lines of /proc/PID/status."""
-    return bool(int(field_of(status, "SigCgt") or "0", 16) >> (signal.SIGSEGV - 1) & 1)
+def _handles_sigsegv(caught: str) -> bool:
+    """By the field SigCgt of /proc/PID/status."""
+    return bool(int(caught or "0", 16) >> (signal.SIGSEGV - 1) & 1)
 
 
 def check_loaded(pid: int, status: list[str]) -> None:
     """Raises ``Rejected(SIGSEGV_HANDLER)`` when a handler is set and none of the known libraries is there."""
-    if handles_sigsegv(status) and not any(_known(m.path) for m in mappings(pid)):
+    if _handles_sigsegv(field_of(status, "SigCgt")) and not any(_known(m.path) for m in mappings(pid)):
         raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
 
 
@@ -42,9 +42,8 @@ def check_handler(tracee: Tracee, buffer: int) -> None:
 
     ``buffer``: the address of 32 writable bytes of memopt's own in the stopped target.
     """
-    with open(f"/proc/{tracee.pid}/status", encoding="utf-8", errors="replace") as file:
-        if not handles_sigsegv(file.read().splitlines()):
-            return
+    if not _handles_sigsegv(status_field(tracee.pid, "SigCgt")):
+        return
     call = Call(_SYS_RT_SIGACTION, (int(signal.SIGSEGV), 0, buffer, _MASK_BYTES))
     remote.check(remote.run(tracee, [call])[0], "rt_sigaction")
     handler = tracee.memory.word(buffer)

@@ -58,12 +58,17 @@ class Installed:
 
 def jump(source: int, target: int, original: bytes) -> Patch:
     """The 5-byte jump from ``source`` to ``target`` over ``original`` (its first 5 bytes count)."""
+    if len(original) < 5:
+        raise Rejected(Reason.NO_ROOM, f"{len(original)} bytes at {source:#x} are too few for a jump")
+    return Patch(source, original[:5], jump_bytes(source, target))
+
+
+def jump_bytes(source: int, target: int) -> bytes:
+    """``jmp rel32`` at ``source``; raises ``Rejected(NO_ROOM)`` when ``target`` is out of its reach."""
     displacement = target - (source + 5)
     if not -(1 << 31) <= displacement < 1 << 31:
         raise Rejected(Reason.NO_ROOM, f"{target:#x} is out of reach of a jump at {source:#x}")
-    if len(original) < 5:
-        raise Rejected(Reason.NO_ROOM, f"{len(original)} bytes at {source:#x} are too few for a jump")
-    return Patch(source, original[:5], b"\xe9" + displacement.to_bytes(4, "little", signed=True))
+    return b"\xe9" + displacement.to_bytes(4, "little", signed=True)
 
 
 def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0,

@@ -31,13 +31,6 @@ def _children(pid: int) -> list[int]:
     return children
 
 
-def processor_seconds(pid: int) -> float:
-    """User time of all threads of ``pid`` so far; 0 when it is gone."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b") ")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
-    return 0.0
-
-
 def running_seconds(pid: int) -> float:
     """Seconds the first thread of ``pid`` was on a processor, system time included; 0 when it is gone."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:

@@ -19,6 +19,7 @@ from types import TracebackType
 from memopt.ir.reasons import Rejected
 from runtime import budget, faults, ptrace, remote
 from runtime.memory import Mapping, exclusive_intervals, mappings
+from runtime.processes import running_seconds
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
 from runtime.remote import Call, Place
 from runtime.tracee import Tracee, status_field
@@ -222,11 +223,7 @@ class Shadow:
 
     def _processor_time(self) -> float:
         """Seconds on a processor, page faults included (/proc/PID/schedstat; exact for a stopped thread)."""
-        try:
-            with open(f"/proc/{self.pid}/schedstat", "rb") as file:
-                return int(file.read().split()[0]) * 1e-9
-        except FileNotFoundError:
-            return time.monotonic()
+        return running_seconds(self.pid) or time.monotonic()
 
     def _leave(self, address: int, deadline: float) -> None:
         """Execute the instruction at ``address`` if the shadow stands there."""

@@ -17,6 +17,7 @@ from memopt.ir.region import Cell, Lane, LiveIn, Region, Register
 from memopt.ir.scop import TRIPS, ElementType
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
+from runtime.install import jump, jump_bytes
 from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
@@ -237,19 +238,16 @@ def _run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> 
     if not region.flags_dead or end > placement.code + placement.code_size:
         return shadow.run_to(region.header, REACH_SECONDS, hits=iterations) if iterations else 0.0
     code = b"\x48\x83\x2d" + (counter - (start + 8)).to_bytes(4, "little", signed=True) + b"\x01"  # sub [counter], 1
-    code += b"\x74\x05" + _jump(start + 10, placement.code)  # je to the end
-    code += _jump(start + 15, placement.code)
+    code += b"\x74\x05" + jump_bytes(start + 10, placement.code)  # je to the end
+    code += jump_bytes(start + 15, placement.code)
+    patch = jump(region.header, start, region.displaced)
     shadow.write(start, code)
     shadow.write(counter, (iterations + 1).to_bytes(8, "little"))
-    shadow.patch(region.header, _jump(region.header, start))
+    shadow.patch(patch.address, patch.replacement)
     elapsed = shadow.run_to(start + 15, REACH_SECONDS)
-    shadow.patch(region.header, region.displaced[:5])
+    shadow.patch(patch.address, patch.original)
     shadow.set_registers(replace(shadow.registers(), rip=region.header))
     return elapsed
-
-
-def _jump(source: int, target: int) -> bytes:
-    return b"\xe9" + (target - (source + 5)).to_bytes(4, "little", signed=True)
 
 
 def _runs(shadow: Shadow, statistics: int) -> int:

@@ -27,8 +27,9 @@ class Hotness:
     def add(self, addresses: Iterable[int]) -> None:
         new = Counter(addresses)
         self.samples.update(new)
+        now = time.monotonic()
         for address in new:
-            self.first.setdefault(address >> NEIGHBOURHOOD, time.monotonic())
+            self.first.setdefault(address >> NEIGHBOURHOOD, now)
         self.recent.update(a for a in new.elements() if not self._is_settled(a))
 
     def hottest(self) -> int | None:

@@ -15,7 +15,7 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from memopt.session.looking import look
-from runtime.processes import descendants, processor_seconds
+from runtime.processes import descendants, running_seconds
 from runtime.refusals import Identity, identity
 from runtime.sampling import open_sampler
 
@@ -95,14 +95,14 @@ class Follower:
             self._retire(followed)
         known = {f.process.pid for f in self._followed}
         for pid in descendants(self._pid):
-            if pid in known or len(self._followed) >= MOST_FOLLOWED or processor_seconds(pid) < WORTH_SECONDS:
+            if pid in known or len(self._followed) >= MOST_FOLLOWED or running_seconds(pid) < WORTH_SECONDS:
                 continue
             with suppress(Rejected):  # it has just ended
                 process = identity(pid)
                 self._followed.append(Followed(self._options, process, (f"process {pid}", *_command(pid))))
 
     def _retire(self, followed: Followed) -> None:
-        if not followed.improver.busy or followed.alive():
+        if not followed.alive():  # else its new code goes on, under its name
             followed.improver.close()
         report = followed.finish()
         if report.hot_loops:

@@ -21,9 +21,10 @@ from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
-from memopt.report.model import LoopReport, Outcome, RunReport, Stage
+from memopt.report.model import RunReport, Stage
+from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
-from memopt.session.service import Service, Verdict
+from memopt.session.service import Service, Verdict, ticks_per_second
 from runtime import faults
 from runtime.processes import running_seconds
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from memopt.ir.plan import NestPlan
     from memopt.ir.region import Region
     from memopt.machine.description import Machine
-    from memopt.session.site import Ranges, Site
+    from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
     from passes.pipeline import Candidate
     from runtime.codecache import CodeCache
@@ -52,31 +53,6 @@ FRAME_BYTES = 1 << 15
 RETRIES = 6
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
-
-
-@dataclass
-class Decision:
-    """What became of one loop, before shares are known."""
-
-    address: int
-    ranges: Ranges
-    site: Site | None = None
-    reason: Reason | None = None
-    detail: str = ""
-    plan: NestPlan | None = None
-    measurement: Measurement | None = None
-    cache: CodeCache | None = None
-    installed_after: float | None = None
-    service: Service | None = None
-    _source: str | None = None
-
-    def source(self) -> str:
-        """``file.c:12``, or "" without debug information; looked up once, best while the program still runs."""
-        if self._source is None:
-            from memopt.elf.lines import source_line
-
-            self._source = (self.site and source_line(self.site.path, self.address - self.site.bias)) or ""
-        return self._source
 
 
 @dataclass
@@ -142,7 +118,7 @@ class Improver:
         """Take up a version that does not win in service, if there is one."""
         for decision in self.decisions:
             if decision.reason is None and decision.cache is not None and decision.service is not None:
-                verdict = decision.service.judge(decision.cache.read_statistics(), _ticks_per_second(),
+                verdict = decision.service.judge(decision.cache.read_statistics(), ticks_per_second(),
                                                  time.monotonic(), running_seconds(self.pid))
                 if verdict is not None:
                     self._start(functools.partial(self._take_out, decision, verdict))
@@ -157,8 +133,7 @@ class Improver:
         except Exception as error:  # noqa: BLE001 - it stays, and the program runs on
             say_internal(self._stage, error)
             gone = False
-        if gone:
-            decision.cache.close()
+        if gone:  # the cache is not closed: the main thread may be reading its statistics for the report
             decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
         else:
             decision.service = None  # it could not be taken out: no use trying for ever
@@ -457,35 +432,10 @@ class Improver:
         decisions = list(self.decisions)
         if self._current is not None and self._current not in decisions and self._current.site is not None:
             decisions.append(replace(self._current, reason=self._current.reason or Reason.ENDED))
-        loops = tuple(self._loop_report(d, hotness) for d in decisions)
+        loops = tuple(d.report(hotness, self.started) for d in decisions)
         stages = tuple(Stage(n, s) for n, s in self.stages.items())
         return RunReport(__version__, program, loops, stages, notes, time.monotonic() - self.started,
                          sum(hotness.samples.values()))
-
-    def _loop_report(self, decision: Decision, hotness: Hotness) -> LoopReport:
-        ranges = list(decision.ranges)
-        base = LoopReport(decision.address, 0.0, Outcome.KEPT, decision.site.function if decision.site else "",
-                          decision.source(), decision.reason or Reason.INTERNAL,
-                          decision.detail, decision.plan.summary if decision.plan else "")
-        measured = decision.measurement
-        if measured is not None:
-            base = replace(base, seconds_per_iteration_before=measured.original,
-                           shadow_speedup=measured.original / max(measured.version, 1e-12))
-        if decision.reason is None and decision.cache is not None:
-            statistics, placement = decision.cache.read_statistics(), decision.cache.placement
-            ranges.append((placement.code, placement.code + placement.code_size))
-            after = ticks_to_seconds(statistics.cycles) / statistics.iterations if statistics.iterations else None
-            base = replace(base, outcome=Outcome.REPLACED, reason=None, seconds_per_iteration_after=after,
-                           iterations_run=statistics.iterations, runs=statistics.runs,
-                           installed_after_seconds=decision.installed_after,
-                           installed_after_first_sample_seconds=self._since_first(decision, hotness))
-        return replace(base, share=hotness.share(ranges))
-
-    def _since_first(self, decision: Decision, hotness: Hotness) -> float | None:
-        first = hotness.first_seen(decision.ranges)
-        if first is None or decision.installed_after is None:
-            return None
-        return self.started + decision.installed_after - first
 
     def close(self) -> None:
         """The program has ended: give up what memopt still holds of it."""
@@ -509,17 +459,3 @@ def detected_machine() -> Machine:
     from memopt.machine.detect import detect
 
     return detect()
-
-
-@functools.cache
-def _ticks_per_second() -> float:
-    """The time stamp counter's rate: the kernel calibrates its delay loop by it (twice tsc_khz, in BogoMIPS)."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("bogomips"):
-                return float(line.split(":")[1]) * 0.5e6
-    return 1e9
-
-
-def ticks_to_seconds(ticks: int) -> float:
-    return ticks / _ticks_per_second()

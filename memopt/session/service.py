@@ -6,6 +6,7 @@ and out of the version again costs time too, which the version's own clock does 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, fields
 
 from memopt.ir.reasons import Reason
@@ -57,3 +58,13 @@ class Service:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")
         return None
+
+
+@functools.cache
+def ticks_per_second() -> float:
+    """The time stamp counter's rate: the kernel calibrates its delay loop by it (twice tsc_khz, in BogoMIPS)."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("bogomips"):
+                return float(line.split(":")[1]) * 0.5e6
+    return 1e9

@@ -40,13 +40,6 @@ NICE = 10
 SETTLED_AFTER = 1.5  # seconds without a new hot loop
 
 
-def follower(options: Options, pid: int) -> Follower:
-    """What looks after the descendants of ``pid``."""
-    from memopt.session.followed import Follower
-
-    return Follower(options, pid)
-
-
 class Session:
     """One launched program."""
 
@@ -57,7 +50,11 @@ class Session:
         self.gate = threading.Lock()
         self.over = False  # the main thread only waits for the program from now on, without the gate
         self.improver = Improver(options, target.pid, self.attached, target.started)
-        self.follower = follower(options, target.pid) if options.follow else None
+        self.follower: Follower | None = None
+        if options.follow:
+            from memopt.session.followed import Follower
+
+            self.follower = Follower(options, target.pid)
 
     def leave_alone(self, note: Note) -> int:
         """Nothing to be done for this program: one line, then only wait."""

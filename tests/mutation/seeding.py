@@ -71,6 +71,8 @@ def run(check: Check, fault: Fault | None) -> int:
     except _Stale as stale:
         sys.stderr.write(f"{stale}\n")
         code = _STALE
+    except BaseException as error:  # noqa: BLE001 - it is said, and its code is that of a broken check
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
     finally:
         os._exit(code)
 
@@ -91,7 +93,8 @@ def _notices(check: Check) -> bool:
     if isinstance(check, str):
         import pytest
 
-        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", check], [_Noticing()])
+        # Plain: explaining how two large sets differ may take minutes, and is not looked at.
+        code = pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--assert=plain", check], [_Noticing()])
         if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise RuntimeError(f"pytest ends with {code}")
         return code == pytest.ExitCode.TESTS_FAILED

@@ -23,7 +23,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.description import Machine
 from memopt.options import Options
 from memopt.session import improve
-from memopt.session.improve import Decision, Improver
+from memopt.session.decision import Decision
+from memopt.session.improve import Improver
 from memopt.session.site import Site, find_site
 from passes.base import Context, ScheduledRegion
 from passes.loop_plans import loop_plans

@@ -15,7 +15,7 @@ from passes.base import Context
 from passes.blocking import blockings
 from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans
-from passes.pipeline import plan_candidates, plan_region
+from passes.pipeline import plan_candidates
 from passes.rebasing import rebase
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
@@ -55,13 +55,13 @@ def test_a_plan_performs_the_same_operations(name: str) -> None:
 
 def test_contractions_keep_their_own_plans() -> None:
     region = product("ijk", dict.fromkeys("ijk", 1009))
-    parts, plan = plan_region(region, ZEN5, Isa.AVX512)
+    parts, plan = plan_candidates(region, ZEN5, Isa.AVX512)[0]
     assert len(parts) == 1
     assert isinstance(plan.parts[0], Plan)
 
 
 def test_the_region_of_a_loop_plan_has_its_statements() -> None:
-    parts, plan = plan_region(_LARGE["jacobi"], ZEN5, Isa.AVX512, trips=100)
+    parts, plan = plan_candidates(_LARGE["jacobi"], ZEN5, Isa.AVX512, trips=100)[0]
     (loops,) = plan.parts
     assert isinstance(loops, LoopPlan)
     assert parts[0].scop.statements == loops.statements

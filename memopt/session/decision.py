@@ -1,0 +1,68 @@
+"""One hot loop and what became of it, up to its line in the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memopt.ir.reasons import Reason
+from memopt.report.model import LoopReport, Outcome
+from memopt.session.service import Service, ticks_per_second
+
+if TYPE_CHECKING:
+    from memopt.analysis.hotness import Hotness
+    from memopt.ir.plan import NestPlan
+    from memopt.session.site import Ranges, Site
+    from runtime.codecache import CodeCache
+    from runtime.trial import Measurement
+
+
+@dataclass
+class Decision:
+    """What became of one loop, before shares are known. In service while ``cache`` is set and ``reason`` is not."""
+
+    address: int
+    ranges: Ranges
+    site: Site | None = None
+    reason: Reason | None = None
+    detail: str = ""
+    plan: NestPlan | None = None
+    measurement: Measurement | None = None
+    cache: CodeCache | None = None
+    installed_after: float | None = None
+    service: Service | None = None
+    _source: str | None = None
+
+    def source(self) -> str:
+        """``file.c:12``, or "" without debug information; looked up once, best while the program still runs."""
+        if self._source is None:
+            from memopt.elf.lines import source_line
+
+            self._source = (self.site and source_line(self.site.path, self.address - self.site.bias)) or ""
+        return self._source
+
+    def report(self, hotness: Hotness, started: float) -> LoopReport:
+        """``started``: when the program was, on the monotonic clock. May be called while another thread decides."""
+        cache, reason = self.cache, self.reason
+        ranges = list(self.ranges)
+        base = LoopReport(self.address, 0.0, Outcome.KEPT, self.site.function if self.site else "", self.source(),
+                          reason or Reason.INTERNAL, self.detail, self.plan.summary if self.plan else "")
+        measured = self.measurement
+        if measured is not None:
+            base = replace(base, seconds_per_iteration_before=measured.original,
+                           shadow_speedup=measured.original / max(measured.version, 1e-12))
+        if reason is None and cache is not None:
+            statistics, placement = cache.read_statistics(), cache.placement
+            ranges.append((placement.code, placement.code + placement.code_size))
+            after = statistics.cycles / ticks_per_second() / statistics.iterations if statistics.iterations else None
+            base = replace(base, outcome=Outcome.REPLACED, reason=None, seconds_per_iteration_after=after,
+                           iterations_run=statistics.iterations, runs=statistics.runs,
+                           installed_after_seconds=self.installed_after,
+                           installed_after_first_sample_seconds=self._since_first(hotness, started))
+        return replace(base, share=hotness.share(ranges))
+
+    def _since_first(self, hotness: Hotness, started: float) -> float | None:
+        first = hotness.first_seen(self.ranges)
+        if first is None or self.installed_after is None:
+            return None
+        return started + self.installed_after - first
