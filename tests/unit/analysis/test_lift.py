@@ -106,6 +106,14 @@ def test_a_while_loop_leaves_its_last_iteration_to_the_original() -> None:
     assert region.trips.numerator == Linear.symbol("rbx", -1) + N
 
 
+def test_a_register_that_holds_what_was_loaded_last_is_read_from_there() -> None:
+    """The cell is kept apart from what is written, up to the last header that a version comes to."""
+    region = lift(i="mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]").region
+    assert [str(m) for m in region.mirrors] == ["r11 is [8*H + r12 + 8*rbx - 8]:8, in the page of [r12 + 8*rbx]"]
+    assert any("[r12 + 8*rbx - 8, 8*R + r12 + 8*rbx - 8)" in str(g) for g in region.guards)
+    assert region.left == 1  # it need not be dead
+
+
 def test_touching_arrays_are_unified() -> None:
     """c lies 8 bytes into a: one array, with the distance guarded."""
     region = lift(registers={"r9": A + 8}).region
@@ -134,7 +142,7 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.TRIP_COUNT, {"next i": "add rbx, 2; cmp rbx, r8; jne i"}),
     (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; test [r9+rbx*8], rbx; jne i", "after": "out:"}),
     (Reason.CARRIED_VALUE, {"body": CARRIED}),
-    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]"}),
+    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]"}),
     (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+10]"}),
     (Reason.NON_AFFINE, {"i": "mov rax, rbx; imul rax, r8; mov dword ptr [r9+rax*8], 0"}),
     (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),
