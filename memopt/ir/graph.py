@@ -50,7 +50,7 @@ class DecodedInstruction:
     @property
     def repeats(self) -> bool:
         """A copy or a filling of memory that goes on as long as rcx is not zero: a loop in one instruction."""
-        return self.mnemonic.startswith(("rep movs", "rep stos"))
+        return self.mnemonic.startswith(("rep movs", "rep stos")) and "[rdi]" in self.operands_text
 
     def __str__(self) -> str:
         return f"{self.address:#x} {self.mnemonic} {self.operands_text}".rstrip()
