@@ -73,7 +73,8 @@ class _Rows:
         low = min((p.low for p in exact), key=lambda n: n.evaluate(sample))
         high = max((p.high for p in exact), key=lambda n: n.evaluate(sample))
         size, length = pieces[0].size, high - low
-        if len(pieces) == len(exact) and sum((p.high - p.low).evaluate(sample) for p in pieces) <= length.evaluate(sample):
+        cells = sum((p.high - p.low).evaluate(sample) for p in pieces)
+        if len(pieces) == len(exact) and cells <= length.evaluate(sample):
             return None  # they follow one another: memopt.analysis.neighbours
         if length.quotients or any(c % size for n in (length, *(p.low - low for p in pieces))
                                    for c in (*(c for _, c in n.terms), n.constant)):
