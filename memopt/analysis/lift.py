@@ -23,6 +23,7 @@ from memopt.analysis.flatten import element_types, flatten, private_arrays, symb
 from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
+from memopt.analysis.overlays import whole_rows
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
@@ -125,7 +126,9 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
-    statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
+    statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
+    aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
+    statements = reroll(statements, aliasing, builder)
     statements = without_quotients(statements, aliasing.longest)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 

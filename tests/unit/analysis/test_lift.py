@@ -190,3 +190,38 @@ def test_a_value_put_back_is_refused() -> None:
 
 def test_a_live_in_of_the_region_names_its_location() -> None:
     assert LiveIn("rbx", Register("rbx")) in lift().region.live_ins
+
+
+COPIED_ROWS = """
+    mov r12, rsi; mov r13, rdi; xor ebx, ebx
+    i: mov rsi, r12; mov rdi, r13; mov ecx, 30; rep movsq
+    lea r12, [r12+400]; lea r13, [r13+400]
+    inc rbx; cmp rbx, r8; jne i; ret"""
+
+
+def test_a_repeated_string_instruction_is_its_loop() -> None:
+    rows = {"rbx": 0, "r12": A, "r13": C}
+    assert str(lift_assembly(COPIED_ROWS, REGISTERS | rows).statements) == """\
+for c:401008 < R
+  for c:401013 < 30
+    [400*c:401008 + 8*c:401013 + r13]:64 = [400*c:401008 + 8*c:401013 + r12]"""
+    cleared = COPIED_ROWS.replace("rep movsq", "xor eax, eax; rep stosd")
+    assert str(lift_assembly(cleared, REGISTERS | rows).statements) == """\
+for c:401008 < R
+  for c:401015 < 30
+    [400*c:401008 + 4*c:401015 + r13]:32 = 0x0"""
+
+
+def test_a_row_copied_by_aligned_words_and_its_ends_is_one_row() -> None:
+    """As gcc copies 51 floats: eight bytes at each end, and what lies between from the first aligned address on."""
+    source = """
+    xor ebx, ebx
+    i: mov rax, rbx; imul rax, rax, 204; lea rdx, [rax+0x100004]; lea rsi, [rax+0x200004]
+    mov rcx, [rsi]; mov [rdx], rcx; mov rcx, [rsi+196]; mov [rdx+196], rcx
+    lea rdi, [rdx+8]; and rdi, -8; sub rdx, rdi; sub rsi, rdx
+    add edx, 204; shr edx, 3; mov ecx, edx; rep movsq
+    movss xmm0, [rax+0x300004]; addss xmm0, xmm0; movss [rax+0x300004], xmm0; movss [rax+0x100000], xmm0
+    inc rbx; cmp rbx, r8; jne i; ret"""
+    assert str(lift_assembly(source, {"r8": N, "rbx": 0}).statements).splitlines()[1:3] == [
+        "  for c:row0 < 51",
+        "    [-204*R + 204*c:401002 + 4*c:row0 + 1050620]:32 = [-204*R + 204*c:401002 + 4*c:row0 + 2099196]"]
