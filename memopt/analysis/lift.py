@@ -182,7 +182,7 @@ class _Builder:
         written = [f.interval for f in footprints if f.written]
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None)
+                      retried=room if self.outer.zeros else None, wider=self.outer.wider)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
