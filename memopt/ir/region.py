@@ -134,6 +134,25 @@ class Rejoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Mirror:
+    """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
+    symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
+    cell for H into ``location``, other bits of its register as at entry.
+
+    ``near``: an address that the original certainly touches. The guard reads the cell only where it lies in the same
+    page; None: the original certainly touches the cell itself. A register is mirrored in its low 4 or 8 bytes."""
+
+    location: Register | Lane
+    width: int
+    cell: Linear
+    near: Linear | None
+
+    def __str__(self) -> str:
+        near = "" if self.near is None else f", in the page of [{self.near}]"
+        return f"{self.location} is [{self.cell}]:{self.width}{near}"
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes of one array the region touches in iterations 0 .. R-1."""
 
@@ -164,6 +183,7 @@ class Region:
     flags_dead: bool = False
     left: int = 1
     retried: tuple[int, ...] | None = None
+    mirrors: tuple[Mirror, ...] = ()
     wider: bool = False
 
     @property
@@ -185,6 +205,7 @@ class Region:
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
+        lines += [f"  mirror {m}" for m in self.mirrors]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
