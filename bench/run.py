@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from bench import headline, tables
+from bench import headline, streaming, tables
 from bench.matrix import Row, run_cell
 from bench.variants import COMPILERS, VARIANTS, BuildError, parts
 from memopt import __version__
@@ -110,17 +110,21 @@ def _headline(isa: str, runs: int, long_runs: int, output: Path) -> tuple[dict[s
     if long_runs:
         products.append(headline.large_product("b", 4000, isa, long_runs, programs))
         _progress(products[-1][0])
+    streamed = streaming.jacobi(detect(), isa, runs, programs)
+    click.echo("jacobi_2d against the memory's rate", err=True)
     installed = headline.time_to_install(isa, programs)
     overheads = list(headline.overheads(runs + 2, inputs))
-    text = tables.product_table(products) + "\n" + tables.install_line(installed) + "\n"
-    text += tables.overhead_table(overheads)
+    text = "\n".join((tables.product_table(products), tables.streaming_table(streamed), tables.install_line(installed),
+                      tables.overhead_table(overheads)))
     record = {
         "products": [headline.product_record(*p) for p in products],
+        "streaming": streamed.to_json(),
         "installed_after_seconds": installed,
         "overheads": [o.to_json() for o in overheads],
         "programs": _programs(programs),
     }
     wrong = not all(p.identical for p, _ in products) or not all(o.identical for o in overheads)
+    wrong = wrong or not streamed.identical
     return record, text, wrong
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bench.execution import median
 from bench.headline import Overhead
 from bench.matrix import Row
+from bench.streaming import Streaming
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -57,6 +58,13 @@ def product_table(products: Sequence[tuple[Row, float | None]]) -> str:
             _times(row.process_speedup), cut, _number(row.gflops), _number(yardstick), _yes(row.identical),
         ])
     return table(header, rows)
+
+
+def streaming_table(streamed: Streaming) -> str:
+    """Million points per second; the limit is that of loops which go over memory once per step."""
+    figures = [_number(x and x / 1e6) for x in (streamed.native, streamed.memopt, streamed.limit)]
+    return table(["2-D Jacobi, four times the last-level cache", "native", "memopt", "memory's limit", "identical"],
+                 [[f"n = {streamed.size}, million points/s", *figures, _yes(streamed.identical)]])
 
 
 def install_line(seconds: Sequence[float]) -> str:

@@ -50,7 +50,8 @@ def _start(inside: list[Statement], level: int, private: set[str]) -> Linear | N
                     least[moving] = min(least.get(moving, subscript.constant), subscript.constant)
     if not votes:
         return None
-    ((chosen, _),) = votes.most_common(1)
+    # Where as many count from 0 (the mask of a convolution), every outer iteration goes on having the same loop.
+    chosen = max(votes, key=lambda moving: (votes[moving], moving.is_constant))
     if chosen.is_constant or any(abs(c) > 1 for _, c in chosen.terms):
         return None  # a larger step is that of a line in an array of one dimension
     by = chosen + least[chosen]

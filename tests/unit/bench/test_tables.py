@@ -5,7 +5,8 @@ from dataclasses import replace
 from bench.execution import Execution
 from bench.headline import Overhead
 from bench.matrix import Row, summarise
-from bench.tables import install_line, matrix_table, overhead_table, product_table
+from bench.streaming import Streaming
+from bench.tables import install_line, matrix_table, overhead_table, product_table, streaming_table
 from bench.variants import VARIANTS
 
 LOOP = {"outcome": "replaced", "iterations_run": 60, "plan": "tiled", "reason": None,
@@ -66,3 +67,8 @@ def test_headline_tables() -> None:
     assert "never" in install_line([])
     overhead = Overhead("sort", True, 3, True, 2.0, 2.05)
     assert "| sort, processors busy | 2.00 s | 2.05 s | +0.050 s | 0.140 s | yes |" in overhead_table([overhead])
+
+
+def test_a_stencil_beside_the_memorys_rate() -> None:
+    text = streaming_table(Streaming(2897, 3, True, 700e6, None, 900e6))
+    assert "| n = 2897, million points/s | 700.0 | ? | 900.0 | yes |" in text

@@ -132,6 +132,21 @@ def test_counters_start_where_subscripts_do() -> None:
         "S1[k<R, i<9, j<9, i - k - 1 >= 0, j - k - 1 >= 0]: A[i, j] = sub(A[i, j], mul(A[i, k], A[k, j]))")
 
 
+def test_a_mask_keeps_its_counters_and_its_sums_are_vectors() -> None:
+    region = nest_region("""
+for y < R
+  for x < 2000
+    out[y,x] = 0
+    for dy < 7
+      for dx < 7
+        out[y,x] = add(out[y,x], mul(image[y+dy,x+dx], mask[dy,dx]))
+""", {"out": (2000, 2000), "image": (2008, 2008), "mask": (7, 7)})
+    assert rebase(region.scop)[1] == ()
+    best = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000)))
+    sums = best.leaves[1]
+    assert (sums.vector, sums.promote) == ("x", True)
+
+
 _CLEARED = nest_region("""
 for i < R
   for j < 1009
