@@ -76,7 +76,8 @@ def triangle(size: int, i: int, at: int) -> dict[str, int]:
 
 
 def rectangle(rows: int, i: int, columns: int) -> dict[str, int]:
-    return {"r12": rows, "rcx": i, "r8": columns, "rdx": CORNER + i * ROW, "rdi": ROW, "rbx": CORNER + (1 << 20) + 8 * i}
+    column = CORNER + (1 << 20) + 8 * i
+    return {"r12": rows, "rcx": i, "r8": columns, "rdx": CORNER + i * ROW, "rdi": ROW, "rbx": column}
 
 
 def lifted(source: str, *entries: Mapping[str, int]) -> Lifted:
