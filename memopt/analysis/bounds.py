@@ -119,6 +119,17 @@ def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sa
     return _least_where(linear, ranges, _strongest(conditions), sample, least)
 
 
+def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Linear:
+    """A lower bound without the innermost counters that no condition is about, by those that their ranges are of."""
+    while not linear.quotients:
+        symbol = _innermost(linear.without(*bound & linear.symbols), ranges)
+        if symbol is None or any(symbol in _outer(other, ranges) for other in linear.symbols & ranges.keys()):
+            return linear
+        coefficient = linear.coefficient(symbol)
+        linear = linear.without(symbol) + ranges[symbol] * min(coefficient, 0)
+    return linear
+
+
 def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
     """Without those that follow from another one: of several over the same terms one is left, as tight as it is
     for integers."""
@@ -132,6 +143,7 @@ def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
 
 def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...], sample: Mapping[str, int],
                  bound_of: Callable[[Linear, Ranges], Linear]) -> Linear:
+    linear = _without_free(linear, ranges, frozenset().union(*(c.symbols for c in conditions)))
     best, reduced = bound_of(linear, ranges), linear
     for _ in range(2 * len(conditions) + 1):  # each is worth taking off once or twice
         improved = False
