@@ -134,9 +134,10 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     whole, *others = _strides(coefficients, element.size)
     found = _split(cluster, base, whole, _one_digit, sample)
     if found is None:
-        ways = (_split(cluster, base, strides, digits, sample) for strides in (whole, *others)
-                for digits in (_one_digit, _nearest_digits))
-        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width), default=None)
+        ways = (_split(cluster, base, strides, digits, sample, carry) for strides in (whole, *others)
+                for digits, carry in ((_one_digit, False), (_nearest_digits, False), (_nearest_digits, True)))
+        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width, s.terms),
+                    default=None)
     if found is not None:
         return (Array(name, element, found.base, found.strides),
                 {m: Access(name, s) for m, s in found.subscripts.items()}, found.guards)
@@ -166,15 +167,24 @@ class _Split:
     guards: tuple[Relation, ...]
     width: int
 
+    @property
+    def terms(self) -> int:
+        return sum(len(x.terms) for places in self.subscripts.values() for x in places)
+
 
 def _split(
-    cluster: Cluster, base: Linear, strides: tuple[int, ...], digits: Digits, sample: Mapping[str, int]
+    cluster: Cluster, base: Linear, strides: tuple[int, ...], digits: Digits, sample: Mapping[str, int],
+    carry: bool = False
 ) -> _Split | None:
-    """Subscripts for each member, and the base at which the inner ones are not negative; None without a proof."""
+    """Subscripts for each member, and the base at which the inner ones are not negative; None without a proof.
+    ``carry``: each inner one starts within its first row at the captured values (a diagonal that is counted from its
+    end ends there)."""
     found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
     width = 0
-    for inner in range(1, len(strides)):
+    for inner in reversed(range(1, len(strides))):
+        if carry:
+            found = {m: _carried(m, s, inner, strides[inner - 1] // strides[inner], sample) for m, s in found.items()}
         bounds = [m.bounds(s[inner], sample) for m, s in found.items()]
         below = min(0, *(low.evaluate(sample) for low, _ in bounds))  # counters that go down
         base += below * strides[inner]
@@ -187,6 +197,14 @@ def _split(
                 if not need.is_constant:
                     guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
     return _Split(base, strides, found, tuple(guards.values()), width)
+
+
+def _carried(
+    access: ByteAccess, subscripts: tuple[Linear, ...], inner: int, length: int, sample: Mapping[str, int]
+) -> tuple[Linear, ...]:
+    rows = access.bounds(subscripts[inner], sample)[0].evaluate(sample) // length
+    return (*subscripts[:inner - 1], subscripts[inner - 1] + rows, subscripts[inner] - rows * length,
+            *subscripts[inner + 1:])
 
 
 def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits: Digits) -> tuple[Linear, ...]:

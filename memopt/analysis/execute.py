@@ -19,6 +19,7 @@ from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNod
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import Inline
+from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
     Carried,
     Final,
@@ -47,7 +48,8 @@ class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
     ``zeros``: when not empty, some iterations leave it where a square root is invalid (memopt.analysis.walk), as long
-    as these lanes ("xmm2.0", bits; "" for none) are zero.
+    as these lanes ("xmm2.0", bits; "" for none) are zero. Those in ``fixed`` hold numbers by which branches went.
+    ``wider``: as in memopt.ir.region.Region.
     Those in ``narrow`` have their numbers in the low 32 bits, the others are zero.
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
@@ -68,6 +70,8 @@ class OuterLoop:
     leaves_first: bool
     narrow: frozenset[str] = frozenset()
     zeros: dict[str, int] = field(default_factory=dict)
+    fixed: Fixed = field(default_factory=dict)
+    wider: bool = False
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -125,7 +129,7 @@ class Executor:
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
-                         dict(self.walker.zeros))
+                         dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
@@ -220,7 +224,8 @@ class Executor:
         after = walk.state or {}
         carried = tuple(CarriedValue(p, entry[p], after[p]) for p, v in sorted(header.items())
                         if isinstance(v, Carried) and v.loop == self.walker.name(loop) and p in entry and p in after)
-        finals = tuple((p, exit_state[p]) for p in sorted(exit_state) if exit_state[p] != entry.get(p))
+        kept = {c.location for c in carried}  # its last value has a name, whatever it is
+        finals = tuple((p, v) for p, v in sorted(exit_state.items()) if v != entry.get(p) or p in kept)
         return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
 
     def _after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State, turns: Linear | None) -> State:
@@ -234,7 +239,7 @@ class Executor:
             elif isinstance(value, Integer) and turns is not None:
                 last = self.algebra.widenings.substituted(value.linear, {counter: turns})
                 after[location] = Integer(last, value.width)
-            elif isinstance(value, Integer) and way and value.linear.coefficient(counter) % way[1] == 0:
+            elif isinstance(value, Integer) and way and _follows(value.linear, counter, way[1]):
                 times = value.linear.coefficient(counter) // way[1]
                 after[location] = Integer(value.linear.without(counter) + way[0] * times, value.width)
             else:
@@ -253,6 +258,12 @@ class Executor:
         except Rejected:
             return None
         return -first, slope
+
+
+def _follows(linear: Linear, counter: str, step: int) -> bool:
+    """Whether ``linear`` moves by a multiple of ``step``, always the same, with ``counter``."""
+    return not linear.factor(counter) % step and not any(counter in q.numerator.symbols for q in linear.quotients)
+
 
 def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:
     """Flags to a comparison, once it is known which operation set them (memopt.x86.conditions)."""

@@ -36,6 +36,8 @@ def discover(read: Read, start: int, bounds: tuple[int, int]) -> FlowGraph:
                 if instruction.address in known:
                     break
                 known[instruction.address] = instruction
+                if instruction.repeats:
+                    leaders |= {instruction.address, instruction.end}
                 if len(known) > _MOST_INSTRUCTIONS:
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
         for target in _successors(_last(known, leader)):
@@ -86,6 +88,8 @@ def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int]) 
         instructions.append(known[following])
     last = instructions[-1]
     successors = _successors(last) if last.kind.ends_block else (last.end,)
+    if last.repeats:
+        successors = (last.end, last.address)
     return BasicBlock(start, last.end, tuple(instructions), successors)
 
 

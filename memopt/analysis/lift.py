@@ -8,7 +8,7 @@ region is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -17,11 +17,13 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
+from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
+from memopt.analysis.overlays import whole_rows
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
@@ -33,7 +35,20 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.region import (
+    Cell,
+    Disjoint,
+    Guard,
+    Interval,
+    Lane,
+    LiveIn,
+    Mirror,
+    Region,
+    Register,
+    Rejoin,
+    Relation,
+    Trips,
+)
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
@@ -108,10 +123,12 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
-    statements = recover(outer.node, aliasing, builder.demands)
+    statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
-    statements = reroll(split(statements, builder.sample, outer.ranges), aliasing, builder)
+    statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
+    aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
+    statements = reroll(statements, aliasing, builder)
     statements = without_quotients(statements, aliasing.longest)
     return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
 
@@ -134,6 +151,12 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     return outer
 
 
+def _access(mirror: Mirror) -> ByteAccess:
+    """The cell at every header that a version may come to."""
+    cell = mirror.cell.substitute({LIMIT: Linear.symbol("i")})
+    return ByteAccess(cell, (("i", Linear.symbol(TRIPS)),), INTEGERS[8 * mirror.width], written=False)
+
+
 def _numerators(linear: Linear) -> frozenset[Linear]:
     """What is divided and rounded in ``linear``."""
     inside = frozenset(q.numerator for q in linear.quotients)
@@ -153,28 +176,29 @@ class _Builder:
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
-
+        self.mirrors: tuple[Mirror, ...] = ()
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        left = iterations_left(self.outer)
+        left = iterations_left(self.outer, frozenset(self._restored()))
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = flatten(statements)
         accesses = [a for s in flat for a in s.accesses]
-        found = clusters((a for a in accesses if not is_private(a.address)), self.sample)
+        found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.mirrors)),
+                         self.sample)
         self._unify(found)
         arrays, subscripts = self._arrays(found)
         footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
         expanded, private = private_arrays([a for a in accesses if is_private(a.address)])
         types = element_types(flat, subscripts | private)
-        arrays = tuple(replace(a, element=types[a.name]) for a in (*arrays, *expanded))
+        arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
-        self._zeros()
+        self._numbers()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
@@ -182,7 +206,7 @@ class _Builder:
         written = [f.interval for f in footprints if f.written]
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None)
+                      retried=room if self.outer.zeros else None, mirrors=self.mirrors, wider=self.outer.wider)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
@@ -217,13 +241,19 @@ class _Builder:
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
 
-    def _zeros(self) -> None:
+    def _numbers(self) -> None:
+        """Registers hold the floating-point numbers by which branches are decided."""
         for location, bits in self.outer.zeros.items():
             if location:
-                name, _, number = location.partition(".")
                 element = ElementType.F64 if bits == 64 else ElementType.F32
-                zero = self._lane(Scalar(name, element, 8 * int(number)))
-                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
+                self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
+        for (location, element), held in self.outer.fixed.items():
+            self._hold(location, element, held, "a branch goes one way")
+
+    def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
+        name, _, lane = location.partition(".")
+        held = self._lane(Scalar(name, element, 8 * int(lane)))
+        self.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
 
     def _check_equations(self) -> None:
         for linear, value in self.facts.equations:
@@ -297,7 +327,7 @@ class _Builder:
             raise Rejected(Reason.OVERLAP, why)
         self.guards.append(Disjoint(one, two, why))
 
-    # -- obligations, live-ins, rejoin --------------------------------------------------------------------------
+    # -- live-ins, rejoin --------------------------------------------------------------------------
 
     def _rejoin(self) -> tuple[Rejoin, ...]:
         result = []
@@ -314,6 +344,15 @@ class _Builder:
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
         return tuple(result)
 
+    def _restored(self) -> Iterator[str]:
+        """The locations that are mirrored as a whole."""
+        for mirror in self.mirrors:
+            match mirror.location:
+                case Register(name) if mirror.width == 8:
+                    yield name
+                case Lane(register, offset, 8) if offset % 8 == 0:
+                    yield f"{register}.{offset // 8}"
+
     def _slot_symbol(self, offset: int) -> str:
         address = self.facts.symbol("rsp") + offset
         return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
@@ -323,6 +362,7 @@ class _Builder:
         used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
         used |= {s for statement in scop.statements for s in symbols_of(statement)}
         used |= {s for c in found for s in c.symbols.symbols}
+        used |= {s for m in self.mirrors for x in (m.cell, m.near) if x is not None for s in x.symbols}
         for guard in guards:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))

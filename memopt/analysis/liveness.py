@@ -40,10 +40,10 @@ MOST_LEFT = 16  # iterations that a version may leave to the original
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
-def iterations_left(outer: OuterLoop) -> int:
+def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset()) -> int:
     """How many iterations the original must run itself, so that no opaque header value reaches the code after the
-    loop. Raises Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
-    checker = _Liveness(outer)
+    loop but those that are ``restored``. Raises Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
+    checker = _Liveness(outer, restored)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()
               if not (location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS)}
@@ -58,7 +58,8 @@ def iterations_left(outer: OuterLoop) -> int:
 
 
 class _Liveness:
-    def __init__(self, outer: OuterLoop) -> None:
+    def __init__(self, outer: OuterLoop, restored: frozenset[str]) -> None:
+        self.restored = restored
         self.node, self.ranges = outer.node, outer.ranges
         self.name = outer.node.counter.removeprefix(LOOP_COUNTER)
         self.loops = _loops(outer.node)
@@ -82,7 +83,7 @@ class _Liveness:
         parts: Iterable[Value] = ()
         match value:
             case Carried(loop, location, _) if loop in (self.name, "entry"):
-                found |= {location} if loop == self.name else set()
+                found |= {location} - self.restored if loop == self.name else set()
             case Carried() | Final():
                 parts = self._parts(value)
                 found |= set() if parts else {value.location + "?"}

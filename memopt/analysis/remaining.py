@@ -46,9 +46,10 @@ class Remaining:
         return linear * self.divisor + self.numerator * step if step else linear
 
     def by_trips(self) -> dict[str, Linear]:
-        """The exit test's counter by R; empty when no counter has a unit coefficient in it."""
+        """The exit test's counter by R; empty when there is none whose coefficient divides everything else."""
         for symbol, coefficient in self.numerator.terms:
-            if abs(coefficient) == 1 and self._step(symbol):
-                rest = self.numerator.without(symbol) - Linear.symbol(TRIPS, self.divisor)
-                return {symbol: rest * -coefficient}
+            rest = Linear.symbol(TRIPS, self.divisor) - self.numerator.without(symbol)
+            if self._step(symbol) and not any(n % coefficient for n in (rest.constant, *(c for _, c in rest.terms))):
+                terms = tuple((s, c // coefficient) for s, c in rest.terms)
+                return {symbol: Linear(terms, rest.constant // coefficient)}
         return {}

@@ -47,6 +47,11 @@ class DecodedInstruction:
     def end(self) -> int:
         return self.address + self.size
 
+    @property
+    def repeats(self) -> bool:
+        """A copy or a filling of memory that goes on as long as rcx is not zero: a loop in one instruction."""
+        return self.mnemonic.startswith(("rep movs", "rep stos")) and "[rdi]" in self.operands_text
+
     def __str__(self) -> str:
         return f"{self.address:#x} {self.mnemonic} {self.operands_text}".rstrip()
 
@@ -63,6 +68,11 @@ class BasicBlock:
     @property
     def code(self) -> bytes:
         return b"".join(i.bytes for i in self.instructions)
+
+    @property
+    def repeats(self) -> bool:
+        """One repeated string instruction, which is a loop of its own: it leads to what follows and to itself."""
+        return self.instructions[0].repeats
 
     @property
     def kind(self) -> Kind:

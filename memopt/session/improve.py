@@ -319,14 +319,14 @@ class Improver:
                                      functools.partial(_before, time.thread_time() + PATIENCE))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
-            if (not dead or lifted.region.retried is not None) and other_threads(self.pid):
+            if (not dead or lifted.region.confined) and other_threads(self.pid):
                 raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
             self._print_after("lift", lifted.region)
             values = live_values(lifted.region, shadow)
             maps = mappings(shadow.pid)
             places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
                                        written=f.written) for f in lifted.region.footprints}
-        if lifted.region.retried is not None:
+        if lifted.region.confined:
             lifted = replace(lifted, region=confined(lifted.region, places))
         return lifted, values[TRIPS]
 

@@ -64,6 +64,7 @@ def find_site(pid: int, address: int) -> Site:
     forest = find_loops(graph)
     inner = innermost_loop_at(forest, address)
     loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
+    loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
 
 
@@ -88,6 +89,7 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
                 raise Rejected(Reason.CALL, f"at {instruction.address:#x}")
             if instruction.kind is Kind.INDIRECT:
                 raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
+    _check_direction(site, loop)
     from memopt.x86.semantics import lift_block
 
     @cache
@@ -97,6 +99,15 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
     if not any(_computes(operations, start) for start in loop.blocks):
         raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
     return operations
+
+
+def _check_direction(site: Site, loop: Loop) -> None:
+    """String instructions go upwards: the direction flag is clear when a function is entered (System V ABI, 3.2.2), and
+    Rejected unless the function leaves it alone."""
+    if any(site.graph.blocks[b].repeats for b in loop.blocks):
+        for instruction in (i for block in site.graph.blocks.values() for i in block.instructions):
+            if instruction.mnemonic in ("std", "popf", "popfq"):
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
 
 def _computes(operations: Callable[[int], Block], address: int) -> bool:

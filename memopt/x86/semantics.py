@@ -55,8 +55,9 @@ def _locations() -> tuple[dict[int, str], int]:
 def lift_block(code: bytes, address: int) -> Block:
     """The operations of the straight-line instructions ``code``, which lie at ``address``.
 
-    ``code`` is whole instructions; only the last may be a branch or a call. The block ends with a Jump (kind
-    "fallthrough" when the last instruction is none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
+    ``code`` is whole instructions; only the last may be a branch or a call. A repeated string instruction stands alone:
+    one turn of it, which jumps to itself. The block ends with a Jump (kind "fallthrough" when the last instruction is
+    none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
     "mnemonic at address".
     """
     for instruction in decode(code, address):
@@ -123,7 +124,7 @@ class _Lifter:
         following = self.start + end
         if block.jumpkind == "Ijk_Boring":
             if isinstance(target, Literal):
-                if target.value == self.builder.address:
+                if target.value == self.builder.address and (end < len(self.code) or self.start != target.value):
                     raise _Unsupported("repeated instruction")
                 if end == len(self.code):
                     self.builder.jump(target.value, "fallthrough" if target.value == following else "boring")

@@ -133,3 +133,14 @@ def test_loops_are_found_from_inside(compiler: str, level: str) -> None:
     for name in ("product", "cholesky"):
         total, same = _agreement(text, name)
         assert same == total
+
+
+def test_a_repeated_string_instruction_is_a_loop() -> None:
+    graph = graph_of("nop; 1: nop; mov %edx, %ecx; rep movsq; dec %eax; jne 1b; ret")
+    assert [b.successors for b in graph.blocks.values() if b.repeats] == [(0x1007, 0x1004)]
+    loops = find_loops(graph).loops
+    assert [(loop.header, loop.depth) for loop in loops] == [(0x1001, 1), (0x1004, 2)]
+
+
+def test_string_instructions_with_narrow_addresses_do_not_count() -> None:
+    assert not any(b.repeats for b in graph_of("mov %edx, %ecx; addr32 rep movsq; ret").blocks.values())
