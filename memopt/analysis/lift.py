@@ -212,7 +212,7 @@ class _Builder:
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
-        self._zeros()
+        self._numbers()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
@@ -255,13 +255,19 @@ class _Builder:
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
 
-    def _zeros(self) -> None:
+    def _numbers(self) -> None:
+        """Registers hold the floating-point numbers by which branches are decided."""
         for location, bits in self.outer.zeros.items():
             if location:
-                name, _, number = location.partition(".")
                 element = ElementType.F64 if bits == 64 else ElementType.F32
-                zero = self._lane(Scalar(name, element, 8 * int(number)))
-                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
+                self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
+        for (location, element), held in self.outer.fixed.items():
+            self._hold(location, element, held, "a branch goes one way")
+
+    def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
+        name, _, lane = location.partition(".")
+        held = self._lane(Scalar(name, element, 8 * int(lane)))
+        self.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
 
     def _check_equations(self) -> None:
         for symbol in self.facts.parameters:

@@ -13,6 +13,7 @@ from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
 from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
+from memopt.analysis.unchanging import Fixed, compared
 from memopt.analysis.values import Formula, Integer, LiveVector, Node, Value, constant, constant_of, data, negate
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -91,6 +92,7 @@ class Walker:
     exits: Exits
     inner: Callable[[Loop, State], tuple[State, list[Item], int]]
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
+    fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
 
     def name(self, loop: Loop) -> str:
@@ -222,9 +224,14 @@ class Walker:
     def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Walk) -> _Fork | None:
         operands = tuple(self._operand(place.temps, o) for o in operation.operands)
         result = self.algebra.compute(operation.operator, operands, operation.width)
-        place.temps[operation.result] = result
-        if operation.operator in RAISING:
+        flags = None
+        if operation.operator == "fcompare":
+            flags = compared(operands[0], operands[1], self.places.facts.vectors, self.fixed)
+        if flags is not None:
+            result = constant(flags, operation.width)
+        elif operation.operator in RAISING:
             walk.raising.add(result)
+        place.temps[operation.result] = result
         if isinstance(result, Node) and result.operator == "select":
             if operation.address in self.places.facts.split:
                 return self._selection(operation, operands, place, loop)

@@ -39,9 +39,10 @@ def deepest(forest: LoopForest) -> Loop:
 
 
 def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
-                  earlier: tuple[Sample, ...] = ()) -> Lifted:
+                  vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = ()) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
-    numbers of their own) and ``memory`` (cell address -> signed number, else 0), after the entries ``earlier``."""
+    numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
+    after the entries ``earlier``."""
     machine_code = assemble(".intel_syntax noprefix\n" + source)
 
     def read(address: int, size: int) -> bytes:
@@ -51,7 +52,7 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     state = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | {"rsp": STACK} | dict(registers)
     cells = dict(memory or {})
     return lift_region(code, deepest(code.forest), {r: v % (1 << 64) for r, v in state.items()},
-                       lambda address, bits: cells.get(address, 0), DISPLACED, earlier=earlier)
+                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, earlier=earlier)
 
 
 @contextmanager
