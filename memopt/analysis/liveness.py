@@ -36,7 +36,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.x86.conditions import flag_family
 
-MOST_LEFT = 4  # iterations that a version may leave to the original
+MOST_LEFT = 16  # iterations that a version may leave to the original
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
