@@ -191,7 +191,9 @@ class Improver:
                 self._replace_at_sizes(decision, site, loop)
                 return
             except Rejected as rejected:
-                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < RETRIES
+                once = rejected.reason is Reason.NOT_REACHED and loop is not site.loops[-1]  # it may have one iteration
+                most = 2 if once else RETRIES
+                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
                 if again or rejected.reason is Reason.ENDED:
                     raise  # the next look may find it otherwise
                 if first is None or first.reason in TRANSIENT:
