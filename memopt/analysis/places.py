@@ -89,10 +89,17 @@ class Places:
     def live_slot(self, slot: str) -> Value:
         low, size = slot_range(slot)
         address = self.facts.symbol("rsp") + low
-        symbol = self.cells.get(address)
-        if symbol is None or self.facts.cells[symbol][1] < size * 8:
+        symbol = self.cells.get(address) or self._promoted(address, size * 8)
+        if self.facts.cells[symbol][1] < size * 8:
             raise Promote(address, size * 8)
         return self._cell(symbol, size * 8)
+
+    def _promoted(self, address: Linear, width: int) -> str:
+        """A live-in cell for a slot that nothing has looked at in this attempt."""
+        symbol = self.facts.add_cell(address, width)
+        self.cells[address] = symbol
+        self.algebra.sample[symbol] = self.facts.peek(self.algebra.at_sample(address), width)
+        return symbol
 
     def _cell(self, symbol: str, width: int) -> Value:
         whole = Integer(self.facts.symbol(symbol), self.facts.cells[symbol][1])

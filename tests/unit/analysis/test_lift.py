@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
 
 from memopt.analysis.lift import Lifted
@@ -135,7 +138,8 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.CALL, {"k": "xor edx, edx; call other", "after": "other:"}),
     (Reason.DATA_DEPENDENT_ADDRESS, {"body": LOADED_INDEX}),
     (Reason.DATA_DEPENDENT_ADDRESS, {"body": QUADRATIC}),
-    (Reason.DATA_DEPENDENT_BRANCH, {"body": f"{BODY}\nucomisd xmm0, xmm1; ja next", "next k": f"next: {NEXT}"}),
+    (Reason.DATA_DEPENDENT_BRANCH, {"body": f"{BODY}\nucomisd xmm0, xmm1; ja next; addsd xmm0, xmm1",
+                                    "next k": f"next: {NEXT}"}),
     (Reason.DATA_DEPENDENT_BRANCH, {"next k": "inc rdx; cmp rdx, [r10+rdx*8]; jne k"}),
     (Reason.TRIP_COUNT, {"next j": "add rcx, 3; cmp rcx, rbx; jb j"}),
     (Reason.TRIP_COUNT, {"next k": "add rdx, 3; cmp rdx, r8; jne k"}),
@@ -225,3 +229,34 @@ def test_a_row_copied_by_aligned_words_and_its_ends_is_one_row() -> None:
     assert str(lift_assembly(source, {"r8": N, "rbx": 0}).statements).splitlines()[1:3] == [
         "  for c:row0 < 51",
         "    [-204*R + 204*c:401002 + 4*c:row0 + 1050620]:32 = [-204*R + 204*c:401002 + 4*c:row0 + 2099196]"]
+
+
+def _branching(left: bytes, right: bytes, compare: str = "ucomisd", taken: str = "ja") -> Lifted:
+    """A row is left out when a comparison of two registers that never change says so."""
+    changes = {"i": f"{compare} xmm6, xmm7; {taken} next", "next i": f"next: {PRODUCT['next i']}"}
+    vectors = {"xmm6": left.ljust(32, b"\0"), "xmm7": right.ljust(32, b"\0")}
+    return lift_assembly(nest(**changes), REGISTERS, vectors=vectors)
+
+
+@pytest.mark.parametrize(("left", "right", "taken"), [
+    (1.5, 2.5, "ja"), (1.5, 1.5, "ja"), (0.0, -0.0, "ja"), (2.5, -1.5, "jbe"), (2.5, 1.5, "je"), (2.5, 1.5, "jp")])
+def test_a_comparison_of_registers_that_never_change_is_guarded(left: float, right: float, taken: str) -> None:
+    one, two = struct.pack("<d", left), struct.pack("<d", right)
+    guards = [g for g in _branching(one, two, taken=taken).region.guards if isinstance(g, Relation) and "xmm" in str(g)]
+    held = (("xmm6[0:8]", one), ("xmm7[0:8]", two))
+    expected = {Linear.symbol(name) - int.from_bytes(bits, "little", signed=True) for name, bits in held}
+    assert {g.expression for g in guards if g.equal} == expected
+
+
+def test_a_comparison_in_single_precision_is_guarded_in_its_own_width() -> None:
+    guards = _branching(struct.pack("<ff", 1.5, math.nan), struct.pack("<ff", 2.5, math.nan), "comiss").region.guards
+    symbols = {s for g in guards if isinstance(g, Relation) for s in g.expression.symbols}
+    assert {"xmm6[0:4]", "xmm7[0:4]"} <= symbols
+
+
+@pytest.mark.parametrize("number", [math.nan, 5e-324, -1e-310])
+def test_numbers_whose_comparison_is_no_mere_comparison_decide_nothing(number: float) -> None:
+    """NaNs raise a flag; subnormal numbers may count as zero."""
+    with pytest.raises(Rejected) as refused:
+        _branching(struct.pack("<d", number), struct.pack("<d", 2.5))
+    assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
