@@ -13,6 +13,7 @@ from memopt.analysis.bounds import sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
 from memopt.analysis.restarts import Defer, Split
+from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
@@ -33,7 +34,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
         bound = sign_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
-        if bound.is_constant and bound.constant >= 0:
+        if _always(bound):
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:
             unproved.append(obligation)
@@ -49,6 +50,12 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in unproved:
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
+
+
+def _always(bound: Linear) -> bool:
+    """Whether ``bound``, over live-in values and R, is >= 0 for all numbers of 64 bits: a negative one that is taken as
+    unsigned has 2**64 added to it."""
+    return bound.constant >= sum(abs(c) << 63 for _, c in bound.terms)
 
 
 def longest(guards: tuple[Relation, ...]) -> int | None:
