@@ -31,7 +31,7 @@ class Facts:
     the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
     the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
     ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
-    go round.
+    go round. ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on.
     """
 
     registers: Mapping[str, int]
@@ -45,6 +45,7 @@ class Facts:
     split: dict[int, int] = field(default_factory=dict)
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
+    calls: bool = False
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
