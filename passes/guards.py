@@ -12,20 +12,22 @@ Labels: ``entry`` (the patch jumps here), ``fail`` (a guard failed), ``kernel`` 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Region, Register, Relation, Trips
+from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Mirror, Region, Register, Relation, Trips
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
+from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, dword, instruction, jump
 from passes.linear_code import checked, is_imm32
 
 FAIL = "fail"
 VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
 _XSAVE_HEADER = 512  # offset in the XSAVE area; 64 bytes (volume 1, 13.4.2)
 _MASKED = 0x1f80  # MXCSR: all six floating-point exceptions masked
+_SMALLEST_PAGE = 4096  # either all of its bytes are mapped or none
 _TOUCHED = ("rcx", "rdx", "rbp", "rax")  # by guard code; rax last: it carries the flags before
 
 
@@ -78,6 +80,8 @@ def _checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[I
         for guard in region.guards:
             if bool(late & _symbols(guard)) == after:
                 yield from _guard(guard, layout)
+    for mirror in region.mirrors:
+        yield from _mirrored(mirror, layout)
 
 
 def _symbols(guard: Guard) -> frozenset[str]:
@@ -198,12 +202,9 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
         source = Mem("rbp", displacement=layout.register(location.name), size=live_in.width)
     elif location.width < live_in.width:
         raise VerifyError(f"{live_in} reads past its cell")
-    elif isinstance(location, Lane):  # the vector state is saved over this only when every guard holds
-        whole = Mem("rbp", displacement=layout.xsave, size=16 if location.offset + location.width <= 16 else 32)
-        number = location.register.removeprefix("xmm")
-        items = [instruction("movups", whole, f"xmm{number}") if whole.size == 16 else
-                 instruction("vmovups", whole, f"ymm{number}")]
-        source = Mem("rbp", displacement=layout.xsave + location.offset, size=live_in.width)
+    elif isinstance(location, Lane):
+        source, items = _lane_operand(location, layout)
+        source = replace(source, size=live_in.width)
     else:
         source, items = cell_operand(location, layout, "rcx")
         source = Mem(source.base, displacement=source.displacement, size=live_in.width)
@@ -216,6 +217,16 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     else:
         raise VerifyError(f"{live_in} has no load of its width")
     return [*items, load, instruction("mov", slot, "rax")]
+
+
+def _lane_operand(lane: Lane, layout: FrameLayout) -> tuple[Mem, list[Item]]:
+    """The lane in memory, and the code that puts it there: the vector state is saved over it only when every guard
+    holds."""
+    whole = Mem("rbp", displacement=layout.xsave, size=16 if lane.offset + lane.width <= 16 else 32)
+    number = lane.register.removeprefix("xmm")
+    return Mem("rbp", displacement=layout.xsave + lane.offset, size=lane.width), [
+        instruction("movups", whole, f"xmm{number}") if whole.size == 16 else
+        instruction("vmovups", whole, f"ymm{number}")]
 
 
 def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
@@ -275,6 +286,36 @@ def _guard(guard: Guard, layout: FrameLayout) -> Iterator[Item]:
             yield instruction("setg", "al")
             yield instruction("test", overlaps, "al")
             yield jump(FAIL, "ne")
+
+
+def _mirrored(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
+    """To ``fail`` unless the location holds what its cell holds; last of all, so that the cell can be read."""
+    start = {LIMIT: Linear()}
+    yield from checked(mirror.cell.substitute(start), layout, FAIL)
+    yield instruction("mov", "rdx", "rax")
+    if mirror.near is not None:
+        yield from checked(mirror.near.substitute(start), layout, FAIL)
+        for last in dict.fromkeys((0, mirror.width - 1)):
+            yield instruction("lea", "rcx", Mem("rdx", displacement=last))
+            yield instruction("xor", "rcx", "rax")
+            yield instruction("and", "rcx", -_SMALLEST_PAGE)
+            yield jump(FAIL, "ne")
+    if isinstance(mirror.location, Register):
+        held = Mem("rbp", displacement=layout.register(mirror.location.name), size=mirror.width)
+    else:
+        held, items = _lane_operand(mirror.location, layout)
+        yield from items
+    value = part_of_register("rax", mirror.width)
+    yield instruction("mov", value, Mem("rdx", size=mirror.width))
+    yield instruction("cmp", value, held)
+    yield jump(FAIL, "ne")
+
+
+def part_of_register(name: str, width: int) -> str:
+    """The name of the low ``width`` bytes of a 64-bit register."""
+    if width not in (4, 8):
+        raise VerifyError(f"{width} bytes of a register")
+    return name if width == 8 else dword(name)
 
 
 def _compare(left: Linear, right: Linear, layout: FrameLayout) -> Iterator[Item]:

@@ -17,6 +17,7 @@ from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import LeafNest, Place, TileCost, best_tile, chain, lanes, leaf_cycles, step
 from passes.base import Context
+from passes.joining import joinable
 from passes.ordering import Conflicts, carry, equal, keeps
 from passes.splitting import instances
 
@@ -66,13 +67,21 @@ def options(scop: Scop, position: Position, context: Context) -> list[Option]:
         at = _ordered(position, order)
         leaf = at and _legal(scop, at, place, *roles)
         if at and leaf:
-            found += [leaf, *_blocked(scop, at, leaf, context)]
+            found += [*_joinable(scop, position.statement, leaf), leaf, *_blocked(scop, at, leaf, context)]
     if not any(x.vector for x, _ in found):
         found += _fronts(position)
     return _priced(scop, position.statement, found, context)
 
 
 Found = tuple[Leaf, LeafNest]
+
+
+def _joinable(scop: Scop, statement: Statement, found: Found) -> Iterator[Found]:
+    """The leaf as the generator runs it where its rows follow each other in memory."""
+    leaf, nest = found
+    one = joinable(scop, statement, nest)
+    if one is not None:
+        yield leaf, one
 
 
 def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:
@@ -82,13 +91,16 @@ def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | N
     accesses = (position.statement.write, *position.statement.reads)
     moves = {n: [step(scop, a, whole, n) for a in accesses] for n in names}
     still = {n for n in names if not all(moves[n])}
+    trips = dict(position.free)
     if not names:
         yield None, None, None, ()
     for vector in (*names, None):
         for sequential in (*names, None):
             for rows in (*names, None):
                 taken = [n for n in (rows, vector, sequential) if n]
-                if len(set(taken)) != len(taken) or not (vector or sequential) or (rows and rows not in still):
+                if len(set(taken)) != len(taken) or not (vector or sequential) or (
+                        rows and rows not in still and not (
+                            vector and moves[rows] == [trips[vector] * m for m in moves[vector]])):
                     continue
                 rest = [n for n in names if n not in taken]
                 for order in permutations(rest) if len(rest) <= 3 else (tuple(rest),):

@@ -16,6 +16,7 @@ from memopt.ir.region import Region
 from memopt.ir.scop import Constant, ElementType, Expression, Scalar, Scop
 from memopt.x86.instructions import Mem
 from passes.emitter import Emitter, Value
+from passes.joining import joined
 from passes.leaf_shape import LeafShape, date_name, leaf_shape
 from passes.loop_leaf import LeafCode
 from passes.macro_instances import macro_nest
@@ -52,7 +53,7 @@ class NestCode:
         self._symbols: dict[str, Value] = dict(symbols)
         self._nest = macro_nest(plan, region.guards)
         homes, _ = _storage(region.scop, plan, scratch)
-        self._shapes = [leaf_shape(region.scop, plan, leaf, homes) for leaf in plan.leaves]
+        self._shapes = [joined(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
         self._constants = _Constants()
 
     def prepare(self) -> None:

@@ -1,8 +1,9 @@
 """The way out of a version: everything back as at the header, for iteration H.
 
 Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
-entry; every other register, the vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags
-are those of the entry and of the version together, as if the original iterations had run.
+entry, and every one of ``Region.mirrors`` what its cell holds by then; every other register, the vector state and
+MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the version together,
+as if the original iterations had run.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Iterator
 
 from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Region, Register, Rejoin
+from memopt.ir.region import Cell, Mirror, Region, Register, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
 from passes import retry
-from passes.guards import absolute, leave, time_stamp, vector_state
+from passes.guards import absolute, leave, part_of_register, time_stamp, vector_state
 from passes.linear_code import is_imm32, wrapping
 
 _RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
@@ -26,7 +27,8 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
     """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
 
     ``copies``: where those of the written footprints lie (passes.retry)."""
-    moved = {r.location.name for r in region.rejoin if isinstance(r.location, Register)}
+    places = (*(r.location for r in region.rejoin), *(m.location for m in region.mirrors))
+    moved = {place.name for place in places if isinstance(place, Register)}
     cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
     if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
         raise VerifyError("the rejoin moves the stack pointer or the base of a cell")
@@ -38,6 +40,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *_count(layout, placement.statistics),
         *(item for r in cells for item in _store(r, layout)),
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
+        *(item for m in region.mirrors for item in _load(m, layout)),
         *leave(layout, placement.frame, _RESTORED),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
@@ -84,6 +87,24 @@ def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
         return
     yield from _address(rejoin.location, layout)
     yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
+
+
+def _load(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
+    """What the cell holds into the slot its register is restored from, or into its lane of the restored register."""
+    value = part_of_register("rax", mirror.width)
+    yield from wrapping(mirror.cell, layout)
+    yield instruction("mov", value, Mem("rax", size=mirror.width))
+    if isinstance(mirror.location, Register):
+        yield instruction("mov", Mem("rbp", displacement=layout.register(mirror.location.name), size=mirror.width),
+                          value)
+        return
+    lane = mirror.location
+    if lane.offset + lane.width > 16:
+        raise VerifyError(f"{lane} cannot be loaded without a change to other lanes")
+    whole, number = Mem("rbp", displacement=layout.xsave, size=16), lane.register.removeprefix("xmm")
+    yield instruction("movups", whole, f"xmm{number}")  # legacy SSE: bits from 128 on stay as they are
+    yield instruction("mov", Mem("rbp", displacement=layout.xsave + lane.offset, size=lane.width), value)
+    yield instruction("movups", f"xmm{number}", whole)
 
 
 def _address(cell: Cell, layout: FrameLayout) -> Iterator[Item]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from itertools import combinations
 
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
@@ -66,17 +67,29 @@ def necessary(linear: Linear) -> Linear:
     return _without_quotients(linear, 1)
 
 
+def _exactly(linear: Linear) -> Linear:
+    """With fewer quotients, and >= 0 exactly where ``linear`` is."""
+    while rounded := next((q for q in linear.quotients if linear.factor(q) in (1, -1)), None):
+        linear = _multiplied_out(linear, rounded)
+    return linear
+
+
+def _multiplied_out(linear: Linear, rounded: Quotient) -> Linear:
+    """>= 0 exactly where ``linear`` is, that has ``rounded`` once: for integers, q + x >= 0 is n + d * x >= 0."""
+    rest = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant) * rounded.divisor
+    return rest + (rounded.numerator if linear.factor(rounded) > 0 else -rounded.numerator + (rounded.divisor - 1))
+
+
 def _without_quotients(linear: Linear, slack: int) -> Linear:
-    """For q = n / d rounded down and anything else that is integral, q + x >= 0 is n + d * x >= 0; other multiples
-    of q are those of (n - remainder) / d, the remainder taken as unfavourable (``slack`` 0) or favourable (1)."""
+    """A quotient with a factor is as many times (n - remainder) / d, the remainder taken as unfavourable (``slack``
+    0) or favourable (1)."""
     while linear.quotients:
-        common = math.gcd(*(c for _, c in linear.terms))
-        linear = Linear(tuple((s, c // common) for s, c in linear.terms), linear.constant // common)
-        rounded = linear.quotients[0]
+        linear = _tightened(linear)
+        rounded = next((q for q in linear.quotients if linear.factor(q) in (1, -1)), linear.quotients[0])
         factor, n, d = linear.factor(rounded), rounded.numerator, rounded.divisor
         rest = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant)
         if factor in (1, -1):
-            linear = rest * d + (n if factor > 0 else -n + (d - 1))
+            linear = _multiplied_out(linear, rounded)
             continue
         if factor % d:
             rest = rest * d
@@ -93,18 +106,44 @@ def greatest(linear: Linear, ranges: Ranges) -> Linear:
 def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
     """Without counters and quotients, and >= 0 only if ``linear`` is wherever all of ``conditions`` are >= 0."""
     conditions = tuple(conditions)
-    bounds = [_least_where(start, ranges, tuple(dict.fromkeys((*conditions, *map(necessary, conditions)))), sample,
-                           sign) for start in dict.fromkeys((linear, sufficient(linear)))]
+    strongest = _strongest((*conditions, *map(necessary, conditions)))
+    if any((one + two).is_constant and (one + two).constant < 0 for one, two in combinations(strongest, 2)):
+        return Linear()  # nowhere
+    bounds = [_least_where(start, ranges, strongest, sample, sign)
+              for start in dict.fromkeys((linear, _exactly(linear), sufficient(linear)))]
     return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
 
 
 def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
     """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``."""
-    return _least_where(linear, ranges, tuple(conditions), sample, least)
+    return _least_where(linear, ranges, _strongest(conditions), sample, least)
+
+
+def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Linear:
+    """A lower bound without the innermost counters that no condition is about, by those that their ranges are of."""
+    while not linear.quotients:
+        symbol = _innermost(linear.without(*bound & linear.symbols), ranges)
+        if symbol is None or any(symbol in _outer(other, ranges) for other in linear.symbols & ranges.keys()):
+            return linear
+        coefficient = linear.coefficient(symbol)
+        linear = linear.without(symbol) + ranges[symbol] * min(coefficient, 0)
+    return linear
+
+
+def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
+    """Without those that follow from another one: of several over the same terms one is left, as tight as it is
+    for integers."""
+    found: dict[tuple[tuple[str, int], ...], Linear] = {}
+    for condition in map(_tightened, conditions):
+        known = found.get(condition.terms)
+        if known is None or condition.constant < known.constant:
+            found[condition.terms] = condition
+    return tuple(found.values())
 
 
 def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...], sample: Mapping[str, int],
                  bound_of: Callable[[Linear, Ranges], Linear]) -> Linear:
+    linear = _without_free(linear, ranges, frozenset().union(*(c.symbols for c in conditions)))
     best, reduced = bound_of(linear, ranges), linear
     for _ in range(2 * len(conditions) + 1):  # each is worth taking off once or twice
         improved = False
@@ -116,6 +155,12 @@ def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...],
         if not improved:
             break
     return best
+
+
+def _tightened(condition: Linear) -> Linear:
+    """The same over integers, with coefficients that have no common factor."""
+    common = math.gcd(*(c for _, c in condition.terms)) or 1
+    return Linear(tuple((s, c // common) for s, c in condition.terms), condition.constant // common)
 
 
 def _factors(linear: Linear, condition: Linear) -> set[int]:

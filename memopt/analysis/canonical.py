@@ -184,13 +184,18 @@ def _not_above(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _flag_test(operands: tuple[Value, ...]) -> Value | None:
-    """``flags & mask == 0`` after a floating-point comparison, as comparisons."""
+    """``flags & mask == 0`` after a floating-point comparison, as comparisons; ``flags >> 2 & 1 == 0``: parity."""
     value, zero = operands
+    bits = None
+    match value:
+        case Node("and", (Node("shr", (flags, count), _), one), _) if constant_of(count) == 2 and constant_of(one) == 1:
+            value, bits = flags, 0x04
     while isinstance(value, Node) and value.operator == "zext":
         value = value.operands[0]
     match value:
         case Node("and", (Node("fcompare", (left, right), _), Integer() as chosen), _) if constant_of(zero) == 0:
-            bits = constant_of(chosen)
+            mask = constant_of(chosen)
+            bits = mask if bits is None or mask is None else bits & mask
         case _:
             return None
     less, greater = Node("flt", (left, right), 1), Node("flt", (right, left), 1)

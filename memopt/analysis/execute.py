@@ -19,6 +19,7 @@ from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNod
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import Inline
+from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
     Carried,
     Final,
@@ -47,7 +48,8 @@ class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
     ``zeros``: when not empty, some iterations leave it where a square root is invalid (memopt.analysis.walk), as long
-    as these lanes ("xmm2.0", bits; "" for none) are zero.
+    as these lanes ("xmm2.0", bits; "" for none) are zero. Those in ``fixed`` hold numbers by which branches went.
+    ``wider``: as in memopt.ir.region.Region.
     Those in ``narrow`` have their numbers in the low 32 bits, the others are zero.
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
@@ -68,6 +70,8 @@ class OuterLoop:
     leaves_first: bool
     narrow: frozenset[str] = frozenset()
     zeros: dict[str, int] = field(default_factory=dict)
+    fixed: Fixed = field(default_factory=dict)
+    wider: bool = False
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -125,7 +129,7 @@ class Executor:
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
-                         dict(self.walker.zeros))
+                         dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.analysis.parameters import parametric
+from memopt.analysis.restarts import Split
 from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -29,8 +31,8 @@ class Exits:
             if self.algebra.trial:
                 return None
             raise
-        if not first.is_constant and (fixable(first) or self.algebra.exploring):
-            first = self.algebra.specialised(first)
+        if not parametric(first) and (fixable(first) or self.algebra.exploring):
+            first = self.algebra.specialised(first, symbolic=True)
         distance, step = (-first, slope) if slope > 0 else (first, -slope)  # left when step * counter reaches it
         if not distance.is_constant:
             return self._affine_turns(distance, step, is_equality(leaving))
@@ -46,6 +48,7 @@ class Exits:
         if uneven or (equality and distance.constant % step):
             if self.algebra.trial:
                 return None
+            self._split_remainders()
             if any(s.startswith(LOOP_COUNTER) for s in uneven) or not uneven:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in steps of {step}")
             self.algebra.distances.append(Linear(tuple(
@@ -54,6 +57,14 @@ class Exits:
         turns = Linear(tuple((s, c // step) for s, c in distance.terms), -(-distance.constant // step))
         self.algebra.require(turns, "an inner loop starts before its bound")
         return turns
+
+    def _split_remainders(self) -> None:
+        """A bound that is not reached may follow an odd iteration done in advance: that branch is to go both ways."""
+        for obligation in reversed(self.algebra.obligations):
+            if obligation.branch is not None and is_bit(obligation.linear + 1):
+                raise Split(obligation.branch)
+            if obligation.branch is not None and is_bit(-obligation.linear):
+                raise Split(obligation.branch)
 
     def turns_at_sample(self, leaving: Formula, counter: str) -> float:
         """How often the back edge is taken at the captured values; infinity when ``leaving`` never holds."""
@@ -131,7 +142,7 @@ class Exits:
 
     def _decide_atom(self, atom: Atom) -> bool:
         self._comparable(atom.needs)
-        number = self.algebra.at_sample(atom.linear)
+        number = self._number(atom.linear)
         if atom.equal and number == 0:
             self._one_way(atom.linear)
             self._one_way(-atom.linear)
@@ -179,10 +190,26 @@ class Exits:
         for need in needs:
             self.algebra.require(need, "a comparison does not wrap around")
 
+    def _number(self, linear: Linear) -> int:
+        """What ``linear`` is at the captured values; where these do not get here, the nearest to it that does."""
+        number = self.algebra.at_sample(linear)
+        for known in self.algebra.given:
+            if (over := linear - known).is_constant:
+                number = max(number, over.constant)
+            if (under := linear + known).is_constant:
+                number = min(number, under.constant)
+        return number
+
     def _side(self, linear: Linear) -> Linear:
         """``linear`` or its opposite: the one that is never negative, as far as one iteration tells."""
-        number = self.algebra.at_sample(linear)
-        rises = sum(c for s, c in linear.terms if s.startswith(LOOP_COUNTER)) >= 0
+        for side in (linear, -linear):
+            if is_bit(side) or any((over := side - known).is_constant and over.constant >= 0
+                                   for known in self.algebra.given):
+                return side
+        number = self._number(linear)
+        rises = sum(c for s, c in linear.terms if s.startswith((LOOP_COUNTER, TRIAL))) >= 0
+        if any(self.algebra.at_sample(known) < 0 for known in self.algebra.given):
+            number = 0  # the captured iteration does not get here
         side = linear if number > 0 or (number == 0 and rises) else -linear
         self._one_way(side)
         return side
@@ -200,6 +227,11 @@ class Exits:
                 return number == 0 if equal else number >= 0
             case Opaque():
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
+
+
+def is_bit(linear: Linear) -> bool:
+    """Whether ``linear`` is what a division by two leaves: zero or one."""
+    return any(linear == q.numerator - Linear.symbol(q, 2) for q in linear.quotients if q.divisor == 2)
 
 
 def width_of(formula: Formula) -> int:

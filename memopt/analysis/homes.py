@@ -69,7 +69,7 @@ class Homes:
         """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop.
         ``known``: cells that hold other carried values at the header (registers that pass values on, one to the
         next)."""
-        flow = self._flow(loop.items, known)
+        flow = self.flow(loop.items, known)
         for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             if held.holds(carried.entry, cell.substitute({loop.counter: Linear()})):
@@ -98,7 +98,7 @@ class Homes:
                 return None if any(self._touches(i, cell, finals[0].width) for i in between) else cell
         return None
 
-    def _flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> Held:
+    def flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> Held:
         """What is held at the end of ``items``, starting from what is ``known``."""
         held = self.nothing.copy()
         for carried, home in known.items():
@@ -112,7 +112,7 @@ class Homes:
                     held.hold(value, pointer)
                 case LoopNode():
                     held.kill_all(item.items)
-                    end = self._flow(item.items)
+                    end = self.flow(item.items)
                     for location, value in item.finals:
                         cell = end.find(value)
                         if cell is not None and item.trips is not None:

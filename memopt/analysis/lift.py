@@ -9,7 +9,7 @@ region is rejected.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -18,24 +18,39 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
+from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
 from memopt.analysis.overlays import whole_rows
+from memopt.analysis.parameters import PARAMETER, Sample, live_in
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.region import (
+    Cell,
+    Disjoint,
+    Guard,
+    Interval,
+    Lane,
+    LiveIn,
+    Mirror,
+    Region,
+    Register,
+    Rejoin,
+    Relation,
+    Trips,
+)
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
@@ -60,20 +75,28 @@ class Lifted:
     region: Region
     outer: OuterLoop
     statements: StatementLoop
+    entry: Sample  # values of live-in symbols
+
+    def trips(self, entry: Sample) -> int:
+        """R at another entry; 0 where that is not known."""
+        count = self.region.trips
+        known = {s: entry[live_in(s)] for s in count.numerator.symbols if live_in(s) in entry}
+        return count.numerator.evaluate(known) // count.divisor if count.numerator.symbols <= known.keys() else 0
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
                 displaced: bytes, vectors: Mapping[str, bytes] | None = None,
-                patient: Callable[[], bool] = lambda: True) -> Lifted:
+                patient: Callable[[], bool] = lambda: True, earlier: Sequence[Sample] = ()) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
     ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
     each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
-    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled, or
+    captured state as a signed number. ``earlier``: what ``Lifted.entry`` was at entries whose values the new code was
+    not made for. Raises Rejected with the reason when the loop is outside what is modelled, or
     takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
-    facts = functools.partial(Facts, signed, peek, vectors or {}, calls=code.calls)
+    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
     try:
         return _with_facts(code, loop, facts(), displaced, patient)
     except Rejected as plain:
@@ -90,7 +113,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
-            facts.add_equation(need.linear, need.unknowns)
+            facts.add_equation(need.linear, need.unknowns, need.symbolic)
         except Promote as need:
             facts.add_cell(need.address, need.width)
         except Split as need:
@@ -101,6 +124,9 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
             facts.inlined.add(need.header)
         except RelateToTrips:
             facts.by_trips = True
+        except Moves as need:
+            facts = Facts(facts.registers, facts.peek, facts.vectors, eager=facts.eager, earlier=facts.earlier,
+                          moving=facts.moving | {need.symbol})
         except RecursionError:
             raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
@@ -113,20 +139,21 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
-    statements = recover(outer.node, aliasing, builder.demands)
+    statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
     aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
     statements = reroll(statements, aliasing, builder)
     statements = without_quotients(statements, aliasing.longest)
-    return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
+    region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
+    return Lifted(region, outer, statements, facts.samples())
 
 
 def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     """``outer`` with inner bounds over counters and R alone; asks for the equations that make them so."""
     def live(bound: Linear) -> Linear:
-        return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith(LOOP_COUNTER)))
+        return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith((LOOP_COUNTER, PARAMETER))))
 
     inner = bounds(outer.node)
     if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
@@ -137,8 +164,14 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
             invariant = remaining.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
-            raise Specialise(invariant, remaining.moves(bound))
+            raise Specialise(invariant, remaining.moves(bound), symbolic=True)
     return outer
+
+
+def _access(mirror: Mirror) -> ByteAccess:
+    """The cell at every header that a version may come to."""
+    cell = mirror.cell.substitute({LIMIT: Linear.symbol("i")})
+    return ByteAccess(cell, (("i", Linear.symbol(TRIPS)),), INTEGERS[8 * mirror.width], written=False)
 
 
 def _numerators(linear: Linear) -> frozenset[Linear]:
@@ -160,28 +193,29 @@ class _Builder:
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
-
+        self.mirrors: tuple[Mirror, ...] = ()
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        left = iterations_left(self.outer)
+        left = iterations_left(self.outer, frozenset(self._restored()), (g.expression for g in self.proofs))
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = flatten(statements)
         accesses = [a for s in flat for a in s.accesses]
-        found = clusters((a for a in accesses if not is_private(a.address)), self.sample)
+        found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.mirrors)),
+                         self.sample)
         self._unify(found)
         arrays, subscripts = self._arrays(found)
         footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
         expanded, private = private_arrays([a for a in accesses if is_private(a.address)])
         types = element_types(flat, subscripts | private)
-        arrays = tuple(replace(a, element=types[a.name]) for a in (*arrays, *expanded))
+        arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
-        self._zeros()
+        self._numbers()
         guards = tuple(dict.fromkeys(self.guards))
         rejoin = self._rejoin()
         trips = Trips(self.outer.numerator, self.outer.divisor)
@@ -189,7 +223,7 @@ class _Builder:
         written = [f.interval for f in footprints if f.written]
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None)
+                      retried=room if self.outer.zeros else None, mirrors=self.mirrors, wider=self.outer.wider)
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
@@ -224,15 +258,24 @@ class _Builder:
         self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
         return Linear.symbol(str(lane))
 
-    def _zeros(self) -> None:
+    def _numbers(self) -> None:
+        """Registers hold the floating-point numbers by which branches are decided."""
         for location, bits in self.outer.zeros.items():
             if location:
-                name, _, number = location.partition(".")
                 element = ElementType.F64 if bits == 64 else ElementType.F32
-                zero = self._lane(Scalar(name, element, 8 * int(number)))
-                self.guards.append(Relation(zero, True, "operands of square roots are compared with zero"))
+                self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
+        for (location, element), held in self.outer.fixed.items():
+            self._hold(location, element, held, "a branch goes one way")
+
+    def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
+        name, _, lane = location.partition(".")
+        held = self._lane(Scalar(name, element, 8 * int(lane)))
+        self.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
 
     def _check_equations(self) -> None:
+        for symbol in self.facts.parameters:
+            if self.remaining.step(Linear.symbol(symbol)):
+                raise Moves(symbol)
         for linear, value in self.facts.equations:
             if self.remaining.step(linear):
                 raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
@@ -304,7 +347,7 @@ class _Builder:
             raise Rejected(Reason.OVERLAP, why)
         self.guards.append(Disjoint(one, two, why))
 
-    # -- obligations, live-ins, rejoin --------------------------------------------------------------------------
+    # -- live-ins, rejoin --------------------------------------------------------------------------
 
     def _rejoin(self) -> tuple[Rejoin, ...]:
         result = []
@@ -321,6 +364,15 @@ class _Builder:
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
         return tuple(result)
 
+    def _restored(self) -> Iterator[str]:
+        """The locations that are mirrored as a whole."""
+        for mirror in self.mirrors:
+            match mirror.location:
+                case Register(name) if mirror.width == 8:
+                    yield name
+                case Lane(register, offset, 8) if offset % 8 == 0:
+                    yield f"{register}.{offset // 8}"
+
     def _slot_symbol(self, offset: int) -> str:
         address = self.facts.symbol("rsp") + offset
         return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
@@ -330,6 +382,7 @@ class _Builder:
         used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
         used |= {s for statement in scop.statements for s in symbols_of(statement)}
         used |= {s for c in found for s in c.symbols.symbols}
+        used |= {s for m in self.mirrors for x in (m.cell, m.near) if x is not None for s in x.symbols}
         for guard in guards:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
@@ -342,9 +395,9 @@ class _Builder:
     def _live_in(self, symbol: str) -> LiveIn:
         if symbol in self.lanes:
             return self.lanes[symbol]
-        if symbol in GENERAL:
-            return LiveIn(symbol, Register(symbol))
-        address, bits = self.facts.cells[symbol]
+        if live_in(symbol) in GENERAL:
+            return LiveIn(symbol, Register(live_in(symbol)))
+        address, bits = self.facts.cells[live_in(symbol)]
         match address:
             case Linear((), displacement):
                 return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)

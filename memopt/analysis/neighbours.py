@@ -20,6 +20,7 @@ from memopt.analysis.copies import (
     statements,
     unconditional,
 )
+from memopt.analysis.exits import is_bit
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
 
@@ -166,16 +167,29 @@ class Neighbours:
             return None
         return self._lean(conditional(other, mine & theirs))
 
-    def _preceded(self, run: Items, two: StatementLoop) -> StatementLoop | None:
-        """One iteration and then ``two`` as one loop."""
-        claims = Claims()
-        before = {two.counter: Linear.of(-1)}
-        same = self._same(shape(*(moved(i, before) for i in two.items)), shape(*run), claims)
-        if not same or not self.known.proves(two.trips) or not self.known.hold(claims):
+    def _preceded(self, run: Items, two: StatementLoop) -> StatementItem | None:
+        """One iteration and then ``two`` as one loop. It may be done only where a remainder of two is one: the loop
+        starts with that remainder then."""
+        mine, theirs = conditions(*run), conditions(two)
+        odd = next((c for c in mine - theirs if is_bit(c + 1)), None)
+        more = Linear.of(1) if odd is None else odd + 1
+        shared = mine - {odd}
+        everywhere = shared | theirs
+        if not (all(self.known.proves(c, mine) for c in theirs - mine)
+                and all(self.known.proves(c, (*theirs, two.trips - 1)) for c in shared - theirs)
+                and self.known.proves(two.trips, everywhere)):
             return None
-        self.known.ranges[two.counter] = two.trips
-        onwards = {two.counter: Linear.symbol(two.counter) - 1}
-        return StatementLoop(two.counter, two.trips + 1, tuple(moved(i, onwards) for i in two.items))
+        core = unconditional(two, theirs)
+        assert isinstance(core, StatementLoop)
+        claims = Claims()
+        if not self._same(shape(*_at(core, -more)), shape(*(unconditional(i, mine) for i in run)),
+                          claims) or not self.known.hold(claims):
+            return None
+        trips = two.trips + more
+        self.known.ranges[two.counter] = trips - 1
+        onwards = {two.counter: Linear.symbol(two.counter) - more}
+        whole = StatementLoop(two.counter, trips, tuple(moved(i, onwards) for i in core.items))
+        return self._lean(conditional(whole, everywhere))
 
     def _same(self, one: Shape, two: Shape, claims: Claims) -> bool:
         if one.key != two.key:

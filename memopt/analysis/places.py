@@ -104,10 +104,17 @@ class Places:
         if low < 0 and self.facts.calls:
             return Carried("entry", slot, size * 8)
         address = self.facts.symbol("rsp") + low
-        symbol = self.cells.get(address)
-        if symbol is None or self.facts.cells[symbol][1] < size * 8:
+        symbol = self.cells.get(address) or self._promoted(address, size * 8)
+        if self.facts.cells[symbol][1] < size * 8:
             raise Promote(address, size * 8)
         return self._cell(symbol, size * 8)
+
+    def _promoted(self, address: Linear, width: int) -> str:
+        """A live-in cell for a slot that nothing has looked at in this attempt."""
+        symbol = self.facts.add_cell(address, width)
+        self.cells[address] = symbol
+        self.algebra.sample[symbol] = self.facts.peek(self.algebra.at_sample(address), width)
+        return symbol
 
     def _cell(self, symbol: str, width: int) -> Value:
         whole = Integer(self.facts.symbol(symbol), self.facts.cells[symbol][1])

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
+from memopt.analysis import mirrors
 from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign
@@ -31,15 +32,18 @@ from memopt.analysis.statements import CellStatement, StatementItem, StatementLo
 from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Mirror
 
 ATTEMPTS = 200
 
 
-def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> StatementLoop:
-    """The statements of a lifted nest; what they rely on is added to ``obligations``.
+def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> tuple[
+        StatementLoop, tuple[Mirror, ...]]:
+    """The statements of a lifted nest, and the registers whose values they read from cells; what they rely on is added
+    to ``obligations``.
 
     Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
-    register.
+    register alone.
     """
     node = unpacked(canonical_nest(node))
     needs = Needs.of(node)
@@ -48,11 +52,11 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -
     for _ in range(ATTEMPTS):
         recovery = _Recovery(nothing, needs, kept)
         try:
-            loop = recovery.outermost(node)
+            found = recovery.outermost(node)
         except _StartAgain:
             continue
         obligations += recovery.obligations
-        return loop
+        return found
     raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
 
 
@@ -104,19 +108,24 @@ class _Recovery:
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
     names: list[str] = field(default_factory=list)  # of the outermost loop
 
-    def outermost(self, node: LoopNode) -> StatementLoop:
+    def outermost(self, node: LoopNode) -> tuple[StatementLoop, tuple[Mirror, ...]]:
         self.names.append(loop_name(node))
+        held = self.nothing.copy()
         parts = self.homes.parts(node)
-        if parts:
-            raise Rejected(Reason.CARRIED_VALUE, f"{_place(parts[0].value)} in the loop at {node.address:#x}")
-        items, _ = self._loop(node, (), self.nothing.copy(), _Scope())
+        cells = mirrors.cells(node, parts, self.homes)
+        for carried in parts:
+            if carried.value not in cells or carried.value in self.kept.carried:
+                raise Rejected(Reason.CARRIED_VALUE, f"{_place(carried.value)} in the loop at {node.address:#x}")
+            held.hold(carried.entry, cells[carried.value].substitute({node.counter: Linear()}))
+        found = tuple(mirrors.mirror(node, p, cells[p.value], self.nothing.aliasing) for p in parts)
+        items, _ = self._loop(node, (), held, _Scope())
         if not items:
             raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
         loop, = items
         assert isinstance(loop, StatementLoop)
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
-        return loop
+        return loop, found
 
     def _require(self, linear: Linear, why: str, address: int, scope: _Scope) -> None:
         self.obligations.append(Obligation(linear, address, why, given=scope.conditions))

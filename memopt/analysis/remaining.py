@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.analysis.facts import Facts, slot_name
+from memopt.analysis.parameters import live_in
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
 
@@ -29,7 +30,7 @@ class Remaining:
         return sum(c * self._step(s) for s, c in linear.terms)
 
     def _step(self, symbol: str) -> int:
-        location = symbol
+        location = symbol = live_in(symbol)
         if symbol in self.facts.cells:
             address, width = self.facts.cells[symbol]
             offset = address - self.facts.symbol("rsp")
@@ -46,9 +47,10 @@ class Remaining:
         return linear * self.divisor + self.numerator * step if step else linear
 
     def by_trips(self) -> dict[str, Linear]:
-        """The exit test's counter by R; empty when no counter has a unit coefficient in it."""
+        """The exit test's counter by R; empty when there is none whose coefficient divides everything else."""
         for symbol, coefficient in self.numerator.terms:
-            if abs(coefficient) == 1 and self._step(symbol):
-                rest = self.numerator.without(symbol) - Linear.symbol(TRIPS, self.divisor)
-                return {symbol: rest * -coefficient}
+            rest = Linear.symbol(TRIPS, self.divisor) - self.numerator.without(symbol)
+            if self._step(symbol) and not any(n % coefficient for n in (rest.constant, *(c for _, c in rest.terms))):
+                terms = tuple((s, c // coefficient) for s, c in rest.terms)
+                return {symbol: Linear(terms, rest.constant // coefficient)}
         return {}

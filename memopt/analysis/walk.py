@@ -7,23 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
 from memopt.analysis.canonical import canonical, canonical_formula
+from memopt.analysis.choices import MOST_CHOICES, RAISING, check_flags, join_choices, join_states
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
 from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.routines import ABOUT_COPIES
-from memopt.analysis.values import (
-    Formula,
-    Integer,
-    LiveVector,
-    Node,
-    Value,
-    constant,
-    constant_of,
-    data,
-    negate,
-)
+from memopt.analysis.unchanging import Fixed, compared
+from memopt.analysis.values import Formula, Integer, LiveVector, Node, Value, constant, constant_of, data, negate
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import (
@@ -67,6 +59,7 @@ class Walk:
     obligations: int = 0  # how many there are after it
     roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
+    raising: set[Value] = field(default_factory=set)  # operations that may have raised a floating-point flag
 
 
 def _contains(value: Value, part: Value) -> bool:
@@ -84,11 +77,19 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """A branch that goes different ways in different iterations; all of them come to ``join``."""
+    """A branch that goes different ways in different iterations; all of them come to ``join``.
+
+    ``choice``: when not None, whether the first of two ways is gone, which depends on data."""
 
     address: int
     ways: tuple[tuple[Conditions, _Place], ...]
     join: int
+    choice: Formula | None = None
+
+    @property
+    def leaves(self) -> Rejected:
+        return Rejected(Reason.TRIP_COUNT if self.choice is None else Reason.DATA_DEPENDENT_BRANCH,
+                        f"the branch at {self.address:#x} leaves the loop in some iterations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ class Walker:
     exits: Exits
     inner: Callable[[Loop, State], tuple[State, list[Item], int]]
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
+    fixed: Fixed = field(default_factory=dict)
+    choices: set[int] = field(default_factory=set)  # branches on data
 
     def name(self, loop: Loop) -> str:
         return f"{loop.header:x}{self.algebra.copy}"
@@ -157,17 +160,23 @@ class Walker:
         """Every way up to the join, and what can be said there."""
         ways: list[Way] = []
         exits: list[list[LeavingPoint]] = []
+        raising: list[set[Value]] = []
         for number, (conditions, place) in enumerate(fork.ways):
-            part = Walk(walk.counter, guessing=walk.guessing)
+            part = Walk(walk.counter, guessing=walk.guessing, raising=set(walk.raising))
             with self.algebra.under(conditions, "~" * number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
             self._check_roots(part)
             if end != fork.join:
-                raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
+                raise fork.leaves
             ways.append(Way(conditions, part.items, after))
             exits.append(part.exits)
+            raising.append(part.raising)
         self.algebra.address = fork.address
-        items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+        if fork.choice is not None:
+            walk.raising |= check_flags(raising, fork.address)
+            items, merged = join_choices(fork.choice, ways, walk.items, self.places)
+        else:
+            items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
         if any(exits):
             walk.exits.append(self._joined_exit(fork, ways, exits, walk))
@@ -179,9 +188,12 @@ class Walker:
         tests = {(p.condition, p.target) for p in points}
         if len(points) != len(ways) or len(tests) != 1 or any(
                 Way((), w.items[p.items:], {}).acts for w, p in zip(ways, points, strict=True)):
-            raise Rejected(Reason.TRIP_COUNT, f"the branch at {fork.address:#x} leaves the loop in some iterations")
+            raise fork.leaves
         left = [Way(w.conditions, w.items, p.state) for w, p in zip(ways, points, strict=True)]
-        _, state = join_ways(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+        if fork.choice is not None:
+            state = join_states(fork.choice, left, self.places)
+        else:
+            _, state = join_ways(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         (condition, target), = tests
         return self._leaving(condition, state, walk, target)
 
@@ -199,7 +211,7 @@ class Walker:
                     if operation.location != "rip":
                         state[operation.location] = self._operand(temps, operation.value)
                 case Compute():
-                    fork = self._compute(operation, _Place(place.block, index + 1, temps), loop)
+                    fork = self._compute(operation, _Place(place.block, index + 1, temps), loop, walk)
                     if fork is not None:
                         return fork
                 case Load():
@@ -222,11 +234,18 @@ class Walker:
                     self.places.forget(state)
         raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
 
-    def _compute(self, operation: Compute, place: _Place, loop: Loop) -> _Fork | None:
+    def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Walk) -> _Fork | None:
         operands = tuple(self._operand(place.temps, o) for o in operation.operands)
         about = ABOUT_COPIES.get(operation.operator)
         result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
                   about(self.algebra, tuple(map(self.places.pointer, operands))))
+        flags = None
+        if operation.operator == "fcompare":
+            flags = compared(operands[0], operands[1], self.places.facts.vectors, self.fixed)
+        if flags is not None:
+            result = constant(flags, operation.width)
+        elif operation.operator in RAISING:
+            walk.raising.add(result)
         place.temps[operation.result] = result
         if isinstance(result, Node) and result.operator == "select":
             if operation.address in self.places.facts.split:
@@ -273,6 +292,8 @@ class Walker:
                 ways = self._ways(operation.address, condition)
                 places = tuple((c, _Place(operation.target if taken else other)) for c, taken in ways)
                 return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header))
+            if other is not None and not taken_leaves and any(True for _ in data(condition)):
+                return self._choice(operation, other, condition, block, loop)
             if not self.exits.decide(condition):
                 if isinstance(condition, bool) and other_leaves and other is not None:
                     walk.exits.append(self._leaving(True, state, walk, other))
@@ -295,6 +316,13 @@ class Walker:
             return stay
         walk.exits.append(self._leaving(leaving, state, walk, leave))
         return stay
+
+    def _choice(self, operation: Exit, other: int, condition: Formula, block: Block, loop: Loop) -> _Fork:
+        self.choices.add(operation.address)
+        if len(self.choices) > MOST_CHOICES:
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {operation.address:#x}, and {MOST_CHOICES} others")
+        places = tuple(((), _Place(target)) for target in (operation.target, other))
+        return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header), condition)
 
     def _invalid_root(self, leaving: Formula) -> Value | None:
         """x when ``leaving`` says 0 > x, for a floating-point number: sqrt(x) is invalid exactly then (or for a

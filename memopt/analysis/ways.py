@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER, Algebra
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Specialise, fixable
+from memopt.analysis.exits import is_bit
 from memopt.analysis.facts import SLOT, State
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.places import Places
@@ -39,10 +40,10 @@ def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) 
     for way in ways:
         for location in {p for other in ways for p in other.state if p.startswith(SLOT)} - way.state.keys():
             places.load_slot(way.state, location)
-    entered = None if general else _entered_loop(ways)
+    entered = None if general else _entered_loop(ways, algebra)
     if entered is not None:
         runs, idle, loop = entered
-        known = {p: _after_loop(p, runs, idle, loop, algebra) for p in runs.state}
+        known = {p: _after_loop(p, runs, idle, loop, algebra, places.facts.eager) for p in runs.state}
         return [*idle.items, *runs.items], {
             p: _either((runs, idle), p) if v is None else v for p, v in known.items()}
     return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
@@ -51,6 +52,12 @@ def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) 
 
 def _either(ways: Sequence[Way], location: str) -> Value:
     value = ways[-1].state[location]
+    if all(way.state[location] == value for way in ways):
+        return value
+    found = _bit(ways)
+    number = found and _by_bit(found, location)
+    if number is not None:
+        return number
     for way in reversed(ways[:-1]):
         if way.state[location] != value:
             truth: Formula = True
@@ -60,8 +67,30 @@ def _either(ways: Sequence[Way], location: str) -> Value:
     return value
 
 
-def _entered_loop(ways: list[Way]) -> tuple[Way, Way, LoopNode] | None:
-    """The way that runs a loop, and nothing else, exactly when its trip count is positive, and the idle way."""
+def _bit(ways: Sequence[Way]) -> tuple[Way, Way, Linear] | None:
+    """Of two ways the one where a remainder of two is one, that where it is zero, and the remainder: so is told
+    whether a loop that is unrolled twice starts after an odd iteration."""
+    for odd, even in (ways, ways[::-1]) if len(ways) == 2 else ():
+        if len(odd.conditions) == len(even.conditions) == 1 and is_bit(bit := -even.conditions[0]) and (
+                odd.conditions[0] == bit - 1):
+            return odd, even, bit
+    return None
+
+
+def _by_bit(found: tuple[Way, Way, Linear], location: str) -> Integer | None:
+    """The number that one way advances by a constant."""
+    odd, even, bit = found
+    one, zero = odd.state[location], even.state[location]
+    if isinstance(one, Integer) and isinstance(zero, Integer):
+        advance = one.linear - zero.linear
+        if advance.is_constant:
+            return Integer(zero.linear + bit * advance.constant, zero.width)
+    return None
+
+
+def _entered_loop(ways: list[Way], algebra: Algebra) -> tuple[Way, Way, LoopNode] | None:
+    """The way that runs a loop, and nothing else, exactly when its trip count is positive, and the idle way. In a
+    trial, where registers do not know of each other, the captured values must agree with that."""
     if len(ways) != 2 or sum(w.acts for w in ways) != 1:
         return None
     runs, idle = ways if ways[0].acts else ways[::-1]
@@ -69,9 +98,12 @@ def _entered_loop(ways: list[Way]) -> tuple[Way, Way, LoopNode] | None:
     if len(acting) != 1 or not isinstance(acting[0], LoopNode) or len(runs.conditions) != 1:
         return None
     loop = acting[0]
-    if loop.trips is None or not implied(runs.conditions[0], loop.trips - 1, exactly=True):
+    if loop.trips is None:
         return None
-    return runs, idle, loop
+    enters = runs.conditions[0]
+    unknown = any(s.startswith(TRIAL) for s in enters.symbols | loop.trips.symbols)
+    guessed = unknown and (algebra.at_sample(enters) >= 0) == (algebra.at_sample(loop.trips) > 0)
+    return (runs, idle, loop) if guessed or implied(enters, loop.trips - 1, exactly=True) else None
 
 
 def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
@@ -89,7 +121,7 @@ def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
     return rest_of.constant < factor or not exactly
 
 
-def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra) -> Value | None:
+def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra, eager: bool) -> Value | None:
     """What ``location`` holds after a loop that may run zero times; None when that depends on whether it runs."""
     ran, not_ran = runs.state[location], idle.state[location]
     if ran == not_ran:
@@ -102,10 +134,20 @@ def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Al
         case Integer(linear, width) if isinstance(not_ran, Integer) and not_ran.width == width:
             assert loop.trips is not None
             difference = linear - not_ran.linear
-            if any(difference == loop.trips * n for n in _ratios(difference, loop.trips)):
+            rests = [difference - loop.trips * n for n in _ratios(difference, loop.trips)]
+            if any(_vanishes(rest, algebra, eager) for rest in rests):
                 algebra.require(loop.trips, "a loop that does not run ends where it begins", branch=algebra.address)
                 return ran
     return None
+
+
+def _vanishes(rest: Linear, algebra: Algebra, eager: bool) -> bool:
+    """Whether ``rest`` is zero; an ``eager`` attempt asks for what makes it so at the captured values."""
+    if rest.is_constant or not eager or algebra.at_sample(rest):
+        return rest == Linear()
+    if fixable(rest) and not algebra.exploring:
+        raise Specialise(rest)
+    return algebra.trial > 0
 
 
 def _ratios(difference: Linear, trips: Linear) -> set[int]:

@@ -134,6 +134,25 @@ class Rejoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Mirror:
+    """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
+    symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
+    cell for H into ``location``, other bits of its register as at entry.
+
+    ``near``: an address that the original certainly touches. The guard reads the cell only where it lies in the same
+    page; None: the original certainly touches the cell itself. A register is mirrored in its low 4 or 8 bytes."""
+
+    location: Register | Lane
+    width: int
+    cell: Linear
+    near: Linear | None
+
+    def __str__(self) -> str:
+        near = "" if self.near is None else f", in the page of [{self.near}]"
+        return f"{self.location} is [{self.cell}]:{self.width}{near}"
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes of one array the region touches in iterations 0 .. R-1."""
 
@@ -150,7 +169,8 @@ class Region:
     locked instruction, and threads may meet there. ``left``: iterations that the original has to run itself,
     H <= R - left. ``retried``: when not None, some iterations leave the loop where a square root is invalid. The
     version then copies every written footprint (in their order; that many bytes at most) before it starts, and when
-    the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations."""
+    the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations.
+    ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over."""
 
     header: int
     displaced: bytes
@@ -163,6 +183,14 @@ class Region:
     flags_dead: bool = False
     left: int = 1
     retried: tuple[int, ...] | None = None
+    mirrors: tuple[Mirror, ...] = ()
+    wider: bool = False
+
+    @property
+    def confined(self) -> bool:
+        """Whether the version touches more of its footprints than the original does: then they lie in memory that was
+        looked at, and belong to one thread."""
+        return self.wider or self.retried is not None
 
     @property
     def facts(self) -> tuple[Linear, ...]:
@@ -172,19 +200,23 @@ class Region:
 
     def __str__(self) -> str:
         lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")
-                 + ("" if self.retried is None else ", taken back when a root is invalid")]
+                 + ("" if self.retried is None else ", taken back when a root is invalid")
+                 + (", chosen by data" if self.wider else "")]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
+        lines += [f"  mirror {m}" for m in self.mirrors]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
 
 
 def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
-    """``region`` with guards that every written footprint lies in the bytes ``[low, high)`` given for it.
+    """``region`` with guards that every footprint lies in the bytes ``[low, high)`` given for it.
 
-    What is copied as a whole may have parts that the loop itself never touches."""
-    guards = [Relation(bound, False, "results can be copied") for footprint, (low, high) in places.items()
-              if footprint.written for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
+    What is copied as a whole, or touched where the original may pass over it, may have parts that the loop itself
+    never touches."""
+    guards = [Relation(bound, False, "the array lies in memory that was looked at")
+              for footprint, (low, high) in places.items() if footprint.written or region.wider
+              for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
     return replace(region, guards=(*region.guards, *guards))

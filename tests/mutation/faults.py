@@ -50,6 +50,9 @@ FAULTS: tuple[Fault, ...] = (
           "yield dimension.trips - Linear.symbol(dimension.name) - 1",
           "yield dimension.trips - Linear.symbol(dimension.name) - 2",
           f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+    Fault("numbers by which branches go are not held", "memopt.analysis.lift",
+          "        self._numbers()\n", "",
+          f"{_ANALYSIS}/test_lift.py::test_a_comparison_of_registers_that_never_change_is_guarded"),
     Fault("dropped output dependences", "memopt.analysis.dependences",
           "output=writes.then(writes.inverse) & order,", "output=no_pairs(),",
           f"{_ANALYSIS}/test_dependences.py::test_a_product_depends_along_its_reduction_only"),
@@ -127,6 +130,16 @@ FAULTS: tuple[Fault, ...] = (
     Fault("missing guard against other values", "passes.guards",
           'yield jump(FAIL, "ne" if equal else "s")', 'yield jump(FAIL, "o")', f"{_PASSES}/test_guards.py"
           "::test_equality"),
+    Fault("a register need not hold what its cell holds", "passes.guards",
+          '    yield instruction("cmp", value, held)\n    yield jump(FAIL, "ne")', "", f"{_PASSES}/test_guards.py"
+          "::test_a_lane_is_compared_with_its_cell_and_loaded_from_it"),
+    Fault("a cell is read that the original may not read", "passes.guards",
+          '            yield instruction("and", "rcx", -_SMALLEST_PAGE)\n            yield jump(FAIL, "ne")', "",
+          f"{_PASSES}/test_guards.py"
+          "::test_a_cell_is_only_read_in_the_page_of_one_that_the_original_touches"),
+    Fault("a mirrored register keeps its value", "passes.rejoin",
+          "        *(item for m in region.mirrors for item in _load(m, layout)),\n", "", f"{_PASSES}/test_guards.py"
+          "::test_a_register_is_compared_with_its_cell_and_loaded_from_it"),
     Fault("the version runs the last iteration too", "passes.guards",
           'yield instruction("sub", "rax", left)', 'yield instruction("sub", "rax", left - 1)',
           f"{_PASSES}/test_guards.py::test_trips"),

@@ -68,6 +68,9 @@ class _Drawer:
     locals: list[tuple[str, CType]] = field(default_factory=list)
     largest: dict[str, int] = field(default_factory=dict)  # of each counter, about
 
+    def __post_init__(self) -> None:
+        self.data = random.Random(-self.seed - 1)
+
     def chance(self, probability: float) -> bool:
         return self.choose.random() < probability
 
@@ -233,7 +236,7 @@ class _Drawer:
                 body.append(self.statement(inside))
         else:
             for _ in range(self.choose.randint(1, max(1, self.budget))):
-                body.append(self.guarded(inside, self.statement(inside)))
+                body.append(self.by_data(inside, self.guarded(inside, self.statement(inside))))
         return (self.loop(around, tuple(body), var),)
 
     def guarded(self, around: Sequence[str], node: Node) -> Node:
@@ -247,6 +250,30 @@ class _Drawer:
         otherwise = (self.statement(around),) if self.chance(0.25) else ()
         relation = self.choose.choices((">=", "==", "!="), (6, 2, 2))[0]
         return If(value, relation, (node,), otherwise)
+
+    def by_data(self, around: Sequence[str], node: Node) -> Node:
+        """Sometimes under a condition on what the arrays hold; drawn apart, so that the rest is what it was before."""
+        self.choose, others = self.data, self.choose
+        try:
+            if not self.chance(0.15):
+                return node
+            if self.chance(0.7):
+                target = self.target(around)
+                kind = self.array(target).type
+                value = self.ref(target) if self.chance(0.3) else self.converted(self.leaf(around), kind)
+                node = Assign(target, value)
+            if self.chance(0.2):
+                node = self.by_data(around, node)
+            test = tuple(self.converted(self.leaf(around), self.type) for _ in range(2))
+            if isinstance(node, Assign) and self.chance(0.5):
+                test = self.converted(node.value, self.type), self.converted(self.ref(node.target), self.type)
+            otherwise: tuple[Node, ...] = ()
+            if self.chance(0.3) and isinstance(node, Assign):
+                target = node.target if self.chance(0.5) else self.target(around)
+                otherwise = (Assign(target, self.converted(self.leaf(around), self.array(target).type)),)
+            return If(Linear(), self.choose.choice(("<", "<=", ">", "==", "!=")), (node,), otherwise, test)
+        finally:
+            self.choose = others
 
     def summed(self, around: list[str], var: str) -> list[Node]:
         """A sum in a local variable."""
@@ -448,7 +475,8 @@ def _shifted(body: tuple[Node, ...], shifts: dict[tuple[str, int], int]) -> tupl
             case Loop():
                 return replace(n, body=tuple(map(node, n.body)))
             case If():
-                return replace(n, then=tuple(map(node, n.then)), otherwise=tuple(map(node, n.otherwise)))
+                return replace(n, then=tuple(map(node, n.then)), otherwise=tuple(map(node, n.otherwise)),
+                               test=tuple(map(expression, n.test)))
             case Assign():
                 return replace(n, target=access(n.target), value=expression(n.value))
             case SetLocal():
@@ -474,7 +502,8 @@ def _signed(node: Node) -> bool:
             return node.step < 0 or any(map(linear, (node.lower, node.upper, node.upper2))) or any(
                 map(_signed, node.body))
         case If():
-            return linear(node.linear) or any(map(_signed, (*node.then, *node.otherwise)))
+            return linear(node.linear) or any(map(_signed, (*node.then, *node.otherwise))) or any(
+                map(expression, node.test))
         case Assign():
             return access(node.target) or expression(node.value)
         case SetLocal():

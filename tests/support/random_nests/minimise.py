@@ -89,8 +89,9 @@ def _accesses(body: Body) -> Iterator[Access]:
         match node:
             case Loop(body=inner):
                 yield from _accesses(inner)
-            case If(then=then, otherwise=otherwise):
+            case If(then=then, otherwise=otherwise, test=test):
                 yield from _accesses((*then, *otherwise))
+                yield from (a for value in test for a in references(value))
             case Assign(target, value):
                 yield target
                 yield from references(value)

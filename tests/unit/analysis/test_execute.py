@@ -181,12 +181,17 @@ def test_what_comes_from_the_iteration_before_is_made_by_the_original(what: str)
     assert lift_assembly(code, registers).region.left == 2
 
 
-def test_what_comes_from_long_ago_must_be_dead() -> None:
+def test_what_comes_from_long_ago_is_made_by_as_many_iterations_of_the_original() -> None:
     code = f"""
     i: mov rdx, rsi; mov rsi, r10; mov r10, r11; mov r11, r12; mov r12, r13; mov r13, [r9+rcx*8]
        {STORE}; inc rcx; cmp rcx, r8; jne i; ret"""
+    assert lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region.left == 6
+
+
+def test_what_no_iteration_makes_must_be_dead() -> None:
+    code = f"i: xchg r10, r11; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
     with pytest.raises(Rejected) as refused:
-        lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000})
+        lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20})
     assert refused.value.reason is Reason.CARRIED_VALUE
 
 
@@ -224,3 +229,33 @@ def test_a_register_that_is_rewritten_before_use_may_hold_anything() -> None:
     code = f"i: mov rsi, [r9+rcx*8]; mov rdx, rsi; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
     region = lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region
     assert [r.location for r in region.rejoin] == [Register("rcx")]
+
+
+def test_an_odd_iteration_before_a_loop_that_is_unrolled_twice() -> None:
+    """for k < i, where i is odd the first one by itself: the rest starts at the remainder."""
+    code = """
+    i: mov rdx, rcx; imul rdx, r9; add rdx, rdi; xor eax, eax; test cl, 1; je 1f
+       movsd xmm1, [rdx]; mulsd xmm1, xmm0; movsd [rdx], xmm1; mov eax, 1
+    1: cmp rcx, 1; je 2f
+    k: movsd xmm1, [rdx+rax*8]; mulsd xmm1, xmm0; movsd [rdx+rax*8], xmm1
+       movsd xmm1, [rdx+rax*8+8]; mulsd xmm1, xmm0; movsd [rdx+rax*8+8], xmm1
+       add rax, 2; cmp rax, rcx; jne k
+    2: inc rcx; cmp rcx, r8; jne i; ret"""
+    only, = lift_assembly(code, {"rdi": ARRAY, "rcx": 1, "r8": 30, "r9": 400}).region.scop.statements
+    assert str(only).startswith("S0[i<R, j<-R + i + 30]")
+
+
+def test_an_odd_iteration_after_a_loop_that_is_unrolled_twice() -> None:
+    """for k < i, where i is odd the last one by itself; the test for one iteration stands inside that for none."""
+    code = """
+    i: mov rdx, rcx; imul rdx, r9; add rdx, rdi; test rcx, rcx; je 3f; cmp rcx, 1; jne 1f
+       xor eax, eax; jmp 2f
+    1: mov rsi, rcx; and rsi, -2; xor eax, eax
+    k: movsd xmm1, [rdx+rax*8]; mulsd xmm1, xmm0; movsd [rdx+rax*8], xmm1
+       movsd xmm1, [rdx+rax*8+8]; mulsd xmm1, xmm0; movsd [rdx+rax*8+8], xmm1
+       add rax, 2; cmp rax, rsi; jne k
+    2: test cl, 1; je 3f
+       movsd xmm1, [rdx+rax*8]; mulsd xmm1, xmm0; movsd [rdx+rax*8], xmm1
+    3: inc rcx; cmp rcx, r8; jne i; ret"""
+    only, = lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 30, "r9": 400}).region.scop.statements
+    assert str(only).startswith("S0[i<R, j<-R + i + 30]")

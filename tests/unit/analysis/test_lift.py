@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
 
 from memopt.analysis.lift import Lifted
@@ -106,6 +109,14 @@ def test_a_while_loop_leaves_its_last_iteration_to_the_original() -> None:
     assert region.trips.numerator == Linear.symbol("rbx", -1) + N
 
 
+def test_a_register_that_holds_what_was_loaded_last_is_read_from_there() -> None:
+    """The cell is kept apart from what is written, up to the last header that a version comes to."""
+    region = lift(i="mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]").region
+    assert [str(m) for m in region.mirrors] == ["r11 is [8*H + r12 + 8*rbx - 8]:8, in the page of [r12 + 8*rbx]"]
+    assert any("[r12 + 8*rbx - 8, 8*R + r12 + 8*rbx - 8)" in str(g) for g in region.guards)
+    assert region.left == 1  # it need not be dead
+
+
 def test_touching_arrays_are_unified() -> None:
     """c lies 8 bytes into a: one array, with the distance guarded."""
     region = lift(registers={"r9": A + 8}).region
@@ -117,7 +128,7 @@ REGISTERS_R10 = 0x10_0000_0000 * 11
 SPILLED = "inc rbx; mov [rsp-8], rbx; cmp rbx, r8; jne i"
 BODY = PRODUCT["body"]
 NEXT = PRODUCT["next k"]
-CARRIED = BODY.replace("addsd xmm0, [r9+rax*8]", "addsd xmm0, xmm5; movapd xmm5, xmm0")
+CARRIED = BODY.replace("addsd xmm0, [r9+rax*8]", "addsd xmm0, xmm5; mulsd xmm5, xmm0")
 BEHIND = BODY.replace("mulsd", "mulsd xmm0, [rdi+r11*8]; mulsd")
 LOADED_INDEX = BODY.replace("mov rax, rdx", "mov rax, [r10+rdx*8]", 1)
 QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 1)
@@ -127,14 +138,15 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.CALL, {"k": "xor edx, edx; call other", "after": "other:"}),
     (Reason.DATA_DEPENDENT_ADDRESS, {"body": LOADED_INDEX}),
     (Reason.DATA_DEPENDENT_ADDRESS, {"body": QUADRATIC}),
-    (Reason.DATA_DEPENDENT_BRANCH, {"body": f"{BODY}\nucomisd xmm0, xmm1; ja next", "next k": f"next: {NEXT}"}),
+    (Reason.DATA_DEPENDENT_BRANCH, {"body": f"{BODY}\nucomisd xmm0, xmm1; ja next; addsd xmm0, xmm1",
+                                    "next k": f"next: {NEXT}"}),
     (Reason.DATA_DEPENDENT_BRANCH, {"next k": "inc rdx; cmp rdx, [r10+rdx*8]; jne k"}),
     (Reason.TRIP_COUNT, {"next j": "add rcx, 3; cmp rcx, rbx; jb j"}),
     (Reason.TRIP_COUNT, {"next k": "add rdx, 3; cmp rdx, r8; jne k"}),
     (Reason.TRIP_COUNT, {"next i": "add rbx, 2; cmp rbx, r8; jne i"}),
     (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; test [r9+rbx*8], rbx; jne i", "after": "out:"}),
     (Reason.CARRIED_VALUE, {"body": CARRIED}),
-    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]"}),
+    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]"}),
     (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+10]"}),
     (Reason.NON_AFFINE, {"i": "mov rax, rbx; imul rax, r8; mov dword ptr [r9+rax*8], 0"}),
     (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),
@@ -217,3 +229,34 @@ def test_a_row_copied_by_aligned_words_and_its_ends_is_one_row() -> None:
     assert str(lift_assembly(source, {"r8": N, "rbx": 0}).statements).splitlines()[1:3] == [
         "  for c:row0 < 51",
         "    [-204*R + 204*c:401002 + 4*c:row0 + 1050620]:32 = [-204*R + 204*c:401002 + 4*c:row0 + 2099196]"]
+
+
+def _branching(left: bytes, right: bytes, compare: str = "ucomisd", taken: str = "ja") -> Lifted:
+    """A row is left out when a comparison of two registers that never change says so."""
+    changes = {"i": f"{compare} xmm6, xmm7; {taken} next", "next i": f"next: {PRODUCT['next i']}"}
+    vectors = {"xmm6": left.ljust(32, b"\0"), "xmm7": right.ljust(32, b"\0")}
+    return lift_assembly(nest(**changes), REGISTERS, vectors=vectors)
+
+
+@pytest.mark.parametrize(("left", "right", "taken"), [
+    (1.5, 2.5, "ja"), (1.5, 1.5, "ja"), (0.0, -0.0, "ja"), (2.5, -1.5, "jbe"), (2.5, 1.5, "je"), (2.5, 1.5, "jp")])
+def test_a_comparison_of_registers_that_never_change_is_guarded(left: float, right: float, taken: str) -> None:
+    one, two = struct.pack("<d", left), struct.pack("<d", right)
+    guards = [g for g in _branching(one, two, taken=taken).region.guards if isinstance(g, Relation) and "xmm" in str(g)]
+    held = (("xmm6[0:8]", one), ("xmm7[0:8]", two))
+    expected = {Linear.symbol(name) - int.from_bytes(bits, "little", signed=True) for name, bits in held}
+    assert {g.expression for g in guards if g.equal} == expected
+
+
+def test_a_comparison_in_single_precision_is_guarded_in_its_own_width() -> None:
+    guards = _branching(struct.pack("<ff", 1.5, math.nan), struct.pack("<ff", 2.5, math.nan), "comiss").region.guards
+    symbols = {s for g in guards if isinstance(g, Relation) for s in g.expression.symbols}
+    assert {"xmm6[0:4]", "xmm7[0:4]"} <= symbols
+
+
+@pytest.mark.parametrize("number", [math.nan, 5e-324, -1e-310])
+def test_numbers_whose_comparison_is_no_mere_comparison_decide_nothing(number: float) -> None:
+    """NaNs raise a flag; subnormal numbers may count as zero."""
+    with pytest.raises(Rejected) as refused:
+        _branching(struct.pack("<d", number), struct.pack("<d", 2.5))
+    assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH

@@ -47,12 +47,15 @@ def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linea
     sample = {name: 10000 * n for n, name in enumerate(("a", "b", "c", "d", "s", "R"), 1)}
     demands.clear()
     obligations: list[Obligation] = []
-    text = str(recover(node, Aliasing(ranges, sample), obligations))
+    found, mirrors = recover(node, Aliasing(ranges, sample), obligations)
+    mirrored[:] = map(str, mirrors)
+    text = str(found)
     demands.extend(str(o.linear) for o in obligations)
     return [_PRIVATE.sub(_private, line) for line in text.splitlines()[1:]]
 
 
 demands: list[str] = []  # of the last recovery
+mirrored: list[str] = []
 _PRIVATE = re.compile(r"\[([^][]*\bp:(\d+)[^][]*)\]")
 
 
@@ -245,11 +248,6 @@ def test_what_a_loop_leaves_behind_is_known_only_if_it_runs() -> None:
     assert demands == []
 
 
-def test_nothing_passes_from_one_outermost_iteration_to_the_next() -> None:
-    carried = (CarriedValue("xmm0.0", LiveVector("xmm0.0"), v(0)),)
-    assert refused(load(0, A), store(C, Carried("i", "xmm0.0")), carried=carried) is Reason.CARRIED_VALUE
-
-
 # -- conditions -----------------------------------------------------------------------------------------------------
 
 
@@ -349,3 +347,46 @@ def test_a_double_changed_as_an_integer() -> None:
     mixed = Node("xor", (v(0), LiveVector("xmm1.0")), 64)
     assert recovered(load(0, A), store(C, add(mixed, mixed))) == [
         "  [c]:64 = add(xor([a], xmm1), xor([a], xmm1))"]
+
+
+OUTER, LAST = Carried("i", "xmm0.0"), LiveVector("xmm0.0")
+
+
+def test_what_the_outermost_loop_carries_is_read_from_the_cell_it_was_stored_to() -> None:
+    """for i: s = s + a[i]; c[i] = s"""
+    following = add(OUTER, v(1))
+    assert recovered(load(1, A + H * 8), store(C + H * 8, following),
+                     carried=(CarriedValue("xmm0.0", LAST, following),)) == [
+        "  [c + 8*c:i]:64 = add([c + 8*c:i - 8], [a + 8*c:i])"]
+    assert mirrored == ["xmm0[0:8] is [8*H + c - 8]:8, in the page of [c]"]
+
+
+def test_a_register_may_take_over_what_another_one_held() -> None:
+    """for i: t = s; s = a[i]; b[i] = t + u; u = t"""
+    before = Carried("i", "xmm1.0")
+    assert recovered(load(1, A + H * 8), store(B + H * 8, add(OUTER, before)),
+                     carried=(CarriedValue("xmm0.0", LAST, v(1)),
+                              CarriedValue("xmm1.0", LiveVector("xmm1.0"), OUTER))) == [
+        "  [b + 8*c:i]:64 = add([a + 8*c:i - 8], [a + 8*c:i - 16])"]
+    assert mirrored == ["xmm0[0:8] is [8*H + a - 8]:8, in the page of [a]",
+                        "xmm1[0:8] is [8*H + a - 16]:8, in the page of [a]"]
+
+
+def test_a_cell_that_is_overwritten_before_the_next_iteration_is_no_mirror() -> None:
+    following = add(OUTER, v(1))
+    assert refused(load(1, A + H * 8), store(C + H * 8, following), load(2, D + H * 8), store(C + H * 8, v(2)),
+                   carried=(CarriedValue("xmm0.0", LAST, following),)) is Reason.CARRIED_VALUE
+
+
+def test_a_value_in_no_cell_stays_refused() -> None:
+    following = add(OUTER, v(1))
+    assert refused(load(1, A + H * 8), store(C + H * 8, add(following, following)),
+                   carried=(CarriedValue("xmm0.0", LAST, following),)) is Reason.CARRIED_VALUE
+
+
+def test_flags_and_upper_halves_are_not_mirrored() -> None:
+    for location in ("cc_dep1", "xmm0.2", "slot:8:64"):
+        held = Carried("i", location)
+        following = add(held, v(1))
+        assert refused(load(1, A + H * 8), store(C + H * 8, following), carried=(
+            CarriedValue(location, LAST, following),)) is Reason.CARRIED_VALUE

@@ -10,7 +10,20 @@ from dataclasses import replace
 import pytest
 
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
-from memopt.ir.region import Cell, Disjoint, Guard, Interval, Lane, LiveIn, Region, Register, Rejoin, Relation, Trips
+from memopt.ir.region import (
+    Cell,
+    Disjoint,
+    Guard,
+    Interval,
+    Lane,
+    LiveIn,
+    Mirror,
+    Region,
+    Register,
+    Rejoin,
+    Relation,
+    Trips,
+)
 from memopt.x86.instructions import GENERAL
 from tests.support import nests
 from tests.support.header import FLAGS, LIMIT, MXCSR, PLAN, VALUES, WORD, Header, Outcome, linear
@@ -360,3 +373,65 @@ def test_a_cell_behind_a_pointer_is_read_only_when_the_other_guards_hold(header:
     header.install(header.region((inside, N, pointer), Trips(linear(m=1, n=1), 1), guards[1:]))
     assert not passes(header, {"rsi": 10, "rdx": 0})
     assert passes(header, {"rsi": 10, "rdx": header.arena})
+
+
+def held_by_lane(offset: int, width: int) -> bytes:
+    """What the header's xmm13 holds there."""
+    return bytes((7 * n + n // 251) & 255 for n in range(64 * 13 + offset, 64 * 13 + offset + width))
+
+
+def mirrored(header: Header, mirror: Mirror) -> Region:
+    return replace(header.region((N, LiveIn("p", Register("rdi"))), TRIPS), mirrors=(mirror,))
+
+
+@pytest.mark.parametrize("xcr0", [-1, 0])
+@pytest.mark.parametrize(("offset", "width"), [(0, 8), (8, 8), (0, 4), (4, 4), (12, 4)])
+def test_a_lane_is_compared_with_its_cell_and_loaded_from_it(offset: int, width: int, xcr0: int) -> None:
+    header = Header(xcr0=xcr0)
+    lane, held = Lane("xmm13", offset, width), held_by_lane(offset, width)
+    header.install(mirrored(header, Mirror(lane, width, linear(p=1, H=16), None)))
+    registers = {"rsi": 10, "rdi": header.arena}
+    header.write_arena(0, held)
+    header.write_arena(9 * 16, held)
+    assert passes(header, registers, FLAGS)
+    header.write_arena(9 * 16, bytes(255 - b for b in held))
+    outcome = header.run(registers, FLAGS)
+    assert (outcome.runs, outcome.vectors_kept) == (1, False)
+    header.write_arena(9 * 16, held)
+    for wrong in range(width):
+        header.write_arena(0, held[:wrong] + bytes((held[wrong] ^ 0x80,)) + held[wrong + 1:])
+        assert not passes(header, registers, FLAGS)
+
+
+@pytest.mark.parametrize("width", [4, 8])
+@pytest.mark.parametrize("name", ["r12", "rcx", "rax", "rbp"])
+def test_a_register_is_compared_with_its_cell_and_loaded_from_it(header: Header, name: str, width: int) -> None:
+    header.install(mirrored(header, Mirror(Register(name), width, linear(8, p=1, H=16), None)))
+    before, after = 0x1234_5678_9ABC_DEF0, 0x0FED_CBA9_8765_4321
+    registers = {"rsi": 10, "rdi": header.arena, name: before}
+    header.write_arena(8, struct.pack("<Q", before))
+    header.write_arena(8 + 9 * 16, struct.pack("<Q", after))
+    outcome = header.run(registers, FLAGS)
+    expected = after if width == 8 else before >> 32 << 32 | after & 0xFFFF_FFFF
+    check_kept(outcome, registers, FLAGS, {name: expected})
+    assert outcome.runs == 1
+    header.write_arena(8, struct.pack("<Q", before ^ 1))
+    assert not passes(header, registers, FLAGS)
+    header.write_arena(8, struct.pack("<Q", before ^ 1 << 63))
+    assert header.run(registers, FLAGS).runs == (width == 4)
+
+
+@pytest.mark.parametrize(("cell", "near", "read"), [
+    (0, 8, True), (8, 4095 - 7, True), (0, 4096, False), (0, -1, False), (0, 1 << 47, False), (4092, 0, False)])
+def test_a_cell_is_only_read_in_the_page_of_one_that_the_original_touches(header: Header, cell: int, near: int,
+                                                                         read: bool) -> None:
+    mirror = Mirror(Register("r12"), 8, linear(cell, p=1), linear(near, p=1))
+    header.install(mirrored(header, mirror))
+    header.write_arena(0, bytes(4096))
+    assert header.run({"rsi": 10, "rdi": header.arena, "r12": 0}).runs == read
+
+
+def test_a_cell_that_cannot_be_read_is_not(header: Header) -> None:
+    """Nothing is mapped at the cell."""
+    header.install(mirrored(header, Mirror(Register("r12"), 8, linear(-8, p=1), linear(0, p=1))))
+    assert not passes(header, {"rsi": 10, "rdi": 4096, "r12": 0})

@@ -12,7 +12,9 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
+from passes.joining import joined
 from passes.kernel import nest_kernel
+from passes.leaf_shape import leaf_shape
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.nests import linear, region
@@ -88,6 +90,33 @@ for i < R
 """, MATRICES)
     leaf = Leaf("S0", dates("0"), vector="i", vector_count=2, sequential="k", promote=True)
     check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
+
+
+PIXELS = {"A": (60, 3), "B": (60, 3), "C": (60, 3), "D": (60, 30), "E": (60, 30)}
+JOINED = [
+    ("for i < R\n  for c < 3\n    A[i,c] = add(mul(B[i,c], B[i+2,c]), C[i+1,c])", ("0",), ("i", "c"), True),
+    ("for i < R\n  for c < 3\n    A[i+1,c] = add(B[i,c], C[i+1,c])", ("i/7",), ("i", "c"), True),
+    ("for i < R\n  for c < 2\n    A[i,c] = add(B[i,c], C[i+1,c])", ("0",), ("i", "c"), False),  # one is left out
+    ("for i < R\n  for c < 3\n    A[i,c] = add(B[i,c], C[c,i])", ("0",), ("i", "c"), False),
+    ("for i < R\n  for c < 3\n    if i - c >= 0\n      A[i,c] = add(B[i,c], C[i,c])", ("0",), ("i", "c"), False),
+    ("for i < R\n  for x < 10\n    for c < 3\n      if x + i - 4 >= 0\n        D[i,3*x+c] = abs(E[i,3*x+c])",
+     ("i",), ("x", "c"), True),
+    ("for i < R\n  for x < 9\n    for c < 4\n      D[i,3*x+c] = neg(D[i,3*x+c])", ("c",), ("i", "x"), False),
+]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize(("text", "at", "loops", "one"), JOINED)
+def test_rows_that_follow_each_other_are_one(isa: Isa, text: str, at: tuple[str, ...], loops: tuple[str, str],
+                                             one: bool) -> None:
+    nest = region(text, PIXELS)
+    leaf = Leaf("S0", dates(*at), rows=loops[0], row_count=1, vector=loops[1], vector_count=2)
+    made = plan(nest, isa, leaf)
+    shape = leaf_shape(nest.scop, made, leaf, {})
+    assert (joined(shape).leaf.rows is None) == one
+    for trips in (1, 2, 9, 40, 57):
+        check(nest, made, {"H": trips}, seed=trips, specials=trips == 9)
+        check(nest, made, {"H": trips}, seed=trips, poison=True)
 
 
 SMOOTH = 0x3FC999999999999A

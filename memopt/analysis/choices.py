@@ -1,0 +1,108 @@
+"""Where the ways of a branch on data come together again: what is done in both cases, and what data chooses.
+
+The branch becomes selections: what a way stores is chosen between the new value and what the cell holds, so every
+iteration stores, and every iteration loads. That touches cells which the original may pass over, in vain: a region
+says so (memopt.ir.region.Region.wider), and then its footprints have to lie in memory that was looked at, of a program
+with one thread. Floating-point operations are not done in vain, since they would raise flags of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memopt.analysis.facts import SLOT, State
+from memopt.analysis.nest import Item, LoadEvent, StoreEvent
+from memopt.analysis.places import Places
+from memopt.analysis.values import Formula, Loaded, Node, Truth, Value
+from memopt.analysis.ways import Way
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+
+MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
+RAISING = frozenset((
+    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fmin", "fmax", "fma", "fms", "fnma", "fnms", "fround",
+    "fcompare", "feq", "flt", "fle", "funord", "f32to64", "f64to32", "i32tof64", "i64tof64", "i32tof32", "i64tof32",
+    "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # operators that may raise a floating-point exception's flag
+
+
+def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item],
+                 places: Places) -> tuple[list[Item], State]:
+    """What both of ``ways`` do together: the first is gone where ``condition`` holds, the other where it does not.
+
+    ``before`` is what the iteration has done so far.
+    """
+    truth = Truth(condition)
+    for way in ways:
+        if not all(isinstance(i, LoadEvent | StoreEvent) for i in way.items):
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"a loop depends on the branch at {places.algebra.address:#x}")
+    items = _stored_alike(truth, ways) or _one_by_one(truth, ways, before, places)
+    return items, join_states(condition, ways, places)
+
+
+def join_states(condition: Formula, ways: Sequence[Way], places: Places) -> State:
+    slots = {p for way in ways for p in way.state if p.startswith(SLOT)}
+    for way in ways:
+        for slot in sorted(slots - way.state.keys()):
+            way.state[slot] = places.load_slot(way.state, slot)
+    taken, other = (way.state for way in ways)
+    return {p: _chosen(Truth(condition), value, other[p]) for p, value in taken.items()}
+
+
+def _chosen(truth: Truth, value: Value, other: Value) -> Value:
+    return value if value == other else Node("select", (truth, value, other), value.width)
+
+
+def _stored_alike(truth: Truth, ways: Sequence[Way]) -> list[Item] | None:
+    """Both ways store to the same cells, after all of their loads: each cell is stored to once."""
+    loads = [i for way in ways for i in way.items if isinstance(i, LoadEvent)]
+    one, two = ([i for i in way.items if isinstance(i, StoreEvent)] for way in ways)
+    last = [list(way.items[len(way.items) - len(s):]) for way, s in zip(ways, (one, two), strict=True)]
+    if last != [one, two] or [(s.pointer, s.width) for s in one] != [(s.pointer, s.width) for s in two]:
+        return None
+    return [*loads, *(StoreEvent(a.pointer, _chosen(truth, a.value, b.value), a.width, a.address)
+                      for a, b in zip(one, two, strict=True))]
+
+
+def _one_by_one(truth: Truth, ways: Sequence[Way], before: Sequence[Item], places: Places) -> list[Item]:
+    """The first way with stores that change nothing unless ``truth`` holds, then the second, the other way round."""
+    done: list[Item] = list(before)
+    for way, taken in zip(ways, (True, False), strict=True):
+        for item in way.items:
+            if isinstance(item, StoreEvent):
+                held = _content(done, item, places)
+                value, other = (item.value, held) if taken else (held, item.value)
+                item = StoreEvent(item.pointer, _chosen(truth, value, other), item.width, item.address)
+            done.append(item)
+    return done[len(before):]
+
+
+def _content(done: list[Item], store: StoreEvent, places: Places) -> Value:
+    """What the cell of ``store`` holds after ``done``, to which a load is added where nothing tells."""
+    for item in reversed(done):
+        match item:
+            case LoadEvent(identity, store.pointer, store.width, _):
+                return Loaded(identity, store.width)
+            case StoreEvent(store.pointer, value, store.width, _):
+                return value
+            case LoadEvent():
+                continue
+            case StoreEvent() if _apart(item.pointer - store.pointer, item.width, store.width):
+                continue
+        break
+    event = LoadEvent(len(places.loads), store.pointer, store.width, store.address)
+    places.loads.append(event)
+    done.append(event)
+    return Loaded(event.identity, store.width)
+
+
+def _apart(distance: Linear, width: int, other: int) -> bool:
+    """Whether ``width`` bits share no byte with ``other`` bits that lie ``distance`` bytes before them."""
+    return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
+
+
+def check_flags(ways: Sequence[set[Value]], address: int) -> set[Value]:
+    """The floating-point operations of all ``ways``; Rejected when one has some of its own."""
+    common = ways[0].intersection(*ways)
+    if any(way != common for way in ways):
+        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")
+    return common

@@ -1,0 +1,83 @@
+"""Values that the patched loop carries in registers, where a memory cell always holds the same.
+
+Compilers forward what an iteration has stored, or loaded last, to the next one in a register. The cell is known at the
+end of each iteration; that it holds the register's value when a version is entered is left to its guard
+(memopt.ir.region.Mirror).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.bounds import proved, sign
+from memopt.analysis.facts import GENERAL, LANES
+from memopt.analysis.homes import CarriedPart, Homes
+from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.slices import origin
+from memopt.analysis.values import Carried, Value
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Lane, Mirror, Register
+from memopt.ir.scop import LIMIT
+
+_VECTOR_BITS = 128  # of the vector registers that can be loaded in part
+
+
+def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value, Linear]:
+    """For each of ``parts`` that has one: the cell that holds the value at the header, if it does so at the first one.
+    A register may pass its value on to another one."""
+    found: dict[Value, Linear] = {}
+    for _ in parts:
+        held = homes.flow(node.items, found)
+        more = {p.value: cell.substitute({node.counter: Linear.symbol(node.counter) - 1}) for p in parts
+                if p.value not in found and (cell := held.find(p.following)) is not None}
+        if not more:
+            break
+        found |= more
+    return found
+
+
+def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror:
+    """``carried`` is in ``cell`` at every header. Raises Rejected(CARRIED_VALUE) when a version could not check or
+    restore it."""
+    base, low = origin(carried.value)
+    assert isinstance(base, Carried)
+    location, width = _location(base.location, low, carried.value.width), carried.value.width // 8
+    first = {node.counter: Linear()}
+    near = _nearest(cell.substitute(first), width, (
+        (pointer.substitute(first), bits // 8) for pointer, bits in _touched(node.items, aliasing)), aliasing)
+    if location is None or near is None:
+        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+    pointer, size = near
+    same = pointer == cell.substitute(first) and size >= width
+    return Mirror(location, width, cell.substitute({node.counter: Linear.symbol(LIMIT)}), None if same else pointer)
+
+
+def _location(name: str, low: int, bits: int) -> Register | Lane | None:
+    if bits not in (32, 64) or low % 8:
+        return None
+    if name in GENERAL:
+        return Register(name) if low == 0 else None
+    if name in LANES:
+        register, _, number = name.partition(".")
+        lane = Lane(register, 8 * int(number) + low // 8, bits // 8)
+        return lane if 8 * (lane.offset + lane.width) <= _VECTOR_BITS else None
+    return None
+
+
+def _touched(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tuple[Linear, int]]:
+    """What every iteration touches: addresses, and how many bits."""
+    for item in items:
+        match item:
+            case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _):
+                yield pointer, width
+            case LoopNode(counter, trips, inner) if trips is not None and proved(
+                    sign(trips - 1, aliasing.ranges), aliasing.longest):
+                yield from ((p.substitute({counter: Linear()}), w) for p, w in _touched(inner, aliasing))
+
+
+def _nearest(cell: Linear, width: int, touched: Iterable[tuple[Linear, int]],
+             aliasing: Aliasing) -> tuple[Linear, int] | None:
+    """The access next to ``cell`` at the captured values, one that is as wide before others."""
+    return min(touched, key=lambda t: (abs((t[0] - cell).evaluate(aliasing.sample)), t[1] < width), default=None)

@@ -1,0 +1,102 @@
+"""Branches on data in small assembled loops: what becomes a choice of what is stored, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.lift import Lifted
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Footprint, Interval, Relation, confined
+from tests.support.lifting import lift_assembly
+
+A, B, C = 0x10000, 0x20000, 0x30000
+REGISTERS = {"r8": 10, "rbx": 1, "rdi": A, "rsi": B, "r9": C}
+LOADS = "movsd xmm0, [rdi+rbx*8]; movsd xmm1, [rsi+rbx*8]"
+FILL = "k: mov [rdi+rcx*8], rdx; inc rcx; cmp rcx, 4; jne k"
+INTEGERS = "mov rax, [rdi+rbx*8]; mov rdx, [rsi+rbx*8]"
+
+
+def lift(body: str, after: str = "") -> Lifted:
+    return lift_assembly(f"xor ebx, ebx\ni: {body}\nnext: inc rbx; cmp rbx, r8; jne i\n{after}\nret", REGISTERS)
+
+
+def statements(body: str) -> list[str]:
+    return [str(s).partition(": ")[2] for s in lift(body).region.scop.statements]
+
+
+@pytest.mark.parametrize(("jump", "chosen"), [
+    ("jbe", "max(A1[i], A0[i])"),  # stored when b > a
+    ("jae", "select(fle.i64(A0[i], A1[i]), A0[i], A1[i])"),  # when b < a or unordered
+    ("ja", "min(A0[i], A1[i])"),  # when b <= a or unordered
+    ("jb", "select(fle.i64(A0[i], A1[i]), A1[i], A0[i])"),
+    ("jp", "select(funord.i64(A1[i], A0[i]), A0[i], A1[i])"),
+])
+def test_a_conditional_store_keeps_what_the_cell_holds(jump: str, chosen: str) -> None:
+    assert statements(f"{LOADS}; comisd xmm1, xmm0; {jump} next; movsd [rdi+rbx*8], xmm1") == [f"A0[i] = {chosen}"]
+
+
+@pytest.mark.parametrize(("jump", "chosen"), [
+    ("jge", "smin"), ("jg", "smin"), ("jle", "smax"), ("jl", "smax"),
+    ("jae", "umin"), ("ja", "umin"), ("jbe", "umax"), ("jb", "umax"),
+])
+def test_integers_compare_with_and_without_sign(jump: str, chosen: str) -> None:
+    found, = statements(f"{INTEGERS}; cmp rdx, rax; {jump} next; mov [rdi+rbx*8], rdx")
+    assert found in (f"A0[i] = {chosen}.i64(A1[i], A0[i])", f"A0[i] = {chosen}.i64(A0[i], A1[i])")
+
+
+def test_both_ways_store_to_one_cell() -> None:
+    body = f"{INTEGERS}; cmp rdx, 7; je other; mov [r9+rbx*8], rdx; jmp next; other: mov [r9+rbx*8], rax"
+    assert statements(body) == ["A0[i] = select.i64(eq.i64(A1[i], 0x7), A2[i], A1[i])"]
+
+
+def test_the_ways_store_to_different_cells() -> None:
+    body = f"{INTEGERS}; cmp rdx, 7; je other; mov [r9+rbx*8], rdx; jmp next; other: mov [rsi+rbx*8+8], rax"
+    assert statements(body) == ["A0[i + 1] = select.i64(eq.i64(A0[i], 0x7), A1[i], A0[i + 1])",
+                                "A2[i] = select.i64(eq.i64(A0[i], 0x7), A2[i], A0[i])"]
+
+
+def test_what_a_way_overwrites_decides_no_more() -> None:
+    """if (b > a) c = a; else a = b: what is compared is still needed after the first store"""
+    body = f"{INTEGERS}; cmp rdx, rax; jle other; mov [r9+rbx*8], rax; jmp next; other: mov [rdi+rbx*8], rdx"
+    first, second, third = statements(body)
+    assert first == "P0[i] = A0[i]"
+    assert second == "A0[i] = smin.i64(A1[i], A0[i])"
+    assert third == "A2[i] = select.i64(sle.i64(A1[i], P0[i]), A2[i], P0[i])"
+
+
+def test_choices_inside_choices() -> None:
+    body = f"{INTEGERS}; cmp rdx, rax; jle next; cmp rax, 5; jne next; mov [rdi+rbx*8], rdx"
+    assert statements(body) == [
+        "A0[i] = select.i64(sle.i64(A1[i], A0[i]), A0[i], select.i64(eq.i64(A0[i], 0x5), A1[i], A0[i]))"]
+
+
+def test_a_register_is_chosen() -> None:
+    body = f"{INTEGERS}; cmp rdx, 3; jb skip; mov rdx, rax; skip: mov [r9+rbx*8], rdx"
+    assert statements(body) == ["A0[i] = select.i64(ule.i64(0x3, A1[i]), A2[i], A1[i])"]
+
+
+def test_what_may_be_passed_over_lies_in_memory_that_was_looked_at() -> None:
+    region = lift(f"{LOADS}; comisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1").region
+    assert region.wider
+    assert region.confined
+    footprint = Footprint("A1", Interval(Linear.symbol("rsi"), Linear.symbol("rsi") + 80), False)
+    guards = confined(region, {footprint: (B, B + 4096)}).guards[len(region.guards):]
+    assert [str(g) for g in guards if isinstance(g, Relation)] == [f"rsi - {B} >= 0", f"-rsi + {B + 4096 - 80} >= 0"]
+    plain = lift(f"{LOADS}; addsd xmm1, xmm0; movsd [rdi+rbx*8], xmm1").region
+    assert not plain.wider
+    assert not plain.confined
+
+
+@pytest.mark.parametrize(("reason", "body"), [
+    (Reason.DATA_DEPENDENT_BRANCH, f"{LOADS}; comisd xmm1, xmm0; jbe next; divsd xmm1, xmm0; movsd [rdi+rbx*8], xmm1"),
+    (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, rax; jle next; cmp rax, 5; je out; mov [rdi+rbx*8], rdx"),
+    (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, 5; jle next; xor ecx, ecx; {FILL}"),
+    (Reason.DATA_DEPENDENT_ADDRESS, f"{INTEGERS}; cmp rdx, rax; jle next; mov [r9+r10*8], rdx; inc r10"),
+    (Reason.DATA_DEPENDENT_BRANCH, INTEGERS + "".join(
+        f"; cmp rdx, {n}; jle skip{n}; mov [r9+rbx*8], rdx; skip{n}: inc rdx" for n in range(9))),
+])
+def test_refusals(reason: Reason, body: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        lift(body, "out:")
+    assert refused.value.reason is reason
