@@ -90,7 +90,7 @@ def test_the_split_of_a_diagonal_that_fits_entries_with_more_to_do_is_preferred(
     array, found, guards = delinearise(cluster, "A", SAMPLE)
     assert array.strides == (160, 8)
     assert found[one].subscripts == (i + k, i)
-    assert [str(g) for g in guards] == ["-R + 20 >= 0"]
+    assert [str(g) for g in guards] == ["-R + 21 >= 0"]
 
 
 def test_accesses_are_grouped_by_symbols_and_footprints() -> None:
