@@ -49,7 +49,7 @@ def loop_plans(
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))
-        for blocking in blockings(scop, pairs, context.trips) if not _is_product(candidates[0].found) else ():
+        for blocking in () if _is_product(candidates[0].found) else blockings(scop, pairs, context.trips, facts=facts):
             inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, BLOCKED_SERIAL,
                                  blocking.loops)
             candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))

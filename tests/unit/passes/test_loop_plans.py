@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 
 from memopt.analysis.conflicts import conflicts
+from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from passes.arrangement import Arrangement
@@ -130,6 +131,33 @@ def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None
     check_loops(small, made)
     for trips in (2, 8):
         assert run_plan(small, made, trips) == run_scop(small, trips)
+
+
+def test_rows_counted_from_the_last_one_have_the_dates_of_others() -> None:
+    """A nest that is entered in its middle: the row comes from R, the columns count from 0."""
+    small = nest_region("""
+for i < R
+  A[i-R+8,i-R+8] = sqrt(A[i-R+8,i-R+8])
+  for j < i-R+9
+    for k < j
+      A[i-R+9,j] = sub(A[i-R+9,j], mul(A[i-R+9,k], A[j,k]))
+    A[i-R+9,j] = div(A[i-R+9,j], A[j,j])
+  for k < i-R+9
+    A[i-R+9,i-R+9] = sub(A[i-R+9,i-R+9], mul(A[i-R+9,k], A[i-R+9,k]))
+""", {"A": (10, 10)}).scop
+    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
+    pairs = conflicts(small, facts)
+    (blocking,) = blockings(small, pairs, 9, 3, facts)
+    inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    for scop, found in ((blocking.scop, inside), (small, Arrangement(small, pairs, context).made())):
+        made = LoopPlan(Isa.AVX512, scop.statements, tuple(o.leaf for o in found))
+        assert "-R + i + 8" in {str(leaf.dates[-2 if scop is small else 2]) for leaf in made.leaves}
+        check_loops(small, made, facts=facts)
+        if scop is not small:
+            with pytest.raises(Rejected, match="left out"):
+                check_loops(small, made)
+        for trips in (1, 2, 8):
+            assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
 def test_counters_start_where_subscripts_do() -> None:
