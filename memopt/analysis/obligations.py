@@ -18,6 +18,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
+_LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
+
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
                facts: Facts) -> tuple[Relation, ...]:
@@ -34,11 +36,12 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in obligations:
         spared = obligation.widening and outer.exit_width <= 32
         bound = sign_where(obligation.linear, without_last if spared else outer.ranges, obligation.given, sample)
-        if _always(bound):
+        if bound.is_constant and bound.constant >= 0:
             continue
         if bound.is_constant or bound.evaluate(sample) < 0:
             unproved.append(obligation)
             continue
+        bound = Linear(bound.terms, min(bound.constant, _LARGEST))
         known = weakest.get(bound.terms)
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)
@@ -50,12 +53,6 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in unproved:
         raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
-
-
-def _always(bound: Linear) -> bool:
-    """Whether ``bound``, over live-in values and R, is >= 0 for all numbers of 64 bits: a negative one that is taken as
-    unsigned has 2**64 added to it."""
-    return bound.constant >= sum(abs(c) << 63 for _, c in bound.terms)
 
 
 def longest(guards: tuple[Relation, ...]) -> int | None:
