@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.bounds import Ranges, greatest, least, number_at_least
+from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Interval
@@ -45,7 +46,7 @@ class Aliasing:
         if difference.is_constant:
             return -(first_bits // 8) < difference.constant < second_bits // 8
         counters = {s for s in difference.symbols if s.startswith(LOOP_COUNTER)}
-        if difference.symbols - counters - {TRIPS}:
+        if any(not is_parameter(s) for s in difference.symbols - counters - {TRIPS}):
             return False
         if not counters <= ranges.keys():
             return True

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from memopt.analysis.bounds import least_where, proved
+from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
@@ -36,16 +37,22 @@ class ByteAccess:
     conditions: tuple[Linear, ...] = ()  # all >= 0 where the access is made
 
     def base(self) -> Linear:
-        """The part that depends neither on the loop counters nor on R."""
-        return self.address.without(TRIPS, *(d for d, _ in self.trips))
+        """The part that depends neither on the loop counters nor on R or parameters."""
+        return self.address.without(TRIPS, *self.parameters, *(d for d, _ in self.trips))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those of the address (memopt.analysis.parameters)."""
+        return tuple(s for s, _ in self.address.terms if is_parameter(s))
 
     def extent(self, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
-        """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R."""
+        """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R and
+        parameters."""
         low, high = self.bounds(self.address - Linear(self.base().terms), sample)
         return low, high + self.element.size
 
     def bounds(self, linear: Linear, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
-        """Smallest and largest value over the iterations that make the access, Linear over R."""
+        """Smallest and largest value over the iterations that make the access, Linear over R and parameters."""
         ranges = {d: t - 1 for d, t in self.trips}
         conditions = (*self.conditions, *(r for r in ranges.values() if not r.is_constant))
         return (least_where(linear, ranges, conditions, sample), -least_where(-linear, ranges, conditions, sample))
@@ -57,7 +64,7 @@ class Cluster:
 
     members: tuple[ByteAccess, ...]
     symbols: Linear  # live-in part of the base, without its constant
-    low: Linear  # over symbols and R
+    low: Linear  # over symbols, R and parameters
     high: Linear
     needs: tuple[Linear, ...] = ()  # all >= 0, or else low and high are no bounds
 
@@ -74,11 +81,11 @@ class Cluster:
         members = tuple(members)
         symbols = Linear(members[0].base().terms)
         lows, highs = map(set, zip(*(m.extent(sample) for m in members), strict=True))
-        low = _below(lows)
-        high = -_below({-h for h in highs})
-        if not any(m.address.coefficient(TRIPS) for m in members):
+        if all(b.symbols <= {TRIPS} for b in lows | highs) and not any(m.address.coefficient(TRIPS) for m in members):
+            low, high = _below(lows), -_below({-h for h in highs})
             return Cluster(members, symbols, symbols + low, symbols + high)
         # Rows that are counted from the end: their bounds follow R in both directions, the extreme one is guarded.
+        # So is that of bounds that follow parameters.
         low = min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
         high = max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
         needs = [b - low for b in lows] + [high - b for b in highs]
@@ -128,7 +135,7 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     offsets = [m.base().constant - base.constant for m in cluster.members]
     element = next(iter(elements))
     coefficients = {abs(c) for m in cluster.members for d, _ in m.trips if (c := m.address.coefficient(d))}
-    backwards = {m.address.coefficient(TRIPS) for m in cluster.members}
+    backwards = {m.address.coefficient(s) for m in cluster.members for s in (TRIPS, *m.parameters)}
     if len(elements) > 1 or any(n % element.size for n in (*offsets, *coefficients, *backwards)):
         raise Rejected(Reason.NON_AFFINE, "elements of different sizes or alignments share bytes")
     whole, *others = _strides(coefficients, element.size)
@@ -136,7 +143,7 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     if found is None:
         ways = (_split(cluster, base, strides, digits, sample, carry) for strides in (whole, *others)
                 for digits, carry in ((_one_digit, False), (_nearest_digits, False), (_nearest_digits, True)))
-        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width, s.terms),
+        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.falling, s.width, s.terms),
                     default=None)
     if found is not None:
         return (Array(name, element, found.base, found.strides),
@@ -159,13 +166,15 @@ def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """``width``: the most that an inner subscript of one access varies."""
+    """``width``: the most that an inner subscript of one access varies. ``falling``: how many of them start the lower
+    the more there is to do: how low they may start is guarded, and entries come with more than the captured R."""
 
     base: Linear
     strides: tuple[int, ...]
     subscripts: Mapping[ByteAccess, tuple[Linear, ...]]
     guards: tuple[Relation, ...]
     width: int
+    falling: int
 
     @property
     def terms(self) -> int:
@@ -181,22 +190,32 @@ def _split(
     end ends there)."""
     found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
-    width = 0
+    width = falling = 0
     for inner in reversed(range(1, len(strides))):
         if carry:
             found = {m: _carried(m, s, inner, strides[inner - 1] // strides[inner], sample) for m, s in found.items()}
         bounds = [m.bounds(s[inner], sample) for m, s in found.items()]
+        length = strides[inner - 1] // strides[inner]
         below = min(0, *(low.evaluate(sample) for low, _ in bounds))  # counters that go down
+        if any(low.coefficient(TRIPS) < 0 for low, _ in bounds):
+            below -= _spare(bounds, length - 1 + below, sample)
         base += below * strides[inner]
         found = {m: (*s[:inner], s[inner] - below, *s[inner + 1:]) for m, s in found.items()}
+        falling += sum(low.coefficient(TRIPS) < 0 for low, _ in bounds)
         for low, high in bounds:
             width = max(width, (high - low).evaluate(sample))
-            for need in (low - below, -high + (below + strides[inner - 1] // strides[inner] - 1)):
+            for need in (low - below, -high + (below + length - 1)):
                 if need.evaluate(sample) < 0:
                     return None
                 if not need.is_constant:
                     guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
-    return _Split(base, strides, found, tuple(guards.values()), width)
+    return _Split(base, strides, found, tuple(guards.values()), width, falling)
+
+
+def _spare(bounds: Iterable[tuple[Linear, Linear]], top: int, sample: Mapping[str, int]) -> int:
+    """How far subscripts that may reach ``top`` leave room in their row for entries with more to do."""
+    room = max(0, top - max(high.evaluate(sample) for _, high in bounds))
+    return room // 2 if any(high.coefficient(TRIPS) > 0 for _, high in bounds) else room
 
 
 def _carried(
@@ -208,12 +227,12 @@ def _carried(
 
 
 def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits: Digits) -> tuple[Linear, ...]:
-    """Mixed-radix digits of the offset, and of the coefficient of each counter (and R)."""
+    """Mixed-radix digits of the offset, and of the coefficient of each counter (R and parameters too)."""
     result: list[Linear] = []
     for stride in strides:
         digit, offset = divmod(offset, stride)
         result.append(Linear.of(digit))
-    for dimension in (*(d for d, _ in access.trips), TRIPS):
+    for dimension in (*(d for d, _ in access.trips), TRIPS, *access.parameters):
         for index, digit in enumerate(digits(access.address.coefficient(dimension), strides)):
             result[index] = result[index] + Linear.symbol(dimension, digit)
     return tuple(result)

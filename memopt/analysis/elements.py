@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from memopt.analysis.bounds import Ranges, greatest, least
 from memopt.analysis.expressions import INTEGERS, cast
+from memopt.analysis.parameters import is_parameter
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS, Apply, Constant, ElementType, Expression, Read, Scalar
@@ -94,10 +95,15 @@ class _Groups:
         first: dict[tuple[int, Linear], int] = {}
         for cell, number in self.number.items():
             root = self._root(number)
-            symbols = Linear(tuple(t for t in cell.terms if t[0] in sample and t[0] != TRIPS))
+            symbols = Linear(tuple(t for t in cell.terms if t[0] in sample and not _counted(t[0])))
             origin = first.setdefault((root, symbols), cell.constant)
-            steps = [c for s, c in cell.terms if s not in sample or s == TRIPS]
+            steps = [c for s, c in cell.terms if s not in sample or _counted(s)]
             self.grains[root] = math.gcd(self.grains[root], cell.constant - origin, *steps)
+
+
+def _counted(symbol: str) -> bool:
+    """Whether subscripts may depend on ``symbol``: it is no address."""
+    return symbol == TRIPS or is_parameter(symbol)
 
 
 # -- moves in pieces ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.analysis.parameters import parametric
 from memopt.analysis.restarts import Split
 from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
 from memopt.ir.linear import Linear
@@ -30,8 +31,8 @@ class Exits:
             if self.algebra.trial:
                 return None
             raise
-        if not first.is_constant and (fixable(first) or self.algebra.exploring):
-            first = self.algebra.specialised(first)
+        if not parametric(first) and (fixable(first) or self.algebra.exploring):
+            first = self.algebra.specialised(first, symbolic=True)
         distance, step = (-first, slope) if slope > 0 else (first, -slope)  # left when step * counter reaches it
         if not distance.is_constant:
             return self._affine_turns(distance, step, is_equality(leaving))

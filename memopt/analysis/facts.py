@@ -7,9 +7,10 @@ rsp>:<bits>".
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from memopt.analysis.parameters import Sample, fit, is_parameter, live_in, parameter, parametric, varies
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
 
@@ -31,7 +32,10 @@ class Facts:
     the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
     the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
     ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
-    go round.
+    go round. ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on.
+    ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
+    ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
+    ``moving`` is, which advance with the patched loop.
     """
 
     registers: Mapping[str, int]
@@ -45,26 +49,58 @@ class Facts:
     split: dict[int, int] = field(default_factory=dict)
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
+    calls: bool = False
+    earlier: Sequence[Sample] = ()
+    parameters: dict[str, None] = field(default_factory=dict)
+    moving: frozenset[str] = frozenset()
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
+        values |= {parameter(s): v for s, v in self.registers.items()}
         for symbol, (address, width) in self.cells.items():
-            values[symbol] = self.peek(address.evaluate(values), width)
+            values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
         return values
 
-    def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset()) -> None:
-        factor = math.gcd(*(c for _, c in linear.terms))
-        value = (linear.evaluate(self.samples()) - linear.constant) // factor
+    def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
+        """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""
+        factor, samples = math.gcd(*(c for _, c in linear.terms)), self.samples()
+        value = (linear.evaluate(samples) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
+        if not parametric(linear) and varies(linear, samples, self.earlier):
+            if symbolic and len(linear.terms) == 1 and linear.symbols.isdisjoint(self.moving):
+                self._add_parameter(*linear.symbols)
+                return
+            found = fit(linear, self._candidates(linear), samples, self.earlier)
+            if found is not None:
+                (chosen,) = found.symbols
+                self._add_parameter(live_in(chosen))
+                difference = linear.substitute({live_in(chosen): Linear.symbol(chosen)}) - found
+                linear, value = Linear(difference.terms), -difference.constant
         unit = [s for s, c in linear.terms if abs(c) == 1]
         if not unit:
             for symbol in sorted(linear.symbols):
                 self.add_equation(Linear.symbol(symbol))
             return
-        symbol = max(unit, key=lambda s: (s in unknowns, s))
+        symbol = max(unit, key=lambda s: (not is_parameter(s), s in unknowns, s))
         coefficient = linear.coefficient(symbol)
         solution = (linear.without(symbol) - value) * -coefficient
         self.equations.append((linear, value))
+        self._solve(symbol, solution)
+
+    def _candidates(self, linear: Linear) -> Iterator[str]:
+        """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first."""
+        excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
+        for symbol in dict.fromkeys((*self.parameters, *sorted(linear.symbols), *self.registers, *self.cells)):
+            itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
+            if symbol not in excluded and not is_parameter(symbol) and self.symbol(symbol) in itself:
+                yield symbol
+
+    def _add_parameter(self, symbol: str) -> None:
+        if symbol not in self.parameters:
+            self.parameters[symbol] = None
+            self._solve(symbol, Linear.symbol(parameter(symbol)))
+
+    def _solve(self, symbol: str, solution: Linear) -> None:
         self.solved = {s: e.substitute({symbol: solution}) for s, e in self.solved.items()} | {symbol: solution}
 
     def add_cell(self, address: Linear, width: int) -> str:

@@ -18,9 +18,8 @@ from memopt.analysis.values import Carried, Integer, Node, Value
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
-from memopt.ir.operations import Put
+from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
-
 
 Found = tuple[dict[str, int], frozenset[str], Walk, State]
 
@@ -65,6 +64,8 @@ class Induction:
         """What ``guess`` leads to, None when it does not hold as it is."""
         for slot in guess.slots:
             entry[slot] = entry.get(slot) or self.places.live_slot(slot)
+        if not all(isinstance(entry.get(p), Integer) for p in guess.steps) or guess.opaque - entry.keys():
+            return None
         self.algebra.sample[self.walker.counter(loop)] = 0
         mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
         header = self.header(loop, entry, guess.steps, guess.opaque)
@@ -212,15 +213,18 @@ class Induction:
             written |= more
 
     def _written(self, loop: Loop, entry: State) -> set[str]:
+        """What the loop writes as far as its code tells; that rsp comes back to what it was is verified."""
         if loop.header not in self.written:
             blocks = [self.walker.lift(b) for b in loop.blocks]
-            put = frozenset(o.location for b in blocks for o in b.operations if isinstance(o, Put)) - {"rip"}
+            put = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
+            if any(isinstance(o, Forget) for b in blocks for o in b.operations):
+                put.update(CLOBBERED)
             stored = {s for b in blocks for s in stack_stores(b)}
-            self.written[loop.header] = put, tuple(sorted(stored, key=lambda s: (-slot_range(s)[1], s)))
-        put, slots = self.written[loop.header]
+            self.written[loop.header] = frozenset(put), tuple(sorted(stored, key=lambda s: (-slot_range(s)[1], s)))
+        places, slots = self.written[loop.header]
         for slot in slots:
             entry.setdefault(slot, self.places.load_slot(entry, slot))
-        return {*put, *slots}
+        return {*places, *slots}
 
     def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
         """The step of a register that takes over what another one held an iteration ago, which advances steadily."""

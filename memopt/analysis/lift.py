@@ -8,7 +8,8 @@ region is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -24,11 +25,12 @@ from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, longest
 from memopt.analysis.overlays import whole_rows
+from memopt.analysis.parameters import PARAMETER, Sample, live_in
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.restarts import Defer, Inline, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -57,11 +59,13 @@ ATTEMPTS = 192
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address."""
+    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address. ``calls``: copies of
+    what the loop calls are among them."""
 
     graph: FlowGraph
     forest: LoopForest
     lift: Callable[[int], Block]
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +75,33 @@ class Lifted:
     region: Region
     outer: OuterLoop
     statements: StatementLoop
+    entry: Sample  # values of live-in symbols
+
+    def trips(self, entry: Sample) -> int:
+        """R at another entry; 0 where that is not known."""
+        count = self.region.trips
+        known = {s: entry[live_in(s)] for s in count.numerator.symbols if live_in(s) in entry}
+        return count.numerator.evaluate(known) // count.divisor if count.numerator.symbols <= known.keys() else 0
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
                 displaced: bytes, vectors: Mapping[str, bytes] | None = None,
-                patient: Callable[[], bool] = lambda: True) -> Lifted:
+                patient: Callable[[], bool] = lambda: True, earlier: Sequence[Sample] = ()) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
     ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of
     each vector register ("xmm3"). ``peek(address, bits)`` reads memory of the
-    captured state as a signed number. Raises Rejected with the reason when the loop is outside what is modelled, or
+    captured state as a signed number. ``earlier``: what ``Lifted.entry`` was at entries whose values the new code was
+    not made for. Raises Rejected with the reason when the loop is outside what is modelled, or
     takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
+    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
     try:
-        return _with_facts(code, loop, Facts(signed, peek, vectors or {}), displaced, patient)
+        return _with_facts(code, loop, facts(), displaced, patient)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True), displaced, patient)
+            return _with_facts(code, loop, facts(eager=True), displaced, patient)
         except Rejected:
             raise plain from None
 
@@ -100,7 +113,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
-            facts.add_equation(need.linear, need.unknowns)
+            facts.add_equation(need.linear, need.unknowns, need.symbolic)
         except Promote as need:
             facts.add_cell(need.address, need.width)
         except Split as need:
@@ -111,6 +124,9 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
             facts.inlined.add(need.header)
         except RelateToTrips:
             facts.by_trips = True
+        except Moves as need:
+            facts = Facts(facts.registers, facts.peek, facts.vectors, eager=facts.eager, earlier=facts.earlier,
+                          moving=facts.moving | {need.symbol})
         except RecursionError:
             raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
@@ -130,13 +146,14 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
     statements = reroll(statements, aliasing, builder)
     statements = without_quotients(statements, aliasing.longest)
-    return Lifted(builder.region(loop.header, displaced, statements, tuple(aliasing.assumed)), outer, statements)
+    region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
+    return Lifted(region, outer, statements, facts.samples())
 
 
 def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     """``outer`` with inner bounds over counters and R alone; asks for the equations that make them so."""
     def live(bound: Linear) -> Linear:
-        return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith(LOOP_COUNTER)))
+        return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith((LOOP_COUNTER, PARAMETER))))
 
     inner = bounds(outer.node)
     if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
@@ -147,7 +164,7 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
             invariant = remaining.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
-            raise Specialise(invariant, remaining.moves(bound))
+            raise Specialise(invariant, remaining.moves(bound), symbolic=True)
     return outer
 
 
@@ -181,7 +198,7 @@ class _Builder:
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        left = iterations_left(self.outer, frozenset(self._restored()))
+        left = iterations_left(self.outer, frozenset(self._restored()), (g.expression for g in self.proofs))
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = flatten(statements)
@@ -256,6 +273,9 @@ class _Builder:
         self.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
 
     def _check_equations(self) -> None:
+        for symbol in self.facts.parameters:
+            if self.remaining.step(Linear.symbol(symbol)):
+                raise Moves(symbol)
         for linear, value in self.facts.equations:
             if self.remaining.step(linear):
                 raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
@@ -375,9 +395,9 @@ class _Builder:
     def _live_in(self, symbol: str) -> LiveIn:
         if symbol in self.lanes:
             return self.lanes[symbol]
-        if symbol in GENERAL:
-            return LiveIn(symbol, Register(symbol))
-        address, bits = self.facts.cells[symbol]
+        if live_in(symbol) in GENERAL:
+            return LiveIn(symbol, Register(live_in(symbol)))
+        address, bits = self.facts.cells[live_in(symbol)]
         match address:
             case Linear((), displacement):
                 return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)

@@ -40,10 +40,11 @@ MOST_LEFT = 16  # iterations that a version may leave to the original
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
-def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset()) -> int:
+def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), facts: Iterable[Linear] = ()) -> int:
     """How many iterations the original must run itself, so that no opaque header value reaches the code after the
-    loop but those that are ``restored``. Raises Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
-    checker = _Liveness(outer, restored)
+    loop but those that are ``restored``, where each of ``facts``, over live-in symbols and R, is >= 0. Raises
+    Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
+    checker = _Liveness(outer, restored, (Linear(), *facts))
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()
               if not (location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS)}
@@ -58,8 +59,8 @@ def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset()) ->
 
 
 class _Liveness:
-    def __init__(self, outer: OuterLoop, restored: frozenset[str]) -> None:
-        self.restored = restored
+    def __init__(self, outer: OuterLoop, restored: frozenset[str], facts: tuple[Linear, ...]) -> None:
+        self.restored, self.facts = restored, facts
         self.node, self.ranges = outer.node, outer.ranges
         self.name = outer.node.counter.removeprefix(LOOP_COUNTER)
         self.loops = _loops(outer.node)
@@ -118,8 +119,9 @@ class _Liveness:
     def _positive(self, linear: Linear) -> bool:
         now = {self.node.counter: Linear.symbol(TRIPS) - self.left}
         ranges = {c: n.substitute(now) for c, n in self.ranges.items() if c != self.node.counter}
-        number = number_at_least(least(linear.substitute(now), ranges), None)
-        return number is not None and number > 0
+        bound = least(linear.substitute(now), ranges)
+        numbers = (number_at_least(bound - fact, None) for fact in self.facts)
+        return any(number is not None and number > 0 for number in numbers)
 
     def _parts(self, value: Carried | Final) -> list[Value]:
         """What a value of an inner loop may be: by induction it is no more than these."""

@@ -157,11 +157,11 @@ class Numbers:
         number = self.integer(value)
         return None if number is None else number.linear
 
-    def specialised(self, linear: Linear) -> Linear:
+    def specialised(self, linear: Linear, symbolic: bool = False) -> Linear:
         """A number in place of ``linear``, which ``settles``: asks for it, or takes the sample in a guess."""
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
-        raise Specialise(linear)
+        raise Specialise(linear, symbolic=symbolic)
 
     def settles(self, linear: Linear) -> bool:
         """Whether there is a number for ``linear``: in a trial, for what keeps its value, as far as one can tell."""

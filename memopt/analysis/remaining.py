@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.analysis.facts import Facts, slot_name
+from memopt.analysis.parameters import live_in
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
 
@@ -29,7 +30,7 @@ class Remaining:
         return sum(c * self._step(s) for s, c in linear.terms)
 
     def _step(self, symbol: str) -> int:
-        location = symbol
+        location = symbol = live_in(symbol)
         if symbol in self.facts.cells:
             address, width = self.facts.cells[symbol]
             offset = address - self.facts.symbol("rsp")

@@ -10,10 +10,11 @@ from memopt.ir.linear import Linear
 @dataclass
 class Specialise(Exception):
     """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
-    ``unknowns``."""
+    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.analysis.parameters)."""
 
     linear: Linear
     unknowns: frozenset[str] = frozenset()
+    symbolic: bool = False
 
 
 @dataclass
@@ -35,6 +36,13 @@ class Inline(Exception):
     """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
 
     header: int
+
+
+@dataclass
+class Moves(Exception):
+    """Start again with ``symbol`` as no parameter: it advances with the patched loop."""
+
+    symbol: str
 
 
 class RelateToTrips(Exception):

@@ -13,7 +13,7 @@ from math import ceil, prod
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
-from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Statement
+from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
 from memopt.machine.description import Machine
 from memopt.models.cost import Stream, traffic
 
@@ -37,8 +37,6 @@ EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer
 
 LINE = 64
 SEQUENCES = 32  # of lines that hardware prefetches at a time
-
-UNKNOWN_SYMBOL = 1000  # what a bound that is no number is taken for
 
 
 class Place:
@@ -85,14 +83,14 @@ class LeafNest:
 
 def average_trips(statement: Statement, first: int) -> dict[str, int]:
     """Iterations of each loop, those that vary taken at the middle of the loops around them; ``first``: of the
-    patched one. A condition on several loops is taken to halve the innermost, a pair that holds it in a plane to leave
-    one."""
+    patched one, and what other symbols are taken for. A condition on several loops is taken to halve the innermost, a
+    pair that holds it in a plane to leave one."""
     middles: dict[str, int] = {}
     trips: dict[str, int] = {}
     for number, dimension in enumerate(statement.dimensions):
         value = first
         if number:
-            known = {s: middles.get(s, first if s == TRIPS else UNKNOWN_SYMBOL) for s in dimension.trips.symbols}
+            known = {s: middles.get(s, first) for s in dimension.trips.symbols}
             value = max(1, dimension.trips.evaluate(known))
         trips[dimension.name], middles[dimension.name] = value, value // 2
     for condition in statement.conditions:

@@ -11,6 +11,7 @@ from memopt.session.service import Service, ticks_per_second
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
+    from memopt.analysis.parameters import Sample
     from memopt.ir.plan import NestPlan
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
@@ -31,6 +32,7 @@ class Decision:
     cache: CodeCache | None = None
     installed_after: float | None = None
     service: Service | None = None
+    entry: Sample | None = None  # live-in values that it was made for
     _source: str | None = None
 
     def source(self) -> str:

@@ -31,6 +31,7 @@ from runtime.processes import running_seconds
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.lift import Lifted
+    from memopt.analysis.parameters import Sample
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
@@ -51,6 +52,7 @@ TRIALS = 6  # where one could not run to its end
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
+LOOKS = 4  # at one loop whose sizes differ from entry to entry
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
 
@@ -65,6 +67,7 @@ class Improver:
     started: float
     decisions: list[Decision] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)
+    _earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: entries with other values
 
     def __post_init__(self) -> None:
         # Made once, before the main thread lowers its priority: new threads would inherit that.
@@ -135,6 +138,9 @@ class Improver:
             gone = False
         if gone:  # the cache is not closed: the main thread may be reading its statistics for the report
             decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
+            if verdict.sizes and self._look_again(decision.address, decision.entry):
+                self.decisions.remove(decision)
+                self._work(decision.address)
         else:
             decision.service = None  # it could not be taken out: no use trying for ever
 
@@ -182,16 +188,35 @@ class Improver:
         first: Rejected | None = None
         for loop in site.loops:
             try:
-                self._replace(decision, site, loop)
+                self._replace_at_sizes(decision, site, loop)
                 return
             except Rejected as rejected:
-                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < RETRIES
+                once = rejected.reason is Reason.NOT_REACHED and loop is not site.loops[-1]  # it may have one iteration
+                most = 2 if once else RETRIES
+                again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
                 if again or rejected.reason is Reason.ENDED:
                     raise  # the next look may find it otherwise
                 if first is None or first.reason in TRANSIENT:
                     first = rejected
         assert first is not None
         raise first
+
+    def _replace_at_sizes(self, decision: Decision, site: Site, loop: Loop) -> None:
+        """``_replace``, where need be for several sizes at once: those of the entries that were seen."""
+        while True:
+            try:
+                self._replace(decision, site, loop)
+                return
+            except Rejected as rejected:
+                if rejected.reason is not Reason.GUARD_FAILED or not self._look_again(loop.header, decision.entry):
+                    raise
+
+    def _look_again(self, header: int, entry: Sample | None) -> bool:
+        """Whether a loop is to be lifted once more, knowing that other entries than ``entry`` came."""
+        earlier = self._earlier.setdefault(header, [])
+        if entry is not None:
+            earlier.append(entry)
+        return entry is not None and len(earlier) < LOOKS
 
     def _find(self, address: int) -> Site:
         """The loops around a hot address, from the bytes in memory."""
@@ -206,16 +231,19 @@ class Improver:
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
-        site, loop = apart(site, loop)
+        site, loop = apart(self.pid, site, loop)
         operations = screen(site, loop)
         check_process(self.pid)
+        with self._timed("capture"):
+            decision.entry = None
+            lifted, trips = self._capture_and_lift(site, loop, operations)
+            decision.entry = lifted.entry
         memory = Memory(self.pid)
-        try:
+        try:  # all of the text is looked at: not before there is something to gain
             moved = displacement(memory.read, site.graph, loop, site.text)
         finally:
             memory.close()
-        with self._timed("capture"):
-            lifted, trips = self._capture_and_lift(site, loop, operations, moved.original)
+        lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
         cache = self._reserve(loop, lifted.region, candidates)
@@ -235,7 +263,8 @@ class Improver:
         decision.installed_after = time.monotonic() - self.started
         measured = decision.measurement
         decision.service = Service(measured.original if measured is not None and measured.even else None,
-                                   began=(time.monotonic(), running_seconds(self.pid)))
+                                   began=(time.monotonic(), running_seconds(self.pid)),
+                                   again=len(self._earlier.get(loop.header, ())) < LOOKS - 1)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
@@ -300,8 +329,9 @@ class Improver:
                     tracee.stop()
                     reap(tracee, shadows)
 
-    def _capture_and_lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
-                          displaced: bytes) -> tuple[Lifted, int]:
+    def _capture_and_lift(self, site: Site, loop: Loop,
+                          operations: Callable[[int], Block]) -> tuple[Lifted, int]:
+        """The region, without the displaced bytes, and the trip count to plan for."""
         from memopt.analysis.flags import flags_dead
         from memopt.analysis.lift import Code, lift_region
         from memopt.ir.region import confined
@@ -313,10 +343,11 @@ class Improver:
             with self._timed("reach"):
                 reach(shadow, loop.header)
             with self._timed("lift"):
-                lifted = lift_region(Code(site.graph, site.forest, operations), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
+                lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
                                      vector_registers(shadow),
-                                     functools.partial(_before, time.thread_time() + PATIENCE))
+                                     functools.partial(_before, time.thread_time() + PATIENCE),
+                                     tuple(self._earlier.get(loop.header, ())))
                 dead = flags_dead(site.graph, operations, loop.header)
                 lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
             if (not dead or lifted.region.confined) and other_threads(self.pid):
@@ -328,7 +359,7 @@ class Improver:
                                        written=f.written) for f in lifted.region.footprints}
         if lifted.region.confined:
             lifted = replace(lifted, region=confined(lifted.region, places))
-        return lifted, values[TRIPS]
+        return lifted, max(values[TRIPS], *map(lifted.trips, self._earlier.get(loop.header, ())), 0)
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas

@@ -21,19 +21,22 @@ TICK_SECONDS = 50e-9  # a guard that fails
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a version is to be taken out."""
+    """Why a version is to be taken out. ``sizes``: it is for values that few entries come with."""
 
     reason: Reason
     detail: str
+    sizes: bool = False
 
 
 @dataclass
 class Service:
     """One installed version; ``original_per_iteration``: seconds, None when there was no trial or iterations differ in
-    length: entries with more iterations to go would then be taken for slower ones."""
+    length: entries with more iterations to go would then be taken for slower ones. ``again``: a version for more values
+    might be made instead of one that the original iterates more often than (an entry that fails is one iteration)."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
+    again: bool = False
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
 
     def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float) -> Verdict | None:
@@ -45,7 +48,10 @@ class Service:
         entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
-            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for")
+            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
+        if self.again and entries - runs >= max(ENOUGH_ENTRIES, iterations):
+            return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
+                           True)
         if self.original_per_iteration is None:
             return None
         original, failed = self.original_per_iteration * iterations, max(0, entries - runs)
@@ -56,7 +62,7 @@ class Service:
         version = share * cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
         if version * GAIN > original:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
-                           if failed > runs else f"{original / version:.2f} times as fast in service")
+                           if failed > runs else f"{original / version:.2f} times as fast in service", failed > runs)
         return None
 
 

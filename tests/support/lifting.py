@@ -11,6 +11,7 @@ from memopt.analysis.facts import GENERAL
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.analysis.loops import find_loops
+from memopt.analysis.parameters import Sample
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected
@@ -38,9 +39,10 @@ def deepest(forest: LoopForest) -> Loop:
 
 
 def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
-                  vectors: Mapping[str, bytes] | None = None) -> Lifted:
+                  vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = ()) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
-    numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown)."""
+    numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
+    after the entries ``earlier``."""
     machine_code = assemble(".intel_syntax noprefix\n" + source)
 
     def read(address: int, size: int) -> bytes:
@@ -50,7 +52,7 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     state = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | {"rsp": STACK} | dict(registers)
     cells = dict(memory or {})
     return lift_region(code, deepest(code.forest), {r: v % (1 << 64) for r, v in state.items()},
-                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors)
+                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, earlier=earlier)
 
 
 @contextmanager

@@ -33,11 +33,13 @@ from runtime import ptrace
 from runtime.memory import mappings
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
 from runtime.tracee import Tracee
+from runtime.trial import general_registers
 from tests.support.random_nests.build import Batch
 
 PATIENCE = 20.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
+SMALL, OTHER = 1 << 20, 3  # what may be a size, and by how much it was another one
 PRINT_AFTER = tuple(os.environ.get("PRINT_AFTER", "").split(","))  # lift, plan, generate: shown on stderr
 _TRAP = b"\xcc"
 REPLACED, INTERNAL = "replaced", "internal-error"
@@ -101,8 +103,11 @@ class Direct(Improver):
         assert self.tracee is not None
         yield (Here(self.tracee),) * count
 
-    def replace(self, site: Site, loop: Loop) -> Decision:
-        """Raises what the stages raise."""
+    def replace(self, site: Site, loop: Loop, sizes: bool) -> Decision:
+        """Raises what the stages raise. ``sizes``: as if small numbers had been others at an earlier entry."""
+        if sizes and self.tracee is not None:
+            registers = general_registers(self.tracee.registers())
+            self._earlier[loop.header] = [{r: v + OTHER if v < SMALL else v for r, v in registers.items()}]
         decision = Decision(0, (), site=site)
         self._replace(decision, site, loop)
         return decision
@@ -261,7 +266,8 @@ class Follower:
         options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
         with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(program.prefer):
-            return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(site, loop)
+            return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(
+                site, loop, program.seed % 2 == 0)
 
     def _finish(self) -> None:
         """Read the statistics of what was installed for the current program."""
