@@ -23,7 +23,7 @@ from passes.base import Context
 from passes.blocking import BLOCK, Blocking
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
-from passes.ordering import Conflicts, carry, keeps, within
+from passes.ordering import Conflicts, advancing, carry, keeps, within
 from passes.timetile import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
@@ -135,14 +135,14 @@ class Arrangement:
             tuple[Position, ...], Conflicts]]:
         """What is inside a loop around all of them, one iteration at a time: the original one, or one that takes
         another loop of some statements (which turns a dot product into updates, as in triangular solvers)."""
-        original = self._shared(positions)
+        original, rows = self._shared(positions), False
         preferred = {p.statement.name: self.serial.get(p.statement.name) for p in positions}
         if all(preferred[p.statement.name] in dict(p.free) for p in positions):
-            original = preferred
+            original, rows = preferred, True
         choices: list[list[str | None]] = [[n for n, _ in p.free] or [None] for p in positions]
         tried = 0
         if original is not None:
-            inside = self._one_by_one(positions, left, original)
+            inside = self._one_by_one(positions, left, original, rows)
             if inside is not None:
                 tried += 1
                 yield inside
@@ -150,15 +150,18 @@ class Arrangement:
             loops = {p.statement.name: c for p, c in zip(positions, chosen, strict=True)}
             if loops == original or tried >= self.most_serial:
                 continue
-            inside = self._one_by_one(positions, left, loops)
+            inside = self._one_by_one(positions, left, loops, rows=True)
             if inside is not None and len(inside[1]) < len(left):
                 tried += 1
                 yield inside
 
-    def _one_by_one(self, positions: tuple[Position, ...], left: Conflicts, loops: Loops) -> tuple[
+    def _one_by_one(self, positions: tuple[Position, ...], left: Conflicts, loops: Loops, rows: bool = False) -> tuple[
             tuple[Position, ...], Conflicts] | None:
-        """One more date, the loop named for each statement; None where that turns a dependence round."""
-        dates = {s: Linear() if d is None else Linear.symbol(d) for s, d in loops.items()}
+        """One more date, the loop named for each statement, or with ``rows`` the rows it goes over; None where that
+        turns a dependence round."""
+        named = {p.statement.name: (p.statement, loops[p.statement.name]) for p in positions}
+        dates = {n: Linear() if d is None else advancing(s, d) if rows else Linear.symbol(d)
+                 for n, (s, d) in named.items()}
         remaining = carry(left, dates)
         if remaining is None:
             return None

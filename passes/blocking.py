@@ -22,7 +22,7 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
 from passes.leaves import Position
-from passes.ordering import Conflicts, carry, equal, keeps
+from passes.ordering import Conflicts, advancing, carry, equal, keeps
 from passes.splitting import instances
 
 BLOCK = "block"
@@ -54,17 +54,19 @@ class Blocking:
                         tuple(place.items()), conflicts)
 
 
-def blockings(scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS) -> Iterator[Blocking]:
+def blockings(
+    scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS, facts: tuple[Linear, ...] = ()
+) -> Iterator[Blocking]:
     """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
-    can wait for the rest of its block, or the rest for it."""
+    can wait for the rest of its block, or the rest for it; every one of ``facts`` is >= 0."""
     made = 0
     values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
-        date = {s: Linear.symbol(d) for s, d in loops.items()}
+        date = {s.name: advancing(s, loops[s.name]) for s in scop.statements}
         if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
             blocking = _blocked(scop, loops, trips, steps)
-            if blocking is not None and _promising(blocking):
+            if blocking is not None and _promising(blocking, facts):
                 made += 1
                 yield blocking
 
@@ -90,17 +92,17 @@ def _stepping(scop: Scop, loops: Mapping[str, str]) -> set[tuple[str, int]]:
     """Subscripts of written arrays that advance with the blocked loop in some access."""
     written = {s.write.array for s in scop.statements}
     return {(a.array, n) for s in scop.statements for a in (s.write, *s.reads) for n, form in enumerate(a.subscripts)
-            if a.array in written and form.coefficient(loops[s.name]) == 1 and len(form.terms) == 1}
+            if a.array in written and (form - advancing(s, loops[s.name])).is_constant}
 
 
-def _promising(blocking: Blocking) -> bool:
+def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
     """Whether the largest piece only accumulates inside a block, before or after everything else there."""
     statements = blocking.scop.statements
     largest = max(statements, key=lambda s: prod(blocking.counts[s.name].values()))
 
     def inside(earlier: Statement, later: Statement) -> Conflicts:
         date = {s.name: Linear.symbol(BLOCK) for s in (earlier, later)}
-        return carry(tuple(between(earlier, later)), date) or ()
+        return carry(tuple(between(earlier, later, facts)), date) or ()
 
     own = inside(largest, largest)
     if not own or any(c.first != largest.write or c.second != largest.write for c in own):
@@ -116,7 +118,7 @@ def _pieces(
 ) -> Iterator[tuple[Statement, dict[str, int]]]:
     """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the
     block."""
-    whole, step = instances(statement), Linear.symbol(loop)
+    whole, step = instances(statement), advancing(statement, loop)
     ways = []
     for form in forms:
         least, most = whole.least(form - step), whole.most(form - step)
@@ -170,5 +172,6 @@ def _innermost(statement: Statement, form: Linear, loop: str) -> str:
 
 
 def _trips(statement: Statement, loop: str) -> Linear:
-    """More than the number of blocks: a block's number is at most its loop's counter."""
-    return next(d.trips for d in statement.dimensions if d.name == loop)
+    """More than the number of blocks: a block's number is at most its loop's counter, or the row that it stands for."""
+    trips = next(d.trips for d in statement.dimensions if d.name == loop)
+    return trips + advancing(statement, loop) - Linear.symbol(loop)

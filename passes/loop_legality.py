@@ -64,7 +64,7 @@ def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterat
     yield from shape
     if shape:
         return
-    pieces = tuple(_pieces(scop, plan))
+    pieces = tuple(_pieces(scop, plan, tuple(f for f in facts if f.symbols <= _symbols(scop))))
     yield from pieces
     if pieces:
         return
@@ -111,9 +111,9 @@ def _symbols(scop: Scop) -> set[str]:
     return found - {d.name for s in scop.statements for d in s.dimensions}
 
 
-def _pieces(scop: Scop, plan: LoopPlan) -> Iterator[str]:
+def _pieces(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[str]:
     """Every statement's instances, each once: pieces have its text, counters may be moved, and they divide its
-    domain."""
+    domain where ``facts`` hold."""
     for statement in scop.statements:
         for problem in _miscounted(statement, plan.rebases):
             yield problem
@@ -127,7 +127,7 @@ def _pieces(scop: Scop, plan: LoopPlan) -> Iterator[str]:
             return
         pieces.setdefault(found[0].position, []).append(piece)
     for position, statement in counted.items():
-        yield from _divided(scop, statement, pieces.get(position, []))
+        yield from _divided(scop, statement, pieces.get(position, []), facts)
 
 
 def _miscounted(statement: Statement, rebases: tuple[Rebase, ...]) -> Iterator[str]:
@@ -191,14 +191,14 @@ def _has_text_of(piece: Statement, whole: Statement) -> bool:
     return same == replace(whole, name="", conditions=())
 
 
-def _divided(scop: Scop, statement: Statement, parts: list[Statement]) -> Iterator[str]:
+def _divided(scop: Scop, statement: Statement, parts: list[Statement], facts: tuple[Linear, ...]) -> Iterator[str]:
     """Whether the parts are the statement's instances, each of them once."""
     if len(parts) == 1 and parts[0].conditions == statement.conditions and parts[0].dimensions == statement.dimensions:
         return
-    left = iteration_domain(Scop(scop.arrays, (replace(statement, name="S"),)))
+    left = iteration_domain(Scop(scop.arrays, (_known(statement, facts),)))
     for part in parts:
         further = len(part.dimensions) - len(statement.dimensions)
-        domain = iteration_domain(Scop(scop.arrays, (replace(part, name="S"),)))
+        domain = iteration_domain(Scop(scop.arrays, (_known(part, facts),)))
         if further:
             domain = domain.without_last(further)
             if _repeated(part, further):
@@ -208,6 +208,10 @@ def _divided(scop: Scop, statement: Statement, parts: list[Statement]) -> Iterat
         left = left - domain
     if not left.is_empty:
         yield f"instances of {statement.name} are left out"
+
+
+def _known(statement: Statement, facts: tuple[Linear, ...]) -> Statement:
+    return replace(statement, name="S", conditions=(*statement.conditions, *facts))
 
 
 def _repeated(part: Statement, further: int) -> bool:

@@ -23,6 +23,7 @@ from passes.storage import store
 
 LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
 LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where that is limited
+FEWEST_STEPS = 8  # of a time loop, however few are left where it was found
 BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
@@ -42,11 +43,13 @@ def loop_plans(
                      for s in scop.statements)
         whole = Arrangement(scop, pairs, context)
         candidates = [_Candidate(scop, whole.made())]
-        candidates += [_Candidate(scop, found, name) for found, name in whole.time_tiled()]
+        longer = replace(context, trips=_entered_with(scop, context.trips))
+        candidates += [_Candidate(scop, found, name, context.trips / longer.trips)
+                       for found, name in Arrangement(scop, pairs, longer).time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))
-        for blocking in blockings(scop, pairs, context.trips) if not _is_product(candidates[0].found) else ():
+        for blocking in () if _is_product(candidates[0].found) else blockings(scop, pairs, context.trips, facts=facts):
             inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, BLOCKED_SERIAL,
                                  blocking.loops)
             candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
@@ -74,10 +77,11 @@ class _Candidate:
     scop: Scop
     found: tuple[Option, ...]
     name: str = ""
+    share: float = 1.0  # of the iterations that ``found`` is for
 
     @property
     def cycles(self) -> float:
-        return cycles(self.found)
+        return cycles(self.found) * self.share
 
     def plan(self, context: Context, facts: tuple[Linear, ...]) -> LoopPlan:
         leaves = tuple(o.leaf for o in self.found)
@@ -103,6 +107,14 @@ class _Candidate:
     def _trial_iterations(self) -> int:
         """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
         return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
+
+
+def _entered_with(scop: Scop, left: int) -> int:
+    """Iterations of the patched loop in a usual entry, where ``left`` were found in the middle of one. Only for loops
+    whose iterations are alike."""
+    outer = {TRIPS, *(s.dimensions[0].name for s in scop.statements)}
+    alike = not any(d.trips.symbols & outer for s in scop.statements for d in s.dimensions[1:])
+    return max(2 * left, FEWEST_STEPS) if alike else left
 
 
 def _is_product(found: tuple[Option, ...]) -> bool:

@@ -23,7 +23,7 @@ from memopt.machine.description import Machine
 from passes.leaves import Position, cut
 from passes.ordering import Conflicts, carry, keeps, within
 
-STEPS = (4, 8, 16, 32)
+STEPS = (4, 6, 8, 12, 16, 32)
 _SENSIBLE = set(range(3, 40))
 MOST_SLOPE = 4
 
@@ -133,18 +133,19 @@ def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...]
 # Subscripts the tiles skew (counted from the last), with the rows of each: by the loops inside the time loop.
 _SHAPES: Mapping[int, tuple[tuple[tuple[int, int], ...], ...]] = {
     1: (((0, 512),), ((0, 2048),)),
-    2: (((1, 1),), ((1, 16), (0, 512))),
-    3: (((2, 1),), ((2, 4), (1, 8)), ((2, 8), (1, 16)), ((2, 4), (1, 8), (0, 128))),
+    2: (((1, 1),), ((1, 16), (0, 256)), ((1, 16), (0, 512))),
+    3: (((2, 1),), ((2, 4), (1, 8)), ((2, 4), (1, 16)), ((2, 8), (1, 16)), ((2, 4), (1, 8), (0, 128))),
 }
 
 
 def _room(machine: Machine) -> int:
-    """Most of L2: further out is not much faster than memory."""
-    return machine.level(2).share * 3 // 4
+    """L2: further out is not much faster than memory."""
+    return machine.level(2).share
 
 
 def _resident(scop: Scop, positions: tuple[Position, ...], tiles: list[tuple[Front, int]], steps: int) -> int:
-    """Bytes between two uses of one cell: of every array, as far as a block of steps reaches."""
+    """Bytes between two uses of one cell: of every array, what a tile covers on its way through a block of steps, each
+    of which moves it by the slope along every front."""
     total = 0
     arrays = {a.array for p in positions for a in (p.statement.write, *p.statement.reads)}
     for name in arrays:
@@ -152,9 +153,9 @@ def _resident(scop: Scop, positions: tuple[Position, ...], tiles: list[tuple[Fro
         counts = [dict(p.free) for p in positions if name in {a.array for a in (p.statement.write, *p.statement.reads)}]
         skewed = {loop for front, _ in tiles for loop in front.loop.values()}
         inner = max(prod(c for d, c in list(count.items())[1:] if d not in skewed) for count in counts)
-        for front, rows in tiles:
-            inner *= rows + front.slope * steps + 1
-        total += inner * size
+        box = [rows + 1 for _, rows in tiles]
+        way = steps * max(front.slope for front, _ in tiles)
+        total += (prod(box) + way * (prod(box) - prod(b - 1 for b in box))) * inner * size
     return total
 
 

@@ -16,7 +16,7 @@ from memopt.analysis.values import Carried, Integer, Node, Value
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
-from memopt.ir.operations import Put
+from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
 
 
@@ -161,8 +161,11 @@ class Induction:
             written |= more
 
     def _written(self, loop: Loop, entry: State) -> set[str]:
+        """What the loop writes as far as its code tells; that rsp comes back to what it was is verified."""
         blocks = [self.walker.lift(b) for b in loop.blocks]
-        written = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip"}
+        written = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
+        if any(isinstance(o, Forget) for b in blocks for o in b.operations):
+            written.update(CLOBBERED)
         for slot in sorted({s for b in blocks for s in stack_stores(b)}, key=lambda s: (-slot_range(s)[1], s)):
             entry.setdefault(slot, self.places.load_slot(entry, slot))
             written.add(slot)

@@ -8,6 +8,7 @@ region is rejected.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,11 +60,13 @@ ATTEMPTS = 192
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address."""
+    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address. ``calls``: copies of
+    what the loop calls are among them."""
 
     graph: FlowGraph
     forest: LoopForest
     lift: Callable[[int], Block]
+    calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +97,12 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
+    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
     try:
-        return _with_facts(code, loop, Facts(signed, peek, vectors or {}, earlier=earlier), displaced, patient)
+        return _with_facts(code, loop, facts(), displaced, patient)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, Facts(signed, peek, vectors or {}, eager=True, earlier=earlier), displaced,
-                               patient)
+            return _with_facts(code, loop, facts(eager=True), displaced, patient)
         except Rejected:
             raise plain from None
 

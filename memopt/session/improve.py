@@ -231,7 +231,7 @@ class Improver:
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
-        site, loop = apart(site, loop)
+        site, loop = apart(self.pid, site, loop)
         operations = screen(site, loop)
         check_process(self.pid)
         memory = Memory(self.pid)
@@ -341,7 +341,7 @@ class Improver:
             with self._timed("reach"):
                 reach(shadow, loop.header)
             with self._timed("lift"):
-                lifted = lift_region(Code(site.graph, site.forest, operations), loop,
+                lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
                                      vector_registers(shadow),
                                      functools.partial(_before, time.thread_time() + PATIENCE),

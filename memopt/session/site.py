@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
+from memopt.analysis.calls import Links
 from memopt.analysis.flowgraph import flow_around
 from memopt.analysis.loops import find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
@@ -23,7 +24,8 @@ Ranges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True, slots=True)
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
-    addresses plus this are run-time addresses. ``text``: the executable mapping."""
+    addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
+    functions hang together with the rest of the graph."""
 
     path: str
     text: tuple[int, int]
@@ -32,6 +34,7 @@ class Site:
     graph: FlowGraph
     forest: LoopForest
     loops: tuple[Loop, ...]
+    links: Links = field(default_factory=Links)
 
     def straight_line(self) -> Ranges:
         """The code that is in no loop."""
@@ -68,14 +71,34 @@ def find_site(pid: int, address: int) -> Site:
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
 
 
-def apart(site: Site, loop: Loop) -> tuple[Site, Loop]:
-    """``loop`` without calls that it makes only in exceptional iterations, where that is possible."""
-    from memopt.analysis.asides import without_calls
+def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+    """``loop`` with what it calls as part of it, and without calls that it makes only in exceptional iterations, where
+    that is possible."""
+    from memopt.analysis.asides import calls_out, without_calls
 
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
+    site, loop = _joined(pid, site, loop)
+    if not any(calls_out(site.graph.blocks[b]) for b in loop.blocks):
+        return site, loop
     found = without_calls(site.graph, loop)
     return (site, loop) if found is None else (replace(site, forest=found[0]), found[1])
+
+
+def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+    """``loop`` with copies of the functions it calls."""
+    from memopt.analysis.calls import spliced
+    from memopt.session.callees import Callees
+
+    memory = Memory(pid)
+    try:
+        graph, links = spliced(site.graph, loop.blocks,
+                               Callees(memory, tuple(mappings(pid)), site.text, site.path, site.bias))
+    finally:
+        memory.close()
+    forest = find_loops(graph)
+    found = next((x for x in forest.loops if x.header == loop.header), None)
+    return (site, loop) if found is None else (replace(site, graph=graph, forest=forest, links=links), found)
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
@@ -83,18 +106,20 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
 
     Returns what gives the operations of a basic block by its address, each worked out once.
     """
+    from memopt.analysis.asides import calls_out
+
     for start in sorted(loop.blocks):
-        for instruction in site.graph.blocks[start].instructions:
-            if instruction.kind is Kind.CALL:
-                raise Rejected(Reason.CALL, f"at {instruction.address:#x}")
-            if instruction.kind is Kind.INDIRECT:
-                raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
+        block = site.graph.blocks[start]
+        if calls_out(block):
+            raise Rejected(Reason.CALL, f"at {block.instructions[-1].address:#x}")
+        if block.kind is Kind.INDIRECT:
+            raise Rejected(Reason.INDIRECT_JUMP, f"at {block.instructions[-1].address:#x}")
     _check_direction(site, loop)
     from memopt.x86.semantics import lift_block
 
     @cache
     def operations(address: int) -> Block:
-        return lift_block(site.graph.blocks[address].code, address)
+        return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real))
 
     if not any(_computes(operations, start) for start in loop.blocks):
         raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
