@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memopt.analysis.algebra import Obligation
-from memopt.analysis.bounds import sign_where
+from memopt.analysis.bounds import Limits, sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
+from memopt.analysis.parameters import is_parameter
 from memopt.analysis.restarts import Defer, Split
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -55,8 +56,10 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     return tuple(weakest.values())
 
 
-def longest(guards: tuple[Relation, ...]) -> int | None:
-    """The largest R that ``guards`` let pass, where they say something about R alone."""
+def limits(guards: tuple[Relation, ...]) -> Limits:
+    """What ``guards`` say about R and parameters."""
     found = [g.expression.constant // -g.expression.coefficient(TRIPS) for g in guards
              if g.expression.symbols == {TRIPS} and g.expression.coefficient(TRIPS) < 0]
-    return min(found, default=None)
+    facts = dict.fromkeys(g.expression for g in guards if g.expression.symbols - {TRIPS} and all(
+        s == TRIPS or is_parameter(s) for s in g.expression.symbols))
+    return Limits(min(found, default=None), tuple(facts))

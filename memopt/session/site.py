@@ -135,9 +135,14 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
     def operations(address: int) -> Block:
         return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real))
 
-    if not any(_computes(operations, start) for start in loop.blocks):
-        raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
-    return operations
+    refused = None
+    for start in sorted(loop.blocks):
+        try:
+            if _computes(operations(start)):
+                return operations
+        except Rejected as rejected:  # perhaps it is never run
+            refused = refused or rejected
+    raise refused or Rejected(Reason.NO_PLAN, "nothing is computed from memory")
 
 
 def _check_direction(site: Site, loop: Loop) -> None:
@@ -149,11 +154,7 @@ def _check_direction(site: Site, loop: Loop) -> None:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
 
-def _computes(operations: Callable[[int], Block], address: int) -> bool:
-    """Whether a block does floating-point arithmetic or stores; one that is not understood may never be run."""
-    try:
-        block = operations(address)
-    except Rejected:
-        return False
+def _computes(block: Block) -> bool:
+    """Whether a block does floating-point arithmetic or stores."""
     return any(isinstance(o, Store) or (isinstance(o, Compute) and o.operator in _ARITHMETIC)
                for o in block.operations)
