@@ -15,7 +15,18 @@ from math import ceil
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
-from memopt.models.loop_cost import LeafNest, Place, TileCost, best_tile, chain, lanes, leaf_cycles, step
+from memopt.models.loop_cost import (
+    MOST_NEIGHBOURS,
+    LeafNest,
+    Place,
+    TileCost,
+    best_tile,
+    chain,
+    lanes,
+    leaf_cycles,
+    neighbours,
+    step,
+)
 from passes.base import Context
 from passes.joining import joinable
 from passes.ordering import Conflicts, carry, equal, keeps
@@ -90,7 +101,7 @@ def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | N
     whole = LeafNest(tuple(position.free), Place({n: Linear.symbol(n) for n in names}))
     accesses = (position.statement.write, *position.statement.reads)
     moves = {n: [step(scop, a, whole, n) for a in accesses] for n in names}
-    still = {n for n in names if not all(moves[n])}
+    still = {n for n in names if not all(moves[n]) or _rows_share(scop, position.statement, whole, n)}
     trips = dict(position.free)
     if not names:
         yield None, None, None, ()
@@ -105,6 +116,15 @@ def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | N
                 rest = [n for n in names if n not in taken]
                 for order in permutations(rest) if len(rest) <= 3 else (tuple(rest),):
                     yield rows, vector, sequential, order
+
+
+def _rows_share(scop: Scop, statement: Statement, nest: LeafNest, rows: str) -> bool:
+    """Whether neighbouring rows read some of the same cells."""
+    for access, offsets in neighbours(scop, statement):
+        by = abs(step(scop, access, nest, rows))
+        if {abs(a - b) for a, b in combinations(offsets, 2)} & {by * n for n in range(1, MOST_NEIGHBOURS) if by}:
+            return True
+    return False
 
 
 def _ordered(position: Position, order: tuple[str, ...]) -> Position | None:

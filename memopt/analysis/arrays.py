@@ -143,7 +143,7 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     if found is None:
         ways = (_split(cluster, base, strides, digits, sample, carry) for strides in (whole, *others)
                 for digits, carry in ((_one_digit, False), (_nearest_digits, False), (_nearest_digits, True)))
-        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.width, s.terms),
+        found = min(filter(None, ways), key=lambda s: (-len(s.strides), s.falling, s.width, s.terms),
                     default=None)
     if found is not None:
         return (Array(name, element, found.base, found.strides),
@@ -166,13 +166,15 @@ def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """``width``: the most that an inner subscript of one access varies."""
+    """``width``: the most that an inner subscript of one access varies. ``falling``: how many of them start the lower
+    the more there is to do: how low they may start is guarded, and entries come with more than the captured R."""
 
     base: Linear
     strides: tuple[int, ...]
     subscripts: Mapping[ByteAccess, tuple[Linear, ...]]
     guards: tuple[Relation, ...]
     width: int
+    falling: int
 
     @property
     def terms(self) -> int:
@@ -188,22 +190,32 @@ def _split(
     end ends there)."""
     found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
-    width = 0
+    width = falling = 0
     for inner in reversed(range(1, len(strides))):
         if carry:
             found = {m: _carried(m, s, inner, strides[inner - 1] // strides[inner], sample) for m, s in found.items()}
         bounds = [m.bounds(s[inner], sample) for m, s in found.items()]
+        length = strides[inner - 1] // strides[inner]
         below = min(0, *(low.evaluate(sample) for low, _ in bounds))  # counters that go down
+        if any(low.coefficient(TRIPS) < 0 for low, _ in bounds):
+            below -= _spare(bounds, length - 1 + below, sample)
         base += below * strides[inner]
         found = {m: (*s[:inner], s[inner] - below, *s[inner + 1:]) for m, s in found.items()}
+        falling += sum(low.coefficient(TRIPS) < 0 for low, _ in bounds)
         for low, high in bounds:
             width = max(width, (high - low).evaluate(sample))
-            for need in (low - below, -high + (below + strides[inner - 1] // strides[inner] - 1)):
+            for need in (low - below, -high + (below + length - 1)):
                 if need.evaluate(sample) < 0:
                     return None
                 if not need.is_constant:
                     guards[need] = Relation(need, False, "a row of an array is not longer than its stride")
-    return _Split(base, strides, found, tuple(guards.values()), width)
+    return _Split(base, strides, found, tuple(guards.values()), width, falling)
+
+
+def _spare(bounds: Iterable[tuple[Linear, Linear]], top: int, sample: Mapping[str, int]) -> int:
+    """How far subscripts that may reach ``top`` leave room in their row for entries with more to do."""
+    room = max(0, top - max(high.evaluate(sample) for _, high in bounds))
+    return room // 2 if any(high.coefficient(TRIPS) > 0 for _, high in bounds) else room
 
 
 def _carried(

@@ -10,13 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memopt.analysis.loops import find_loops
-from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
+from memopt.ir.graph import BasicBlock, FlowGraph, Kind, Loop, LoopForest
+
+
+def calls_out(block: BasicBlock) -> bool:
+    """Whether the block calls something that is not in the graph."""
+    return block.kind is Kind.CALL and block.successors == (block.end,)
 
 
 def without_calls(graph: FlowGraph, loop: Loop) -> tuple[LoopForest, Loop] | None:
     """The loops of ``graph`` without those blocks of ``loop`` that call, and what of it remains; None when nothing does
     or calls still do."""
-    calling = {b for b in loop.blocks if graph.blocks[b].kind is Kind.CALL}
+    calling = {b for b in loop.blocks if calls_out(graph.blocks[b])}
     kept = replace(graph, blocks={b: block for b, block in graph.blocks.items() if b not in calling})
     if graph.entry not in kept.blocks:
         return None

@@ -6,12 +6,14 @@ is written becomes such a cell. Slots may overlap when one is half of the other:
 
 from __future__ import annotations
 
+from itertools import count
+
 from memopt.analysis.algebra import Algebra, Promote
-from memopt.analysis.facts import SLOT, Facts, State, slot_name, slot_range
+from memopt.analysis.facts import SLOT, Facts, State, bits_of, slot_name, slot_range
 from memopt.analysis.nest import Item, LoadEvent, StoreEvent
-from memopt.analysis.values import Integer, Loaded, Node, Value, centred
+from memopt.analysis.values import Carried, Integer, Loaded, Node, Value, centred
 from memopt.ir.linear import Linear
-from memopt.ir.operations import Block, Compute, Get, Literal, Put, Store, Temp
+from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
 
 
@@ -23,6 +25,7 @@ class Places:
         widest = sorted(facts.cells.items(), key=lambda c: c[1][1])
         self.cells = {address: symbol for symbol, (address, _) in widest}
         self.slots: set[str] = set()
+        self.forgotten = count()
 
     def get(self, state: State, location: str) -> Value:
         if location not in state:
@@ -86,8 +89,20 @@ class Places:
         other = self.algebra.compute("trunc" if low > start else "high", (whole,), size * 8)
         return self.algebra.compute("concat", (value, other) if low > start else (other, value), length * 8)
 
+    def forget(self, state: State) -> None:
+        """Each time something else: values that are not known are not known to be equal."""
+        number = next(self.forgotten)
+        below = self.pointer(state["rsp"]) - self.facts.symbol("rsp")
+        if not below.is_constant:
+            raise Rejected(Reason.CALL, f"the stack moves at {self.algebra.address:#x}")
+        dead = [p for p in state if p.startswith(SLOT) and slot_range(p)[0] < below.constant]
+        for location in (*CLOBBERED, *dead):
+            state[location] = Carried("entry", f"{location}#{number}", bits_of(location))
+
     def live_slot(self, slot: str) -> Value:
         low, size = slot_range(slot)
+        if low < 0 and self.facts.calls:
+            return Carried("entry", slot, size * 8)
         address = self.facts.symbol("rsp") + low
         symbol = self.cells.get(address) or self._promoted(address, size * 8)
         if self.facts.cells[symbol][1] < size * 8:
@@ -131,9 +146,10 @@ def _overlapping(state: State, low: int, size: int) -> list[str]:
 
 
 def stack_stores(block: Block) -> set[str]:
-    """Slots that the block writes through rsp itself, as long as it leaves rsp alone."""
+    """Slots that the block writes through rsp itself, as long as it leaves rsp alone or does no more than call."""
     offsets: dict[int, int] = {}
     found: set[str] = set()
+    called = False
     for operation in block.operations:
         match operation:
             case Get(_, result, "rsp", _):
@@ -142,6 +158,8 @@ def stack_stores(block: Block) -> set[str]:
                 offsets[result] = offsets[index] + centred(value, 64)
             case Store(_, Temp(index), _, width) if index in offsets:
                 found.add(slot_name(offsets[index], width))
+            case Put(_, "rsp", Temp(index)) if offsets.get(index) == -8:
+                called = True
             case Put(_, "rsp", _):
                 return set()
-    return found
+    return {slot_name(-8, 64)} & found if called else found

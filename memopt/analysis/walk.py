@@ -13,14 +13,25 @@ from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
 from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
+from memopt.analysis.routines import ABOUT_COPIES
 from memopt.analysis.unchanging import Fixed, compared
 from memopt.analysis.values import Formula, Integer, LiveVector, Node, Value, constant, constant_of, data, negate
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.operations import AlignmentCheck, Block, Compute, Exit, Get, Jump, Literal, Load, Operand, Put, Store
+from memopt.ir.operations import (
+    Block,
+    Compute,
+    Exit,
+    Forget,
+    Get,
+    Jump,
+    Literal,
+    Load,
+    Operand,
+    Put,
+    Store,
+)
 from memopt.ir.reasons import Reason, Rejected
-
-STEP_LIMIT = 4096  # blocks along one iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +139,13 @@ class Walker:
         """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
         children = {inner.header: inner for inner in self._children(loop)}
         following: int | _Fork | None
-        for _ in range(STEP_LIMIT):
+        seen: set[int] = set()
+        while True:
             if not place.index and place.block == join:
                 return join, state
+            if place.block in seen:
+                raise Rejected(Reason.NOT_A_NEST, f"{place.block:#x} is reached again in one iteration")
+            seen.add(place.block)
             if not place.index and place.block in children:
                 state, items, following = self.inner(children[place.block], state)
                 walk.items += items
@@ -141,7 +156,6 @@ class Walker:
             if following is None or following == loop.header or following not in loop.blocks:
                 return following, state
             place = _Place(following)
-        raise Rejected(Reason.NOT_A_NEST, f"no back edge found in the loop at {loop.header:#x}")
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""
@@ -186,7 +200,7 @@ class Walker:
 
     def _block(self, place: _Place, loop: Loop, state: State, walk: Walk) -> int | _Fork | None:
         """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
-        taken."""
+        taken. Alignment is not looked at: a misaligned access faults in the original as well."""
         block = self.lift(place.block)
         temps = dict(place.temps)
         for index, operation in enumerate(block.operations[place.index:], place.index):
@@ -217,13 +231,15 @@ class Walker:
                         return target if target in loop.blocks else None
                 case Jump():
                     return self._jump(operation)
-                case AlignmentCheck():
-                    pass  # a misaligned access faults in the original as well
+                case Forget():
+                    self.places.forget(state)
         raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
 
     def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Walk) -> _Fork | None:
         operands = tuple(self._operand(place.temps, o) for o in operation.operands)
-        result = self.algebra.compute(operation.operator, operands, operation.width)
+        about = ABOUT_COPIES.get(operation.operator)
+        result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
+                  about(self.algebra, tuple(map(self.places.pointer, operands))))
         flags = None
         if operation.operator == "fcompare":
             flags = compared(operands[0], operands[1], self.places.facts.vectors, self.fixed)

@@ -28,6 +28,8 @@ i32tof64 i64tof64 i32tof32 i64tof32  signed integer to floating point
 f64toi32 f64toi64 f32toi32 f32toi64  (rounding, value): to a signed integer; 0x80..0 when out of range
 fround                             (rounding, value): to an integral floating-point value
 condition carry flags              from the saved flag state, see below
+granule                            of a size in bytes: the largest of 8, 4, 2, 1 known to divide it
+forwards                           1-bit result, (destination, source, size): a copy upwards is memmove; only ever true
 =================================  ====================================================================
 
 Rounding: the operations above that carry no rounding operand round as the MXCSR says, like the machine instructions
@@ -148,6 +150,17 @@ class AlignmentCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """A function returned: what it need not preserve, memory below rsp included, holds something unknown; the result
+    in rax is put apart from that."""
+
+    address: int
+
+    def __str__(self) -> str:
+        return "forget"
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     """When the 1-bit ``condition`` holds, go to ``target``."""
 
@@ -172,7 +185,10 @@ class Jump:
         return f"{self.kind} {target}"
 
 
-Operation = Get | Put | Load | Store | Compute | AlignmentCheck | Exit | Jump
+CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_dep1", "cc_dep2", "cc_ndep",
+             *(f"xmm{number}.{lane}" for number in range(16) for lane in range(4)))  # by Forget
+
+Operation = Get | Put | Load | Store | Compute | AlignmentCheck | Forget | Exit | Jump
 
 
 @dataclass(frozen=True, slots=True)

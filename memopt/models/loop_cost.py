@@ -38,6 +38,9 @@ EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer
 LINE = 64
 SEQUENCES = 32  # of lines that hardware prefetches at a time
 
+MOST_ROWS = 12
+MOST_NEIGHBOURS = 4  # rows that share loads alone: each is a sequence of lines for every access
+
 
 class Place:
     """A statement's dimensions as Linear over the variables of its loops."""
@@ -129,7 +132,9 @@ def best_tile(
     if rough:
         shape = min(4, nest.counts[nest.rows]) if nest.rows else 1, 2 if nest.vector else 1
         return TileCost(*shape, _step_cycles(scop, statement, nest, isa, promote, *shape))
-    row_counts = [r for r in (1, 2, 3, 4, 6, 8, 12) if nest.rows and r <= nest.counts[nest.rows]] or [1]
+    all_move = all(step(scop, a, nest, nest.rows) for a in (statement.write, *statement.reads))
+    most_rows = MOST_NEIGHBOURS if all_move else MOST_ROWS
+    row_counts = [r for r in (1, 2, 3, 4, 6, 8, 12) if nest.rows and r <= min(most_rows, nest.counts[nest.rows])] or [1]
     width = lanes(scop, statement, isa) if nest.vector else 1
     most = ceil(nest.counts[nest.vector] / width) if nest.vector else 1
     vector_counts = [v for v in (1, 2, 3, 4) if v <= most] or [1]
@@ -140,11 +145,18 @@ def best_tile(
 
 
 def _fits(scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rows: int, vectors: int) -> bool:
-    """Accumulators, and the operands of one row, in registers at once."""
+    """Accumulators, and the operands of one row, in registers at once; of neighbours those that the next row reads."""
     operands = [a for a in dict.fromkeys(statement.reads) if not (promote and a == statement.write)]
     varying = sum(step(scop, a, nest, nest.vector) != 0 for a in operands)
+    constant = len(operands) - varying
+    if rows > 1:
+        for access, offsets in neighbours(scop, statement):
+            by = step(scop, access, nest, nest.rows)
+            again = len(offsets) - len({o + by for o in offsets} - set(offsets))
+            if again and by and step(scop, access, nest, nest.vector):
+                varying -= len(offsets) - again - 1
     kept = rows * vectors if promote else 0
-    return kept + varying * vectors + (len(operands) - varying) + 2 <= isa.registers or rows * vectors == 1
+    return kept + varying * vectors + constant + 2 <= isa.registers or rows * vectors == 1
 
 
 def _step_cycles(
@@ -153,9 +165,8 @@ def _step_cycles(
     width = lanes(scop, statement, isa) if nest.vector else 1
     depth = nest.counts[nest.sequential] if nest.sequential else 1
     loads = 0.0
-    for access in dict.fromkeys(statement.reads):
+    for access, copies in _loaded(scop, statement, nest, rows):
         along = step(scop, access, nest, nest.vector)
-        copies = rows if step(scop, access, nest, nest.rows) else 1
         still = nest.sequential is not None and not step(scop, access, nest, nest.sequential)
         often = 1 / depth if still and (promote or access != statement.write) else 1.0
         if not along:
@@ -179,6 +190,24 @@ def _step_cycles(
     start = TILE / depth
     busy = overlapped(max(loads, store, arithmetic), loads + store + arithmetic - max(loads, store, arithmetic))
     return (max(busy, nest.latency) + start) / (rows * vectors * width) * idle
+
+
+def _loaded(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> Iterator[tuple[Access, int]]:
+    """An access of each group of neighbours, with the cells that all of them read in one vector of ``rows`` rows."""
+    for access, offsets in neighbours(scop, statement):
+        by = step(scop, access, nest, nest.rows)
+        yield access, len({offset + row * by for offset in offsets for row in range(rows)})
+
+
+def neighbours(scop: Scop, statement: Statement) -> Iterator[tuple[Access, tuple[int, ...]]]:
+    """The reads in groups that differ by constants: the first access of each, and how many bytes apart all are."""
+    groups: dict[tuple[str, tuple[object, ...]], list[Access]] = {}
+    for access in dict.fromkeys(statement.reads):
+        groups.setdefault((access.array, tuple(s.terms for s in access.subscripts)), []).append(access)
+    for (array, _), found in groups.items():
+        strides = scop.array(array).strides
+        yield found[0], tuple(sum(stride * subscript.constant for stride, subscript
+                                  in zip(strides, access.subscripts, strict=True)) for access in found)
 
 
 def operation_counts(expression: Expression) -> tuple[int, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
+from memopt.analysis.calls import Links
 from memopt.analysis.flowgraph import flow_around
-from memopt.analysis.loops import find_loops, innermost_loop_at
+from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
@@ -23,7 +24,9 @@ Ranges = tuple[tuple[int, int], ...]
 @dataclass(frozen=True, slots=True)
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
-    addresses plus this are run-time addresses. ``text``: the executable mapping."""
+    addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
+    functions hang together with the rest of the graph. ``views``: for the header of a candidate that is no natural
+    loop, the loops as seen from there."""
 
     path: str
     text: tuple[int, int]
@@ -32,6 +35,8 @@ class Site:
     graph: FlowGraph
     forest: LoopForest
     loops: tuple[Loop, ...]
+    links: Links = field(default_factory=Links)
+    views: Mapping[int, LoopForest] = field(default_factory=dict)
 
     def straight_line(self) -> Ranges:
         """The code that is in no loop."""
@@ -62,20 +67,52 @@ def find_site(pid: int, address: int) -> Site:
     finally:
         memory.close()
     forest = find_loops(graph)
-    inner = innermost_loop_at(forest, address)
-    loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
+    loops, views = candidates(forest, address)
     loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
-    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
 
 
-def apart(site: Site, loop: Loop) -> tuple[Site, Loop]:
-    """``loop`` without calls that it makes only in exceptional iterations, where that is possible."""
-    from memopt.analysis.asides import without_calls
+def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[int, LoopForest]]:
+    """The loops around ``address`` from the outermost inwards, and the views of those that are no natural loops."""
+    middle = entered_in_the_middle(forest, address)
+    if middle is None:
+        inner = innermost_loop_at(forest, address)
+        return (tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()), {}
+    view, found = middle
+    block = view.graph.block_at(address)
+    around = [loop for loop in forest.loops if block is not None and block.start in loop.blocks]
+    return tuple(sorted((*around, found), key=lambda loop: -len(loop.blocks))), {found.header: view}
 
+
+def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+    """``loop`` among the loops as seen from its header, with what it calls as part of it, and without calls that it
+    makes only in exceptional iterations, where that is possible."""
+    from memopt.analysis.asides import calls_out, without_calls
+
+    site = replace(site, forest=site.views.get(loop.header, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
+        return site, loop
+    site, loop = _joined(pid, site, loop)
+    if not any(calls_out(site.graph.blocks[b]) for b in loop.blocks):
         return site, loop
     found = without_calls(site.graph, loop)
     return (site, loop) if found is None else (replace(site, forest=found[0]), found[1])
+
+
+def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+    """``loop`` with copies of the functions it calls."""
+    from memopt.analysis.calls import spliced
+    from memopt.session.callees import Callees
+
+    memory = Memory(pid)
+    try:
+        graph, links = spliced(site.graph, loop.blocks,
+                               Callees(memory, tuple(mappings(pid)), site.text, site.path, site.bias))
+    finally:
+        memory.close()
+    forest = find_loops(graph)
+    found = next((x for x in forest.loops if x.header == loop.header), None)
+    return (site, loop) if found is None else (replace(site, graph=graph, forest=forest, links=links), found)
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
@@ -83,22 +120,29 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
 
     Returns what gives the operations of a basic block by its address, each worked out once.
     """
+    from memopt.analysis.asides import calls_out
+
     for start in sorted(loop.blocks):
-        for instruction in site.graph.blocks[start].instructions:
-            if instruction.kind is Kind.CALL:
-                raise Rejected(Reason.CALL, f"at {instruction.address:#x}")
-            if instruction.kind is Kind.INDIRECT:
-                raise Rejected(Reason.INDIRECT_JUMP, f"at {instruction.address:#x}")
+        block = site.graph.blocks[start]
+        if calls_out(block):
+            raise Rejected(Reason.CALL, f"at {block.instructions[-1].address:#x}")
+        if block.kind is Kind.INDIRECT:
+            raise Rejected(Reason.INDIRECT_JUMP, f"at {block.instructions[-1].address:#x}")
     _check_direction(site, loop)
     from memopt.x86.semantics import lift_block
 
     @cache
     def operations(address: int) -> Block:
-        return lift_block(site.graph.blocks[address].code, address)
+        return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real))
 
-    if not any(_computes(operations, start) for start in loop.blocks):
-        raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
-    return operations
+    refused = None
+    for start in sorted(loop.blocks):
+        try:
+            if _computes(operations(start)):
+                return operations
+        except Rejected as rejected:  # perhaps it is never run
+            refused = refused or rejected
+    raise refused or Rejected(Reason.NO_PLAN, "nothing is computed from memory")
 
 
 def _check_direction(site: Site, loop: Loop) -> None:
@@ -110,11 +154,7 @@ def _check_direction(site: Site, loop: Loop) -> None:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
 
-def _computes(operations: Callable[[int], Block], address: int) -> bool:
-    """Whether a block does floating-point arithmetic or stores; one that is not understood may never be run."""
-    try:
-        block = operations(address)
-    except Rejected:
-        return False
+def _computes(block: Block) -> bool:
+    """Whether a block does floating-point arithmetic or stores."""
     return any(isinstance(o, Store) or (isinstance(o, Compute) and o.operator in _ARITHMETIC)
                for o in block.operations)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Loop
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.relocate import (
     JUMP_SIZE,
@@ -68,6 +68,8 @@ def displacement(read: Callable[[int, int], bytes], graph: FlowGraph, loop: Loop
 def _whole_loop(read: Callable[[int, int], bytes], graph: FlowGraph, loop: Loop, text: tuple[int, int],
                 why: Rejected) -> Displacement:
     header = loop.header
+    if any(graph.blocks[b].kind is Kind.CALL for b in loop.blocks):  # whoever is in there comes back to the old place
+        raise why
     jump_targets_inside(graph, header, 1)  # no indirect jumps
     blocks = (graph.blocks[header], *(graph.blocks[b] for b in sorted(loop.blocks - {header})))
     if sum(b.end - b.start for b in blocks) > LARGEST_LOOP:

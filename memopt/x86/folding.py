@@ -13,6 +13,7 @@ from memopt.ir.operations import (
     Block,
     Compute,
     Exit,
+    Forget,
     Get,
     Jump,
     Literal,
@@ -189,6 +190,8 @@ def _renumber(operation: Operation, numbers: dict[int, int]) -> Operation:
             return Store(address, new(pointer), new(value), width)
         case Compute(address, result, operator, operands, width):
             return Compute(address, numbers[result], operator, tuple(map(new, operands)), width)
+        case Forget():
+            return operation
         case AlignmentCheck(address, pointer, size):
             return AlignmentCheck(address, new(pointer), size)
         case Exit(address, condition, target):

@@ -68,9 +68,29 @@ def test_a_row_that_is_walked_backwards_begins_at_its_other_end() -> None:
     one = access(0, {"i": -80, "j": -8}, {"i": R, "j": Linear.symbol("i")})
     (cluster,) = clusters([one], SAMPLE)
     array, found, guards = delinearise(cluster, "A", SAMPLE)
-    assert str(array) == "array A: f64 at p - 64, strides (80, 8)"
-    assert str(found[one]) == "A[-i, -j + 8]"
-    assert [str(g) for g in guards] == ["-R + 10 >= 0"]
+    assert str(array) == "array A: f64 at p - 72, strides (80, 8)"
+    assert str(found[one]) == "A[-i, -j + 9]"
+    assert [str(g) for g in guards] == ["-R + 11 >= 0"]
+
+
+def test_columns_counted_from_the_end_leave_room_for_entries_with_more_to_do() -> None:
+    """Captured in the middle of a triangle: the first column in use is one of the last of its row."""
+    one = access(0, {"R": -8, "i": 8, "k": 160}, {"i": R, "k": 5})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert str(array) == "array A: f64 at p - 160, strides (160, 8)"
+    assert str(found[one]) == "A[k, -R + i + 20]"
+    assert [str(g) for g in guards] == ["-R + 20 >= 0"]
+
+
+def test_the_split_of_a_diagonal_that_fits_entries_with_more_to_do_is_preferred() -> None:
+    i, k = Linear.symbol("i"), Linear.symbol("k")
+    one = access(0, {"i": 168, "k": 160}, {"i": R, "k": R - i - 1})
+    (cluster,) = clusters([one], SAMPLE)
+    array, found, guards = delinearise(cluster, "A", SAMPLE)
+    assert array.strides == (160, 8)
+    assert found[one].subscripts == (i + k, i)
+    assert [str(g) for g in guards] == ["-R + 21 >= 0"]
 
 
 def test_accesses_are_grouped_by_symbols_and_footprints() -> None:

@@ -105,8 +105,8 @@ for t < R
       A[2897*l+m+2897] = B[2897*l+m+2897]
 """, {"A": (1,), "B": (1,)})
     best = next(iter(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=12))))
-    assert "8 time steps at once" in best.summary
-    assert [str(leaf.dates[1]) for leaf in best.leaves] == ["j + 2*t + 1", "l + 2*t + 2"]
+    assert "12 time steps at once" in best.summary
+    assert [str(leaf.dates[1].expression) for leaf in best.leaves] == ["j + 2*t + 1", "l + 2*t + 2"]
     check_loops(region.scop, best)
 
 
@@ -185,6 +185,20 @@ def test_counters_start_where_subscripts_do() -> None:
     assert [str(r) for r in rebases] == ["S0 counts i from k + 1", "S1 counts i from k + 1", "S1 counts j from k + 1"]
     assert str(counted.statements[1]) == (
         "S1[k<R, i<9, j<9, i - k - 1 >= 0, j - k - 1 >= 0]: A[i, j] = sub(A[i, j], mul(A[i, k], A[k, j]))")
+
+
+@pytest.mark.parametrize(("text", "together"), [
+    ("add(add(A[i,j+1], A[i+1,j]), add(A[i+1,j+2], A[i+2,j+1]))", True),
+    ("add(add(A[i,j+1], A[i,j]), add(A[i,j+2], C[i+2,j+1]))", False)])
+def test_rows_run_together_where_they_read_the_same_cells(text: str, together: bool) -> None:
+    region = nest_region(f"""
+for i < R
+  for j < 2000
+    B[i,j] = {text}
+""", dict.fromkeys("ABC", (2002, 2002)))
+    (leaf,) = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000))).leaves
+    assert leaf.vector == "j"
+    assert (leaf.rows == "i" and leaf.row_count > 1) == together
 
 
 def test_a_mask_keeps_its_counters_and_its_sums_are_vectors() -> None:

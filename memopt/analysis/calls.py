@@ -1,0 +1,118 @@
+"""Calls inside a loop as part of it: a copy of the called function's blocks stands in the flow graph at each call.
+
+Copies have addresses of their own, beyond what a process can use: the original address plus a multiple of ``COPY``.
+What a call does to the stack stays as it is (the return address is stored and loaded again, and a copy goes on behind
+its call only where that is proved to be the address loaded), so nothing is assumed about the function.
+
+Functions of the C library that copy or fill memory have a model in place of their code (memopt.analysis.routines).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from memopt.analysis.routines import Routine, model
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
+from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
+
+COPY = 1 << 48  # no address of a process is that large
+_MOST_CALLS = 64
+_MOST_INSTRUCTIONS = 256  # of a called function
+
+Callee = FlowGraph | Routine
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where control goes at the end of blocks that call or return; ``models``: the operations of blocks that stand for
+    a library's code."""
+
+    calls: Mapping[int, int] = field(default_factory=dict)  # a block that calls -> the first block of the copy
+    returns: Mapping[int, int] = field(default_factory=dict)  # a block that returns -> the block behind the call
+    models: Mapping[int, Block] = field(default_factory=dict)
+
+    def block(self, address: int, lifted: Callable[[int], Block]) -> Block:
+        """The operations of the graph's block at ``address``; ``lifted`` gives those of the code they come from."""
+        model = self.models.get(address)
+        if model is not None:
+            return model
+        origin = lifted(address % COPY)
+        block = _moved(origin, address - origin.address)
+        last = block.operations[-1]
+        assert isinstance(last, Jump)
+        if address in self.calls:
+            entered = Jump(last.address, self.calls[address], "boring")
+            return replace(block, operations=(*block.operations[:-1], entered))
+        if address in self.returns and isinstance(last.target, Temp):
+            behind, known = self.returns[address], Temp(block.temporaries)
+            same = Compute(last.address, known.index, "eq", (last.target, Literal(behind % COPY, 64)), 1)
+            operations = (*block.operations[:-1], same, Exit(last.address, known, behind), last)
+            return replace(block, operations=operations, temporaries=block.temporaries + 1)
+        return block
+
+
+def _moved(block: Block, distance: int) -> Block:
+    return replace(block, operations=tuple(_placed(o, distance) for o in block.operations)) if distance else block
+
+
+def _placed(operation: Operation, distance: int) -> Operation:
+    here = replace(operation, address=operation.address + distance)
+    match here:
+        case Exit(target=target) | Jump(target=int(target), kind="boring" | "fallthrough"):
+            return replace(here, target=target + distance)
+    return here
+
+
+def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedInstruction], Callee | None]) -> (
+        tuple[FlowGraph, Links]):
+    """``graph`` with what the calls in ``blocks`` call, as far as ``callee`` knows it; other calls stay."""
+    found = dict(graph.blocks)
+    calls: dict[int, int] = {}
+    returns: dict[int, int] = {}
+    models: dict[int, Block] = {}
+    pending = [b for b in sorted(blocks) if found[b].kind is Kind.CALL]
+    for number in range(1, _MOST_CALLS + 1):
+        if not pending:
+            break
+        start = pending.pop(0)
+        block = found[start]
+        called = callee(block.instructions[-1])
+        if called is None:
+            continue
+        if isinstance(called, Routine):
+            copies = model(called, number * COPY, block.end)
+            models |= copies
+            found |= {a: _standing_for(called, a, b) for a, b in copies.items()}
+            entry = min(copies)
+        else:
+            added = {a + number * COPY: _copied(b, number * COPY) for a, b in called.blocks.items()}
+            for copy in (a for a, b in added.items() if b.kind is Kind.RETURN):
+                added[copy] = replace(added[copy], successors=(block.end,))
+                returns[copy] = block.end
+            pending += [a for a, b in added.items() if b.kind is Kind.CALL]
+            found |= added
+            entry = called.entry + number * COPY
+        found[start] = replace(block, successors=(entry,))
+        calls[start] = entry
+    return replace(graph, blocks=dict(sorted(found.items()))), Links(calls, returns, models)
+
+
+def _copied(block: BasicBlock, distance: int) -> BasicBlock:
+    return replace(block, start=block.start + distance, end=block.end + distance,
+                   successors=tuple(s + distance for s in block.successors))
+
+
+def _standing_for(routine: Routine, address: int, block: Block) -> BasicBlock:
+    targets = [o.target for o in block.operations if isinstance(o, Exit | Jump) and isinstance(o.target, int)]
+    instruction = DecodedInstruction(address, 0, routine.name, "", Kind.JUMP, None, b"")
+    return BasicBlock(address, address, (instruction,), tuple(dict.fromkeys(targets)))
+
+
+def is_small(function: FlowGraph) -> bool:
+    """Whether the function is one that a copy of can stand at a call: all of its code is known, and it returns."""
+    blocks = function.blocks.values()
+    return (sum(len(b.instructions) for b in blocks) <= _MOST_INSTRUCTIONS
+            and all(b.kind not in (Kind.INDIRECT, Kind.TRAP) for b in blocks)
+            and any(b.kind is Kind.RETURN for b in blocks)
+            and all(s in function.blocks for b in blocks for s in b.successors))

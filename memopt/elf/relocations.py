@@ -1,0 +1,50 @@
+"""Which symbol the dynamic linker puts the address of into a slot of the global offset table.
+
+Entries of the relocation sections of types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT (AMD64 supplement to the System V
+ABI, 4.4).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from memopt.elf.image import SHT_DYNSYM, Image, Section
+
+_SHT_RELA = 4
+_RELOCATION = struct.Struct("<QQq")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_FILLS_A_SLOT = (6, 7)
+_FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_MAX_ENTRIES = 1 << 20
+_MAX_NAME = 256
+
+
+def symbol_of_slot(image: Image, slot: int) -> str:
+    """The name of the symbol whose address is kept at link-time address ``slot``; "" when there is none."""
+    for section in image.sections:
+        if section.kind == _SHT_RELA and section.link < len(image.sections):
+            count = min(section.size // _RELOCATION.size, _MAX_ENTRIES)
+            for offset, info, _ in _RELOCATION.iter_unpack(image.read(section.offset, count * _RELOCATION.size)):
+                if offset == slot and info & 0xFFFFFFFF in _FILLS_A_SLOT:
+                    return _name(image, image.sections[section.link], info >> 32)
+    return ""
+
+
+def _name(image: Image, table: Section, index: int) -> str:
+    if table.kind != SHT_DYNSYM or not 0 <= index < table.size // _SYMBOL.size or table.link >= len(image.sections):
+        return ""
+    name, *_ = _SYMBOL.unpack(image.read(table.offset + index * _SYMBOL.size, _SYMBOL.size))
+    return image.string(image.sections[table.link].offset + name, _MAX_NAME)
+
+
+def exports(image: Image, name: str) -> bool:
+    """Whether the file defines a function ``name`` for others."""
+    for table in image.sections:
+        if table.kind == SHT_DYNSYM and table.link < len(image.sections):
+            count, strings = min(table.size // _SYMBOL.size, _MAX_ENTRIES), image.sections[table.link].offset
+            for at, info, _, section, _, _ in _SYMBOL.iter_unpack(image.read(table.offset, count * _SYMBOL.size)):
+                if info & 0xF in _FUNCTION_KINDS and section and image.string(strings + at, _MAX_NAME) == name:
+                    return True
+    return False
+
+
