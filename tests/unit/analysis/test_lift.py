@@ -124,8 +124,6 @@ def test_a_value_that_only_registers_hold_gets_a_cell_of_its_own() -> None:
     assert next(x for x in region.live_ins if x.symbol == passed.symbol).location == Register("r11")
     assert "A0[i] = P0[]" in str(region)
     assert "P0[] = xor.i64(A0[i], A4[i])" in str(region)
-    narrow = lift(i="mov [r10+rbx*4], r11d; xor r11d, [r12+rbx*4]").region
-    assert [str(p) for p in narrow.passed] == ["r11 is P0:4"]
     assert [str(p) for p in lift(body=CARRIED).region.passed] == ["xmm5[0:8] is P0:8"]
 
 
