@@ -18,6 +18,7 @@ from runtime.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
+_MOST_CALLS = 16  # of one function
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -69,6 +70,29 @@ def find_site(pid: int, address: int) -> Site:
     loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
     loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
+
+
+def calling(pid: int, site: Site) -> Site | None:
+    """The code around the calls of ``site``'s function, when all of them are in one loop of one function: what is
+    called there is part of that loop (memopt.analysis.calls)."""
+    from memopt.x86.relocate import callers
+
+    if not site.function:
+        return None
+    memory = Memory(pid)
+    try:
+        calls = callers(memory.read, site.text, site.graph.entry)
+    finally:
+        memory.close()
+    if not 0 < len(calls) <= _MOST_CALLS:
+        return None
+    try:
+        around = find_site(pid, calls[0])
+    except Rejected:
+        return None
+    inner = around.loops[-1].blocks if around.loops else frozenset()
+    blocks = [around.graph.block_at(call) for call in calls]
+    return around if all(block is not None and block.start in inner for block in blocks) else None
 
 
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
