@@ -185,9 +185,9 @@ class Improver:
             decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         else:
             decision.ranges += site.straight_line()
-        if self._replace_around(decision, site):
-            return
         if not site.loops:
+            if self._replace_around(decision, site):
+                return
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
         first: Rejected | None = None
         for loop in site.loops:
@@ -202,6 +202,8 @@ class Improver:
                     raise  # the next look may find it otherwise
                 if first is None or first.reason in TRANSIENT:
                     first = rejected
+            if loop is site.loops[0] and self._replace_around(decision, site):
+                return
         assert first is not None
         raise first
 
@@ -217,7 +219,7 @@ class Improver:
             try:
                 self._replace_at_sizes(decision, around, loop)
             except Rejected as rejected:
-                decision.site = site
+                decision.site, decision.plan, decision.measurement = site, None, None
                 again = rejected.reason in TRANSIENT and not self._tries.get(decision.address, 0)
                 if again or rejected.reason is Reason.ENDED:
                     raise
