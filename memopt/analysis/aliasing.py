@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.bounds import Ranges, greatest, least, number_at_least
+from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, greatest, least, number_at_least
 from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
@@ -22,12 +22,12 @@ from memopt.ir.scop import TRIPS
 
 @dataclass(frozen=True, slots=True)
 class Aliasing:
-    """``ranges`` gives each counter's largest value, ``sample`` the captured live-in values and R; ``longest`` is
-    a number that a guard keeps R from exceeding."""
+    """``ranges`` gives each counter's largest value, ``sample`` the captured live-in values and R; ``limits`` are
+    what guards keep to."""
 
     ranges: Ranges
     sample: Mapping[str, int]
-    longest: int | None = None
+    limits: Limits = UNLIMITED
     assumed: dict[tuple[Interval, Interval], None] = field(default_factory=dict)
 
     def overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
@@ -51,8 +51,8 @@ class Aliasing:
         if not counters <= ranges.keys():
             return True
         try:
-            low = number_at_least(least(difference, ranges), self.longest)
-            high = number_at_least(least(-difference, ranges), self.longest)
+            low = number_at_least(least(difference, ranges), self.limits)
+            high = number_at_least(least(-difference, ranges), self.limits)
         except Rejected:  # a rounded trip count of unknown size
             return True
         if low is not None and high is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 
 from memopt.ir.linear import Linear, Quotient
@@ -51,7 +52,7 @@ def _without_quotient(linear: Linear, rounded: Quotient, ranges: Ranges) -> Line
     linear = linear - max(0, often) * (rounded.divisor - 1)
     if not rest:
         return linear
-    number = number_at_least(least(rounded.numerator, ranges), None)
+    number = number_at_least(least(rounded.numerator, ranges))
     if number is None:
         raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
     return linear + rest * (number // rounded.divisor)
@@ -190,20 +191,31 @@ def _outer(counter: str, ranges: Ranges) -> set[str]:
     return found
 
 
-def proved(linear: Linear, longest: int | None = None) -> bool:
-    """Whether ``linear`` over R is >= 0 for every R."""
-    number = number_at_least(linear, longest)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What guards see to: R is no more than ``longest``, and each of ``facts``, over R and parameters
+    (memopt.analysis.parameters), is >= 0."""
+
+    longest: int | None = None
+    facts: tuple[Linear, ...] = ()
+
+
+UNLIMITED = Limits()
+
+
+def proved(linear: Linear, limits: Limits = UNLIMITED) -> bool:
+    """Whether ``linear`` over R and parameters is never negative."""
+    number = number_at_least(linear, limits)
     return number is not None and number >= 0
 
 
-def number_at_least(linear: Linear, longest: int | None) -> int | None:
-    """A number that ``linear`` over R never falls below, for 2 <= R <= ``longest``; None when there is none."""
-    slope = linear.coefficient(TRIPS)
-    if slope >= 0:
-        at = 2
-    elif longest is not None:
-        at = max(longest, 2)
-    else:
+def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
+    """A number that ``linear`` over R and parameters never falls below, for R >= 2; None when none is found."""
+    slope, rest = linear.coefficient(TRIPS), linear.without(TRIPS)
+    if not rest.is_constant:
+        found = (number_at_least(linear - f * factor, Limits(limits.longest, limits.facts[:n] + limits.facts[n + 1:]))
+                 for n, f in enumerate(limits.facts) for factor in _factors(rest, f))
+        return max((number for number in found if number is not None), default=None)
+    if slope < 0 and limits.longest is None:
         return None
-    rest = linear.without(TRIPS)
-    return rest.constant + slope * at if rest.is_constant else None
+    return rest.constant + slope * (2 if slope >= 0 or limits.longest is None else max(limits.longest, 2))

@@ -96,7 +96,7 @@ class Known:
         if linear.is_constant:
             return linear.constant >= 0
         try:
-            return proved(sign_where(linear, self.ranges, given, self.aliasing.sample), self.aliasing.longest)
+            return proved(sign_where(linear, self.ranges, given, self.aliasing.sample), self.aliasing.limits)
         except Rejected:
             return False
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -21,9 +22,9 @@ from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
-from memopt.analysis.liveness import iterations_left
+from memopt.analysis.liveness import MOST_LEFT, iterations_left, running
 from memopt.analysis.nest import bounds
-from memopt.analysis.obligations import guards_for, longest
+from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.overlays import whole_rows
 from memopt.analysis.parameters import PARAMETER, Sample, live_in
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
@@ -138,14 +139,14 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
-    aliasing = Aliasing(outer.ranges, builder.sample, longest(builder.proofs))
+    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs))
     statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
     aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
     statements = reroll(statements, aliasing, builder)
-    statements = without_quotients(statements, aliasing.longest)
+    statements = without_quotients(statements, aliasing.limits)
     region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
     return Lifted(region, outer, statements, facts.samples())
 
@@ -198,7 +199,7 @@ class _Builder:
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
         self._check_equations()
-        left = iterations_left(self.outer, frozenset(self._restored()), (g.expression for g in self.proofs))
+        left = self._iterations_left()
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
         flat = flatten(statements)
@@ -224,6 +225,19 @@ class _Builder:
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
                       retried=room if self.outer.zeros else None, mirrors=self.mirrors, wider=self.outer.wider)
+
+    def _iterations_left(self) -> int:
+        known, restored = limits(self.proofs), frozenset(self._restored())
+        try:
+            return iterations_left(self.outer, restored, known)
+        except Rejected as refusal:
+            for left in range(1, MOST_LEFT + 1):
+                needs = running(self.outer, left, self.sample)
+                with suppress(Rejected):
+                    found = iterations_left(self.outer, restored, replace(known, facts=(*known.facts, *needs)))
+                    self.guards += [Relation(n, False, "inner loops run in the last iterations") for n in needs]
+                    return found
+            raise refusal
 
     def _sample_trips(self) -> int:
         trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)

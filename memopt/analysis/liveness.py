@@ -10,10 +10,10 @@ Bits that no iteration changes are an exception: `setb r11b` rewrites the low by
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.bounds import least, number_at_least
+from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, proved, sign
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.nest import Guarded, LoopNode
 from memopt.analysis.values import (
@@ -40,11 +40,11 @@ MOST_LEFT = 16  # iterations that a version may leave to the original
 _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
-def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), facts: Iterable[Linear] = ()) -> int:
+def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), limits: Limits = UNLIMITED) -> int:
     """How many iterations the original must run itself, so that no opaque header value reaches the code after the
-    loop but those that are ``restored``, where each of ``facts``, over live-in symbols and R, is >= 0. Raises
-    Rejected(CARRIED_VALUE) when more than MOST_LEFT would be needed."""
-    checker = _Liveness(outer, restored, (Linear(), *facts))
+    loop but those that are ``restored``, where ``limits`` hold. Raises Rejected(CARRIED_VALUE) when
+    more than MOST_LEFT would be needed."""
+    checker = _Liveness(outer, restored, limits)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()
               if not (location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS)}
@@ -58,10 +58,24 @@ def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), fa
     raise Rejected(Reason.CARRIED_VALUE, f"{next(iter(needed))} is still used after the loop")
 
 
+def running(outer: OuterLoop, left: int, sample: Mapping[str, int]) -> tuple[Linear, ...]:
+    """What, >= 0, has the inner loops run with ``left`` iterations to go: those that do so at the captured values."""
+    now, ranges = _moment(outer, left)
+    trips = [loop.trips for loop in _loops(outer.node).values() if loop is not outer.node and loop.trips is not None]
+    bounds = dict.fromkeys(sign(t.substitute(now) - 1, ranges) for t in trips)
+    return tuple(b for b in bounds if b.terms and b.symbols <= sample.keys() and b.evaluate(sample) >= 0)
+
+
+def _moment(outer: OuterLoop, left: int) -> tuple[dict[str, Linear], Ranges]:
+    """The patched loop's counter with ``left`` iterations to go, and the other counters' largest values then."""
+    now = {outer.node.counter: Linear.symbol(TRIPS) - left}
+    return now, {c: n.substitute(now) for c, n in outer.ranges.items() if c != outer.node.counter}
+
+
 class _Liveness:
-    def __init__(self, outer: OuterLoop, restored: frozenset[str], facts: tuple[Linear, ...]) -> None:
-        self.restored, self.facts = restored, facts
-        self.node, self.ranges = outer.node, outer.ranges
+    def __init__(self, outer: OuterLoop, restored: frozenset[str], limits: Limits) -> None:
+        self.restored, self.limits = restored, limits
+        self.outer, self.node = outer, outer.node
         self.name = outer.node.counter.removeprefix(LOOP_COUNTER)
         self.loops = _loops(outer.node)
         self.following = {c.location: c.following for c in outer.node.carried}
@@ -117,11 +131,8 @@ class _Liveness:
         return False
 
     def _positive(self, linear: Linear) -> bool:
-        now = {self.node.counter: Linear.symbol(TRIPS) - self.left}
-        ranges = {c: n.substitute(now) for c, n in self.ranges.items() if c != self.node.counter}
-        bound = least(linear.substitute(now), ranges)
-        numbers = (number_at_least(bound - fact, None) for fact in self.facts)
-        return any(number is not None and number > 0 for number in numbers)
+        now, ranges = _moment(self.outer, self.left)
+        return proved(sign(linear.substitute(now) - 1, ranges), self.limits)
 
     def _parts(self, value: Carried | Final) -> list[Value]:
         """What a value of an inner loop may be: by induction it is no more than these."""

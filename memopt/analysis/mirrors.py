@@ -73,7 +73,7 @@ def _touched(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tuple[Linear
             case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _):
                 yield pointer, width
             case LoopNode(counter, trips, inner) if trips is not None and proved(
-                    sign(trips - 1, aliasing.ranges), aliasing.longest):
+                    sign(trips - 1, aliasing.ranges), aliasing.limits):
                 yield from ((p.substitute({counter: Linear()}), w) for p, w in _touched(inner, aliasing))
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memopt.analysis.algebra import Obligation
-from memopt.analysis.bounds import sign_where
+from memopt.analysis.bounds import Limits, sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
+from memopt.analysis.parameters import is_parameter
 from memopt.analysis.restarts import Defer, Split
+from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
+
+_LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
 
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
@@ -38,6 +42,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
         if bound.is_constant or bound.evaluate(sample) < 0:
             unproved.append(obligation)
             continue
+        bound = Linear(bound.terms, min(bound.constant, _LARGEST))
         known = weakest.get(bound.terms)
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)
@@ -51,8 +56,10 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     return tuple(weakest.values())
 
 
-def longest(guards: tuple[Relation, ...]) -> int | None:
-    """The largest R that ``guards`` let pass, where they say something about R alone."""
+def limits(guards: tuple[Relation, ...]) -> Limits:
+    """What ``guards`` say about R and parameters."""
     found = [g.expression.constant // -g.expression.coefficient(TRIPS) for g in guards
              if g.expression.symbols == {TRIPS} and g.expression.coefficient(TRIPS) < 0]
-    return min(found, default=None)
+    facts = dict.fromkeys(g.expression for g in guards if g.expression.symbols - {TRIPS} and all(
+        s == TRIPS or is_parameter(s) for s in g.expression.symbols))
+    return Limits(min(found, default=None), tuple(facts))

@@ -106,7 +106,7 @@ class _Rows:
         """Whether ``linear >= 0`` in every iteration."""
         for bound in (least, sign):
             try:
-                if proved(bound(linear, self.aliasing.ranges), self.aliasing.longest):
+                if proved(bound(linear, self.aliasing.ranges), self.aliasing.limits):
                     return True
             except Rejected:  # nothing says how large a rounded number is
                 continue

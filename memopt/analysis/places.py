@@ -146,9 +146,10 @@ def _overlapping(state: State, low: int, size: int) -> list[str]:
 
 
 def stack_stores(block: Block) -> set[str]:
-    """Slots that the block writes through rsp itself, as long as it leaves rsp alone."""
+    """Slots that the block writes through rsp itself, as long as it leaves rsp alone or does no more than call."""
     offsets: dict[int, int] = {}
     found: set[str] = set()
+    called = False
     for operation in block.operations:
         match operation:
             case Get(_, result, "rsp", _):
@@ -157,6 +158,8 @@ def stack_stores(block: Block) -> set[str]:
                 offsets[result] = offsets[index] + centred(value, 64)
             case Store(_, Temp(index), _, width) if index in offsets:
                 found.add(slot_name(offsets[index], width))
+            case Put(_, "rsp", Temp(index)) if offsets.get(index) == -8:
+                called = True
             case Put(_, "rsp", _):
                 return set()
-    return found
+    return {slot_name(-8, 64)} & found if called else found

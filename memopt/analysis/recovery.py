@@ -348,7 +348,7 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        runs = proved(sign(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.longest)
+        runs = proved(sign(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.limits)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.bounds import Ranges, greatest, least, number_at_least, proved, sign
+from memopt.analysis.bounds import Limits, Ranges, greatest, least, number_at_least, proved, sign
 from memopt.analysis.copies import conditional, linears, rebuilt
 from memopt.analysis.statements import StatementItem, StatementLoop
 from memopt.ir.linear import Linear, Quotient
@@ -19,15 +19,15 @@ from memopt.ir.reasons import Reason, Rejected
 Items = tuple[StatementItem, ...]
 
 
-def without_quotients(loop: StatementLoop, longest: int | None) -> StatementLoop:
-    """``loop`` with an iteration of a loop of its own for each quotient; R is at most ``longest``. Raises
+def without_quotients(loop: StatementLoop, limits: Limits) -> StatementLoop:
+    """``loop`` with an iteration of a loop of its own for each quotient, where ``limits`` hold. Raises
     Rejected(NON_AFFINE) when nothing says how large one can be."""
-    return _Rounding(longest).inside(loop, {})
+    return _Rounding(limits).inside(loop, {})
 
 
 @dataclass(frozen=True, slots=True)
 class _Rounding:
-    longest: int | None
+    limits: Limits
 
     def inside(self, loop: StatementLoop, around: Ranges) -> StatementLoop:
         return replace(loop, items=self._items(loop.items, {**around, loop.counter: loop.trips - 1}))
@@ -53,10 +53,10 @@ class _Rounding:
         """A number it is not less than, and how many there are from there on up to one that it is not greater than:
         a quotient lies between its numerator and zero."""
         for numerator, first in ((rounded.numerator, Linear()), (-rounded.numerator, rounded.numerator)):
-            if proved(sign(numerator, around), self.longest):
+            if proved(sign(numerator, around), self.limits):
                 return first, numerator + 1
-        low = number_at_least(least(rounded.numerator, around), self.longest)
-        high = number_at_least(-greatest(rounded.numerator, around), self.longest)
+        low = number_at_least(least(rounded.numerator, around), self.limits)
+        high = number_at_least(-greatest(rounded.numerator, around), self.limits)
         if low is None or high is None:
             raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
         least_value = low // rounded.divisor

@@ -17,7 +17,7 @@ from memopt.analysis.routines import COPIES, FILLS, Routine
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode
 from runtime.memory import Mapping, Memory, mapping_at
 
@@ -51,7 +51,8 @@ class Callees:
         return function if is_small(function) else None
 
     def _library(self, branch: DecodedInstruction) -> Routine | None:
-        """The function whose address is in the slot that ``branch`` names."""
+        """The function whose address is in the slot that ``branch`` names; Rejected(NOT_REACHED) when it is not known
+        before the first call."""
         place = _SLOT.search(branch.operands_text)
         if place is None:
             return None
@@ -59,12 +60,16 @@ class Callees:
         slot = branch.end + (distance if place[1] == "+" else -distance)
         address = int.from_bytes(self.memory.read_some(slot, 8), "little")
         home = mapping_at(self.maps, address)
-        if home is None or not home.executable or not _C_LIBRARY.fullmatch(os.path.basename(home.path)):
+        if home is None or not home.executable:
             return None
         try:
             with Image(self.path) as image:
                 name = symbol_of_slot(image, slot - self.bias)
             if name not in (*COPIES, *FILLS):
+                return None
+            if self.text[0] <= address < self.text[1]:  # lazy binding (System V ABI, AMD64 supplement, 5.2)
+                raise Rejected(Reason.NOT_REACHED, f"{name} has not been called yet")
+            if not _C_LIBRARY.fullmatch(os.path.basename(home.path)):
                 return None
             with Image(home.path) as library:
                 return Routine(name, address, slot) if exports(library, name) else None

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memopt.analysis.bounds import greatest, least, necessary, number_at_least, sign_where, sufficient
+from memopt.analysis.bounds import Limits, greatest, least, necessary, number_at_least, sign_where, sufficient
 from memopt.ir.linear import Linear, quotient
 
 X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
@@ -38,10 +38,10 @@ def test_no_iteration_is_outside(seed: int) -> None:
 
 
 def test_bounds_over_the_iterations_that_remain() -> None:
-    assert number_at_least(R * 3 - 1, None) == 5
-    assert number_at_least(-R + 10, None) is None
-    assert number_at_least(-R + 10, 8) == 2
-    assert number_at_least(R + X, 8) is None
+    assert number_at_least(R * 3 - 1) == 5
+    assert number_at_least(-R + 10) is None
+    assert number_at_least(-R + 10, Limits(8)) == 2
+    assert number_at_least(R + X, Limits(8)) is None
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memopt.analysis.bounds import Limits
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, quotient
@@ -42,7 +43,7 @@ def rows(length: Linear, lanes: int) -> StatementLoop:
 @pytest.mark.parametrize("length", [R - ROW, ROW + 1, ROW - R + 77])
 def test_rows_in_pieces(length: Linear, lanes: int) -> None:
     before = rows(length, lanes)
-    after = without_quotients(before, 70)
+    after = without_quotients(before, Limits(70))
     assert "/" not in str(after)
     for trips in range(2, 20):
         values = {"R": trips, "a": 10000, "b": 0}
@@ -51,13 +52,13 @@ def test_rows_in_pieces(length: Linear, lanes: int) -> None:
 
 def test_a_quotient_of_something_unbounded() -> None:
     with pytest.raises(Rejected):
-        without_quotients(rows(ROW * 2 - R, 4), None)
+        without_quotients(rows(ROW * 2 - R, 4), Limits())
 
 
 def test_a_quotient_of_a_quotient() -> None:
     half = quotient(R - ROW, 2)
     before = StatementLoop("c:i", R, (copy(quotient(half + ROW, 2) * 8, half - 1),))
-    after = without_quotients(before, None)
+    after = without_quotients(before, Limits())
     assert "/" not in str(after)
     values = {"R": 9, "a": 10000, "b": 0}
     assert list(executed(after, values)) == list(executed(before, values))
