@@ -161,7 +161,7 @@ class Numbers:
         """A number in place of ``linear``, which ``settles``: asks for it, or takes the sample in a guess."""
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
-        raise Specialise(linear, symbolic=symbolic)
+        raise Specialise(linear, symbolic=symbolic, factor=not symbolic)
 
     def settles(self, linear: Linear) -> bool:
         """Whether there is a number for ``linear``: in a trial, for what keeps its value, as far as one can tell."""
