@@ -99,10 +99,11 @@ class Numbers:
         size = 1 << value.width
         low = -(size >> 1) if signed else 0
         linear = self.settled(value.linear)
-        linear = linear - (self.at_sample(linear) - low) // size * size
+        turns = (self.at_sample(linear) - low) // size
+        linear = linear - turns * size
         if linear.is_constant or (value.width == 64 and signed):
             return linear, ()
-        if value.width == 64:
+        if value.width == 64 and not turns:
             return linear, (linear,)
         return linear, (linear - low, -linear + (low + size - 1))
 

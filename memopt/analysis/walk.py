@@ -33,8 +33,6 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 
-STEP_LIMIT = 4096  # blocks along one iteration
-
 
 @dataclass(frozen=True, slots=True)
 class LeavingPoint:
@@ -141,9 +139,13 @@ class Walker:
         """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
         children = {inner.header: inner for inner in self._children(loop)}
         following: int | _Fork | None
-        for _ in range(STEP_LIMIT):
+        seen: set[int] = set()
+        while True:
             if not place.index and place.block == join:
                 return join, state
+            if place.block in seen:
+                raise Rejected(Reason.NOT_A_NEST, f"{place.block:#x} is reached again in one iteration")
+            seen.add(place.block)
             if not place.index and place.block in children:
                 state, items, following = self.inner(children[place.block], state)
                 walk.items += items
@@ -154,7 +156,6 @@ class Walker:
             if following is None or following == loop.header or following not in loop.blocks:
                 return following, state
             place = _Place(following)
-        raise Rejected(Reason.NOT_A_NEST, f"no back edge found in the loop at {loop.header:#x}")
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""

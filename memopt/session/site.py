@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from memopt.analysis.calls import Links
 from memopt.analysis.flowgraph import flow_around
-from memopt.analysis.loops import find_loops, innermost_loop_at
+from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
@@ -25,7 +25,8 @@ Ranges = tuple[tuple[int, int], ...]
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
     addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
-    functions hang together with the rest of the graph."""
+    functions hang together with the rest of the graph. ``views``: for the header of a candidate that is no natural
+    loop, the loops as seen from there."""
 
     path: str
     text: tuple[int, int]
@@ -35,6 +36,7 @@ class Site:
     forest: LoopForest
     loops: tuple[Loop, ...]
     links: Links = field(default_factory=Links)
+    views: Mapping[int, LoopForest] = field(default_factory=dict)
 
     def straight_line(self) -> Ranges:
         """The code that is in no loop."""
@@ -65,17 +67,29 @@ def find_site(pid: int, address: int) -> Site:
     finally:
         memory.close()
     forest = find_loops(graph)
-    inner = innermost_loop_at(forest, address)
-    loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
+    loops, views = candidates(forest, address)
     loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
-    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
+
+
+def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[int, LoopForest]]:
+    """The loops around ``address`` from the outermost inwards, and the views of those that are no natural loops."""
+    middle = entered_in_the_middle(forest, address)
+    if middle is None:
+        inner = innermost_loop_at(forest, address)
+        return (tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()), {}
+    view, found = middle
+    block = view.graph.block_at(address)
+    around = [loop for loop in forest.loops if block is not None and block.start in loop.blocks]
+    return tuple(sorted((*around, found), key=lambda loop: -len(loop.blocks))), {found.header: view}
 
 
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
-    """``loop`` with what it calls as part of it, and without calls that it makes only in exceptional iterations, where
-    that is possible."""
+    """``loop`` among the loops as seen from its header, with what it calls as part of it, and without calls that it
+    makes only in exceptional iterations, where that is possible."""
     from memopt.analysis.asides import calls_out, without_calls
 
+    site = replace(site, forest=site.views.get(loop.header, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
     site, loop = _joined(pid, site, loop)

@@ -259,3 +259,11 @@ def test_an_odd_iteration_after_a_loop_that_is_unrolled_twice() -> None:
     3: inc rcx; cmp rcx, r8; jne i; ret"""
     only, = lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 30, "r9": 400}).region.scop.statements
     assert str(only).startswith("S0[i<R, j<-R + i + 30]")
+
+
+def test_a_negative_difference_compared_as_an_unsigned_one() -> None:
+    """Are the arrays a vector apart? What wraps around is below zero, and that is all a guard has to look at."""
+    code = "i: cmp rdx, 16; jbe 1f; movsd [rdi+rcx*8], xmm0; 1: inc rcx; cmp rcx, r8; jne i; ret"
+    guards = [str(g) for g in lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "rdx": -400}).region.guards]
+    assert "-rdx - 1 >= 0" in guards
+    assert f"rdx + {(1 << 63) - 1} >= 0" in guards  # holds, and can be told in 64 bits
