@@ -272,15 +272,16 @@ class Improver:
         site, loop = apart(self.pid, site, loop)
         operations = screen(site, loop)
         check_process(self.pid)
+        with self._timed("capture"):
+            decision.entry = None
+            lifted, trips = self._capture_and_lift(site, loop, operations)
+            decision.entry = lifted.entry
         memory = Memory(self.pid)
-        try:
+        try:  # all of the text is looked at: not before there is something to gain
             moved = displacement(memory.read, site.graph, loop, site.text)
         finally:
             memory.close()
-        with self._timed("capture"):
-            decision.entry = None
-            lifted, trips = self._capture_and_lift(site, loop, operations, moved.original)
-            decision.entry = lifted.entry
+        lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
         cache = self._reserve(loop, lifted.region, candidates)
@@ -368,8 +369,9 @@ class Improver:
                     tracee.stop()
                     reap(tracee, shadows)
 
-    def _capture_and_lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
-                          displaced: bytes) -> tuple[Lifted, int]:
+    def _capture_and_lift(self, site: Site, loop: Loop,
+                          operations: Callable[[int], Block]) -> tuple[Lifted, int]:
+        """The region, without the displaced bytes, and the trip count to plan for."""
         from memopt.analysis.flags import flags_dead
         from memopt.analysis.lift import Code, lift_region
         from memopt.ir.region import confined
@@ -386,7 +388,7 @@ class Improver:
                     raise Rejected(Reason.NOT_REACHED, "with other values than before")
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), displaced,
+                                     general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
                                      vector_registers(shadow),
                                      functools.partial(_before, time.thread_time() + PATIENCE),
                                      tuple(self._earlier.get(loop.header, ())))
