@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice, product
 
 from memopt.analysis.conflicts import shared_loops
@@ -23,7 +24,8 @@ from passes.base import Context
 from passes.blocking import BLOCK, Blocking
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
-from passes.ordering import Conflicts, advancing, carry, keeps, within
+from passes.ordering import Conflicts, carry, keeps, within
+from passes.rows import Rows
 from passes.timetile import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
@@ -52,6 +54,10 @@ class Arrangement:
     most_serial: int = MOST_SERIAL
     serial: Loops = field(default_factory=dict)
     _known: dict[object, Option] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return Rows.of(self.scop)
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
@@ -160,7 +166,7 @@ class Arrangement:
         """One more date, the loop named for each statement, or with ``rows`` the rows it goes over; None where that
         turns a dependence round."""
         named = {p.statement.name: (p.statement, loops[p.statement.name]) for p in positions}
-        dates = {n: Linear() if d is None else advancing(s, d) if rows else Linear.symbol(d)
+        dates = {n: Linear() if d is None else self._rows.date(s, d) if rows else Linear.symbol(d)
                  for n, (s, d) in named.items()}
         remaining = carry(left, dates)
         if remaining is None:

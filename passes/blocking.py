@@ -22,7 +22,8 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
 from passes.leaves import Position
-from passes.ordering import Conflicts, advancing, carry, equal, keeps
+from passes.ordering import Conflicts, carry, equal, keeps
+from passes.rows import Rows
 from passes.splitting import instances
 
 BLOCK = "block"
@@ -59,28 +60,30 @@ def blockings(
 ) -> Iterator[Blocking]:
     """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
     can wait for the rest of its block, or the rest for it; every one of ``facts`` is >= 0."""
-    made = 0
+    made, rows = 0, Rows.of(scop)
     values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
-        date = {s.name: advancing(s, loops[s.name]) for s in scop.statements}
+        date = {s.name: rows.date(s, loops[s.name]) for s in scop.statements}
         if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
-            blocking = _blocked(scop, loops, trips, steps)
+            blocking = _blocked(scop, loops, rows, trips, steps)
             if blocking is not None and _promising(blocking, facts):
                 made += 1
                 yield blocking
 
 
-def _blocked(scop: Scop, loops: Mapping[str, str], trips: int, steps: int) -> Blocking | None:
-    stepping = _stepping(scop, loops)
+def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, trips: int, steps: int) -> Blocking | None:
+    stepping = _stepping(scop, loops, rows)
     statements: list[Statement] = []
     kept: dict[str, str] = {}
     counts: dict[str, Mapping[str, int]] = {}
     for statement in scop.statements:
         loop = loops[statement.name]
-        forms = [f for a in (statement.write, *statement.reads) for n, f in enumerate(a.subscripts)
-                 if (a.array, n) in stepping]
-        for piece, count in _pieces(statement, loop, tuple(dict.fromkeys(forms)), trips, steps):
+        step = rows.date(statement, loop) - Linear.symbol(loop)
+        forms = [rows.row(f, stepping[a.array, n]) for a in (statement.write, *statement.reads)
+                 for n, f in enumerate(a.subscripts) if (a.array, n) in stepping]
+        cells = tuple(f for f in dict.fromkeys(forms) if f is not None)
+        for piece, count in _pieces(statement, loop, step, cells, trips, steps):
             statements.append(piece)
             kept[piece.name], counts[piece.name] = loop, count
     if not len(scop.statements) < len(statements) <= MOST_PIECES:
@@ -88,11 +91,19 @@ def _blocked(scop: Scop, loops: Mapping[str, str], trips: int, steps: int) -> Bl
     return Blocking(replace(scop, statements=tuple(statements)), steps, kept, counts)
 
 
-def _stepping(scop: Scop, loops: Mapping[str, str]) -> set[tuple[str, int]]:
-    """Subscripts of written arrays that advance with the blocked loop in some access."""
+def _stepping(scop: Scop, loops: Mapping[str, str], rows: Rows) -> dict[tuple[str, int], int]:
+    """Subscripts of written arrays that advance with the blocked loop in some access, and in which direction."""
     written = {s.write.array for s in scop.statements}
-    return {(a.array, n) for s in scop.statements for a in (s.write, *s.reads) for n, form in enumerate(a.subscripts)
-            if a.array in written and (form - advancing(s, loops[s.name])).is_constant}
+    found: dict[tuple[str, int], int] = {}
+    for statement in scop.statements:
+        date = rows.date(statement, loops[statement.name])
+        for access in (statement.write, *statement.reads):
+            for number, subscript in enumerate(access.subscripts if access.array in written else ()):
+                for direction in (1, -1):
+                    row = rows.row(subscript, direction)
+                    if row is not None and (row - date).is_constant:
+                        found[access.array, number] = direction
+    return found
 
 
 def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
@@ -114,11 +125,11 @@ def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
 
 
 def _pieces(
-    statement: Statement, loop: str, forms: tuple[Linear, ...], trips: int, steps: int
+    statement: Statement, loop: str, start: Linear, forms: tuple[Linear, ...], trips: int, steps: int
 ) -> Iterator[tuple[Statement, dict[str, int]]]:
-    """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the
-    block."""
-    whole, step = instances(statement), advancing(statement, loop)
+    """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the block;
+    ``start``: the date of the loop's first iteration."""
+    whole, step = instances(statement), start + Linear.symbol(loop)
     ways = []
     for form in forms:
         least, most = whole.least(form - step), whole.most(form - step)
@@ -126,7 +137,7 @@ def _pieces(
             found = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
             ways.append([w for w in found if w])
     blocked = replace(
-        statement, dimensions=(*statement.dimensions, Dimension(BLOCK, _trips(statement, loop))),
+        statement, dimensions=(*statement.dimensions, Dimension(BLOCK, _trips(statement, loop) + start)),
         position=(*statement.position, 0),
         conditions=(*statement.conditions, *_inside(step, steps)))
     usual = average_trips(statement, trips)
@@ -172,6 +183,5 @@ def _innermost(statement: Statement, form: Linear, loop: str) -> str:
 
 
 def _trips(statement: Statement, loop: str) -> Linear:
-    """More than the number of blocks: a block's number is at most its loop's counter, or the row that it stands for."""
-    trips = next(d.trips for d in statement.dimensions if d.name == loop)
-    return trips + advancing(statement, loop) - Linear.symbol(loop)
+    """More than the number of blocks: a block's number is at most its loop's counter."""
+    return next(d.trips for d in statement.dimensions if d.name == loop)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from memopt.analysis.conflicts import Conflict
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Statement
 
 Conflicts = tuple[Conflict, ...]
 
@@ -46,18 +45,6 @@ def equal(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> bool:
         if each.pairs.least(distance) != 0 or each.pairs.most(distance) != 0:
             return False
     return True
-
-
-def advancing(statement: Statement, loop: str) -> Linear:
-    """The counter of ``loop`` as a date beside those of other statements: the row of the array that it goes over, where
-    rows are counted from one that the captured state tells (``i - R + 100``), so that the same row has the same date
-    everywhere; else the counter itself."""
-    names = {d.name for d in statement.dimensions}
-    for access in (statement.write, *statement.reads):
-        for subscript in access.subscripts:
-            if subscript.coefficient(loop) == 1 and names & subscript.symbols == {loop} < subscript.symbols:
-                return subscript
-    return Linear.symbol(loop)
 
 
 def within(conflicts: Iterable[Conflict], names: Iterable[str]) -> Conflicts:

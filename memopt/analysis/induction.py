@@ -3,11 +3,13 @@
 A loop is run once with every location it writes unknown (the trial); a location that moved by a constant is guessed
 to be ``entry + step * counter``. The loop is run again from that guess, which must reproduce itself at the back edge
 (the proof by induction); what does not is demoted to an opaque carried value.
+
+Inside the trial of an outer loop the same loop comes by again and again: what was guessed for it there is tried first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Specialise, fixable
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
@@ -19,16 +21,66 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
 
+Found = tuple[dict[str, int], frozenset[str], Walk, State]
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """``slots`` were found to be written on the way."""
+
+    steps: dict[str, int]
+    opaque: frozenset[str]
+    slots: tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Induction:
+    """``guesses``: of trials inside trials, by loop and by what holds a number at its entry; ``written``: what the
+    blocks of a loop write, locations and stack slots."""
+
     facts: Facts
     algebra: Algebra
     places: Places
     walker: Walker
+    guesses: dict[tuple[str, frozenset[str]], Guess] = field(default_factory=dict)
+    written: dict[int, tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=dict)
 
-    def of(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str], Walk, State]:
+    def of(self, loop: Loop, entry: State) -> Found:
         """Guess steps by a trial, verify them, demote until they hold; the last walk is the verified one."""
+        if not self.algebra.trial or self.algebra.exploring:
+            return self._guessed_and_verified(loop, entry)
+        numbers = frozenset(p for p in self._written(loop, entry) if isinstance(entry.get(p), Integer))
+        known = self.guesses.get((self.walker.name(loop), numbers))
+        found = None if known is None else self._again(loop, entry, known)
+        if found is None:
+            before = dict(entry)
+            found = self._guessed_and_verified(loop, entry)
+            if found[2].state is not None and all(entry[p] is v for p, v in before.items()):
+                slots = tuple(p for p in entry if p not in before)
+                self.guesses[self.walker.name(loop), numbers] = Guess(found[0], found[1], slots)
+        return found
+
+    def _again(self, loop: Loop, entry: State, guess: Guess) -> Found | None:
+        """What ``guess`` leads to, None when it does not hold as it is."""
+        for slot in guess.slots:
+            entry[slot] = entry.get(slot) or self.places.live_slot(slot)
+        if not all(isinstance(entry.get(p), Integer) for p in guess.steps) or guess.opaque - entry.keys():
+            return None
+        self.algebra.sample[self.walker.counter(loop)] = 0
+        mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
+        header = self.header(loop, entry, guess.steps, guess.opaque)
+        try:
+            walk = self.walker.walk(loop, header)
+        except Rejected:
+            walk = Walk("")
+        if walk.state is not None and not self._wrong(header, walk.state, guess.steps, guess.opaque):
+            walk.obligations = len(self.algebra.obligations)
+            return guess.steps, guess.opaque, walk, header
+        del self.algebra.obligations[mark:]
+        self.algebra.ranges = ranges
+        return None
+
+    def _guessed_and_verified(self, loop: Loop, entry: State) -> Found:
         steps, opaque = self._guess(loop, entry)
         counter = self.walker.counter(loop)
         self.algebra.sample[counter] = 0
@@ -42,8 +94,7 @@ class Induction:
                 steps, opaque = {}, frozenset()
                 del self.algebra.obligations[mark:]
                 continue
-            wrong = {p for p in self._changed(header, walk.state)
-                     if p not in opaque and not self._advances(header.get(p), walk.state[p], steps.get(p, 0))}
+            wrong = self._wrong(header, walk.state, steps, opaque)
             if not wrong:
                 walk.obligations = len(self.algebra.obligations)
                 return steps, opaque, walk, header
@@ -63,9 +114,10 @@ class Induction:
     def advanced(self, value: Integer, distance: Linear) -> Integer:
         return Integer(self.algebra.widenings.advanced(value.linear, distance), value.width)
 
-    @staticmethod
-    def _changed(header: State, after: State) -> list[str]:
-        return [place for place, v in after.items() if header.get(place) != v]
+    def _wrong(self, header: State, after: State, steps: dict[str, int], opaque: frozenset[str]) -> set[str]:
+        """Locations that do not hold at the back edge what was guessed for the next iteration."""
+        return {p for p, v in after.items() if header.get(p) != v and p not in opaque
+                and not self._advances(header.get(p), v, steps.get(p, 0))}
 
     def _advances(self, before: Value | None, after: Value, step: int) -> bool:
         if not isinstance(before, Integer) or not isinstance(after, Integer):
@@ -162,14 +214,17 @@ class Induction:
 
     def _written(self, loop: Loop, entry: State) -> set[str]:
         """What the loop writes as far as its code tells; that rsp comes back to what it was is verified."""
-        blocks = [self.walker.lift(b) for b in loop.blocks]
-        written = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
-        if any(isinstance(o, Forget) for b in blocks for o in b.operations):
-            written.update(CLOBBERED)
-        for slot in sorted({s for b in blocks for s in stack_stores(b)}, key=lambda s: (-slot_range(s)[1], s)):
+        if loop.header not in self.written:
+            blocks = [self.walker.lift(b) for b in loop.blocks]
+            put = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
+            if any(isinstance(o, Forget) for b in blocks for o in b.operations):
+                put.update(CLOBBERED)
+            stored = {s for b in blocks for s in stack_stores(b)}
+            self.written[loop.header] = frozenset(put), tuple(sorted(stored, key=lambda s: (-slot_range(s)[1], s)))
+        places, slots = self.written[loop.header]
+        for slot in slots:
             entry.setdefault(slot, self.places.load_slot(entry, slot))
-            written.add(slot)
-        return written
+        return {*places, *slots}
 
     def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
         """The step of a register that takes over what another one held an iteration ago, which advances steadily."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.reasons import Reason, Rejected
@@ -85,6 +87,73 @@ def outermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
     """Like ``innermost_loop_at``, for the loop around all others there."""
     innermost = innermost_loop_at(forest, address)
     return None if innermost is None else list(forest.chain(innermost))[-1]
+
+
+def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest, Loop] | None:
+    """A cycle around ``address`` that is entered at several blocks as a loop, as seen from one of them, with the loops
+    in it; None when there is no such cycle.
+
+    A version is entered at that block and nowhere else, so only what can run from there on matters to it: there the
+    block is on every path, as the header of a natural loop is. Of several, the one that needs the fewest loops.
+    """
+    block = forest.graph.block_at(address)
+    views: list[tuple[int, LoopForest, Loop]] = []
+    for inside in sorted(set(_cycles(forest, block.start)), key=len) if block is not None else ():
+        for entry in _entries(forest.graph, inside):
+            view, found = _view(forest.graph, entry, inside)
+            depths = [loop.depth for loop in view.loops if block is not None and block.start in loop.blocks]
+            views.append((max(depths), view, found))
+    return min(views, key=lambda v: (v[0], v[2].header))[1:] if views else None
+
+
+def with_headers(forest: LoopForest, loop: Loop) -> tuple[LoopForest, Loop]:
+    """``loop`` with the loops in it, where each cycle that is entered at several blocks has one of them as a header."""
+    if not any({source, target} <= loop.blocks for source, target in forest.irreducible):
+        return forest, loop
+    return _view(forest.graph, loop.header, loop.blocks)
+
+
+def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopForest, Loop]:
+    """The loop of all blocks ``inside``, entered at ``entry``, and those in it."""
+    graph = FlowGraph(entry, {b: graph.blocks[b] for b in sorted(inside)})
+    bodies = _nested_cycles(graph, inside)
+    predecessors = graph.predecessors()
+    back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
+    view = LoopForest(graph, _nest(graph, bodies, back), ())
+    return view, next(loop for loop in view.loops if loop.header == entry)
+
+
+def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozenset[int]]:
+    """A header for every cycle among ``blocks``, with the blocks of its loop: what is strongly connected is a loop, and
+    so on inside without its header (Steensgaard, Sequentializing program dependence graphs, 1993). Of several blocks
+    where one is entered that is the header which leaves the fewest loops inside."""
+    result: dict[int, frozenset[int]] = {}
+    rest = set(blocks)
+    while rest:
+        block = min(rest)
+        loop = _cycle(graph, block, block, blocks)
+        rest -= loop
+        if len(loop) > 1 or block in graph.successors(block):
+            outer = [b for b in _entries(graph, loop) or [graph.entry] if b in loop]
+            inner = {b: _nested_cycles(graph, loop - {b}) for b in outer}
+            header = min(outer, key=lambda b: (len(inner[b]), b))
+            result |= {header: loop} | inner[header]
+    return result
+
+
+def _cycles(forest: LoopForest, block: int) -> Iterator[frozenset[int]]:
+    """The blocks of each cycle through ``block`` that is no natural loop, inside the natural loop around it."""
+    for source, target in forest.irreducible:
+        around = [loop for loop in forest.loops if {source, target} <= loop.blocks]
+        outer = max(around, key=lambda loop: loop.depth, default=None)
+        inside = outer.blocks - {outer.header} if outer else frozenset(forest.graph.blocks)
+        if {source, target} <= inside and block in (cycle := _cycle(forest.graph, source, target, inside)):
+            yield cycle
+
+
+def _entries(graph: FlowGraph, cycle: frozenset[int]) -> list[int]:
+    predecessors = graph.predecessors()
+    return [b for b in sorted(cycle) if not cycle.issuperset(predecessors[b])]
 
 
 def _check_reducible(forest: LoopForest, block: int, loop: Loop | None) -> None:

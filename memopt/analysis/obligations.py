@@ -14,9 +14,12 @@ from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
 from memopt.analysis.parameters import is_parameter
 from memopt.analysis.restarts import Defer, Split
+from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
+
+_LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
 
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
@@ -39,6 +42,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
         if bound.is_constant or bound.evaluate(sample) < 0:
             unproved.append(obligation)
             continue
+        bound = Linear(bound.terms, min(bound.constant, _LARGEST))
         known = weakest.get(bound.terms)
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)

@@ -33,8 +33,6 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 
-STEP_LIMIT = 4096  # blocks along one iteration
-
 
 @dataclass(frozen=True, slots=True)
 class LeavingPoint:
@@ -141,9 +139,13 @@ class Walker:
         """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
         children = {inner.header: inner for inner in self._children(loop)}
         following: int | _Fork | None
-        for _ in range(STEP_LIMIT):
+        seen: set[int] = set()
+        while True:
             if not place.index and place.block == join:
                 return join, state
+            if place.block in seen:
+                raise Rejected(Reason.NOT_A_NEST, f"{place.block:#x} is reached again in one iteration")
+            seen.add(place.block)
             if not place.index and place.block in children:
                 state, items, following = self.inner(children[place.block], state)
                 walk.items += items
@@ -154,7 +156,6 @@ class Walker:
             if following is None or following == loop.header or following not in loop.blocks:
                 return following, state
             place = _Place(following)
-        raise Rejected(Reason.NOT_A_NEST, f"no back edge found in the loop at {loop.header:#x}")
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""
@@ -271,7 +272,17 @@ class Walker:
                 for conditions in self.exits.ways(condition if taken else negate(condition), general)]
 
     def _joins(self, loop: Loop) -> dict[int, int]:
-        return immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
+        """Where the ways of a branch in a block of ``loop`` meet: not in the middle of an inner loop, which may be
+        entered there as well but is run as a whole from its header on."""
+        after = immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
+        middles = {b for inner in self._children(loop) for b in inner.blocks - {inner.header}}
+        found: dict[int, int] = {}
+        for block, join in after.items():
+            while join in middles and join in after:
+                join = after[join]
+            if join not in middles:
+                found[block] = join
+        return found
 
     @staticmethod
     def _jump(jump: Jump) -> int:

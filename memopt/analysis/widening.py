@@ -56,14 +56,18 @@ class Widenings:
         return linear + distance if wide is None else self.unsigned(wide.number + distance, wide.bits)
 
     def within(self, linear: Linear) -> list[Wide]:
-        return [self.values[s] for s in linear.symbols if s in self.values]
+        return [self.values[s] for s in linear.symbols if s in self.values] if self.values else []
 
     def numbers(self, linear: Linear) -> Linear:
         """``linear`` with the number of each widened value."""
+        if not self.values:
+            return linear
         return linear.substitute({s: self.values[s].number for s in linear.symbols if s in self.values})
 
     def substituted(self, linear: Linear, values: Mapping[str, Linear]) -> Linear:
         """``values`` put in for symbols, inside of widened values too."""
+        if not self.values:
+            return linear.substitute(values)
         moved = {}
         for name in linear.symbols:
             if name in self.values:

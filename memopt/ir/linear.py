@@ -55,17 +55,18 @@ class Linear:
 
     @staticmethod
     def build(terms: Mapping[str, int], constant: int = 0) -> Linear:
-        return Linear(tuple(sorted((s, c) for s, c in terms.items() if c)), constant)
+        return Linear(tuple(sorted([t for t in terms.items() if t[1]])), constant)
 
     @property
     def symbols(self) -> frozenset[str]:
         """Every symbol the value depends on: those inside of quotients too."""
-        found = frozenset(s for s, _ in self.terms)
-        return found.union(*(q.numerator.symbols for q in self.quotients))
+        found = frozenset([s for s, _ in self.terms])
+        rounded = self.quotients
+        return found.union(*(q.numerator.symbols for q in rounded)) if rounded else found
 
     @property
     def quotients(self) -> tuple[Quotient, ...]:
-        return tuple(s for s, _ in self.terms if isinstance(s, Quotient))
+        return tuple([s for s, _ in self.terms if isinstance(s, Quotient)])
 
     @property
     def is_constant(self) -> bool:
@@ -78,7 +79,10 @@ class Linear:
 
     def factor(self, symbol: str) -> int:
         """The coefficient of the symbol's own term, whatever quotients depend on it."""
-        return next((c for s, c in self.terms if s == symbol), 0)
+        for name, coefficient in self.terms:
+            if name == symbol:
+                return coefficient
+        return 0
 
     def _check_affine(self, *symbols: str) -> None:
         for rounded in self.quotients:
@@ -88,40 +92,46 @@ class Linear:
     def without(self, *symbols: str) -> Linear:
         """The expression with the terms of ``symbols`` dropped. Raises Rejected(NON_AFFINE) like ``coefficient``."""
         self._check_affine(*symbols)
-        return Linear(tuple(t for t in self.terms if t[0] not in symbols), self.constant)
+        return Linear(tuple([t for t in self.terms if t[0] not in symbols]), self.constant)
 
     def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):
             return Linear(self.terms, self.constant + other)
+        return self._plus(other, 1)
+
+    def _plus(self, other: Linear, factor: int) -> Linear:
+        """``self + factor * other``"""
+        constant = self.constant + factor * other.constant
         if not other.terms:
-            return Linear(self.terms, self.constant + other.constant)
+            return Linear(self.terms, constant)
         terms = dict(self.terms)
         for symbol, coefficient in other.terms:
-            terms[symbol] = terms.get(symbol, 0) + coefficient
-        return Linear.build(terms, self.constant + other.constant)
+            terms[symbol] = terms.get(symbol, 0) + factor * coefficient
+        return Linear.build(terms, constant)
 
     def __neg__(self) -> Linear:
         return self * -1
 
     def __sub__(self, other: Linear | int) -> Linear:
-        return self + (-other)
+        return Linear(self.terms, self.constant - other) if isinstance(other, int) else self._plus(other, -1)
 
     def __mul__(self, factor: int) -> Linear:
         if factor == 0:
             return Linear()
-        return Linear(tuple((s, c * factor) for s, c in self.terms), self.constant * factor)
+        return Linear(tuple([(s, c * factor) for s, c in self.terms]), self.constant * factor)
 
     def substitute(self, values: Mapping[str, Linear]) -> Linear:
         """Every symbol in ``values`` replaced by its expression, all at once."""
-        if not any(s in values or isinstance(s, Quotient) for s, _ in self.terms):
+        kept = [t for t in self.terms if t[0] not in values and not isinstance(t[0], Quotient)]
+        if len(kept) == len(self.terms):
             return self
-        result = Linear((), self.constant)
+        result = Linear(tuple(kept), self.constant)
         for symbol, coefficient in self.terms:
-            if isinstance(symbol, Quotient) and symbol not in values:
-                value = quotient(symbol.numerator.substitute(values), symbol.divisor)
-            else:
-                value = values.get(symbol, Linear.symbol(symbol))
-            result = result + value * coefficient
+            if symbol in values:
+                result = result._plus(values[symbol], coefficient)
+            elif isinstance(symbol, Quotient):
+                rounded = quotient(symbol.numerator.substitute(values), symbol.divisor)
+                result = result._plus(rounded, coefficient)
         return result
 
     def evaluate(self, values: Mapping[str, int]) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from memopt.analysis.calls import Links
 from memopt.analysis.flowgraph import flow_around
-from memopt.analysis.loops import find_loops, innermost_loop_at
+from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
@@ -26,7 +26,8 @@ Ranges = tuple[tuple[int, int], ...]
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
     addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
-    functions hang together with the rest of the graph."""
+    functions hang together with the rest of the graph. ``views``: for the header of a candidate that is no natural
+    loop, or holds a cycle that is none, the loops as seen from there."""
 
     path: str
     text: tuple[int, int]
@@ -36,6 +37,7 @@ class Site:
     forest: LoopForest
     loops: tuple[Loop, ...]
     links: Links = field(default_factory=Links)
+    views: Mapping[int, LoopForest] = field(default_factory=dict)
 
     def straight_line(self) -> Ranges:
         """The code that is in no loop."""
@@ -66,10 +68,24 @@ def find_site(pid: int, address: int) -> Site:
     finally:
         memory.close()
     forest = find_loops(graph)
-    inner = innermost_loop_at(forest, address)
-    loops = tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()
+    loops, views = candidates(forest, address)
     loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
-    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops)
+    return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
+
+
+def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[int, LoopForest]]:
+    """The loops around ``address`` from the outermost inwards, and the loops as seen from the headers of those that are
+    no natural loops, or hold cycles that are none."""
+    middle = entered_in_the_middle(forest, address)
+    if middle is None:
+        inner = innermost_loop_at(forest, address)
+        found = [with_headers(forest, loop) for loop in forest.chain(inner)] if inner is not None else []
+    else:
+        block = middle[0].graph.block_at(address)
+        around = (loop for loop in forest.loops if block is not None and block.start in loop.blocks)
+        found = [*(with_headers(forest, loop) for loop in around), middle]
+    found.sort(key=lambda x: -len(x[1].blocks))
+    return tuple(loop for _, loop in found), {loop.header: view for view, loop in found if view is not forest}
 
 
 def calling(pid: int, site: Site) -> Site | None:
@@ -96,10 +112,11 @@ def calling(pid: int, site: Site) -> Site | None:
 
 
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
-    """``loop`` with what it calls as part of it, and without calls that it makes only in exceptional iterations, where
-    that is possible."""
+    """``loop`` among the loops as seen from its header, with what it calls as part of it, and without calls that it
+    makes only in exceptional iterations, where that is possible."""
     from memopt.analysis.asides import calls_out, without_calls
 
+    site = replace(site, forest=site.views.get(loop.header, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
     site, loop = _joined(pid, site, loop)
@@ -145,9 +162,14 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
     def operations(address: int) -> Block:
         return site.links.block(address, lambda real: lift_block(site.graph.blocks[address].code, real))
 
-    if not any(_computes(operations, start) for start in loop.blocks):
-        raise Rejected(Reason.NO_PLAN, "nothing is computed from memory")
-    return operations
+    refused = None
+    for start in sorted(loop.blocks):
+        try:
+            if _computes(operations(start)):
+                return operations
+        except Rejected as rejected:  # perhaps it is never run
+            refused = refused or rejected
+    raise refused or Rejected(Reason.NO_PLAN, "nothing is computed from memory")
 
 
 def _check_direction(site: Site, loop: Loop) -> None:
@@ -159,11 +181,7 @@ def _check_direction(site: Site, loop: Loop) -> None:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
 
-def _computes(operations: Callable[[int], Block], address: int) -> bool:
-    """Whether a block does floating-point arithmetic or stores; one that is not understood may never be run."""
-    try:
-        block = operations(address)
-    except Rejected:
-        return False
+def _computes(block: Block) -> bool:
+    """Whether a block does floating-point arithmetic or stores."""
     return any(isinstance(o, Store) or (isinstance(o, Compute) and o.operator in _ARITHMETIC)
                for o in block.operations)

@@ -5,7 +5,13 @@ import random
 import pytest
 
 from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
-from memopt.analysis.loops import find_loops, innermost_loop_at, outermost_loop_at, topological_order
+from memopt.analysis.loops import (
+    entered_in_the_middle,
+    find_loops,
+    innermost_loop_at,
+    outermost_loop_at,
+    topological_order,
+)
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, LoopForest
 from memopt.ir.reasons import Reason, Rejected
 
@@ -125,3 +131,35 @@ def test_a_loop_with_an_irreducible_cycle_inside_has_no_order() -> None:
     (loop,) = forest.loops
     with pytest.raises(Rejected):
         topological_order(forest, loop)
+
+
+def test_a_cycle_that_is_entered_in_its_middle_is_a_loop_from_one_of_its_entries() -> None:
+    """What a jump threaded past the test at the top of a loop leaves: from 5 it is one loop, from 2 there are two."""
+    forest = find_loops(graph_of({1: (2, 5), 2: (3,), 3: (4,), 4: (5, 9), 5: (2, 6), 6: (3, 6), 9: ()}))
+    found = entered_in_the_middle(forest, 6)
+    assert found is not None
+    view, loop = found
+    assert str(view) == """\
+loops of 0x5
+  loop 0x5 blocks 0x2, 0x3, 0x4, 0x5, 0x6; back from 0x4; exits 0x4->0x9
+    loop 0x6 blocks 0x6; back from 0x6; exits 0x6->0x3"""
+    assert loop == view.loops[0]
+    assert entered_in_the_middle(forest, 1) is None
+    assert entered_in_the_middle(nest(), 4) is None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_cycle_is_left_without_the_headers_of_a_view(seed: int) -> None:
+    source = random.Random(seed)
+    count = source.randrange(3, 12)
+    edges = {n: tuple({source.randrange(1, count + 2) for _ in range(source.randrange(1, 3))})
+             for n in range(1, count + 1)}
+    graph = graph_of(edges)
+    for block in reachable_without(graph, 0):
+        found = entered_in_the_middle(find_loops(graph), block)
+        if found is not None:
+            view, loop = found
+            assert block in loop.blocks
+            back = {e for one in view.loops for e in one.back_edges}
+            assert not _has_cycle_without(view.graph, back, set(view.graph.blocks))
+            assert all(one.parent is None or one.blocks < view.loops[one.parent].blocks for one in view.loops)

@@ -160,6 +160,26 @@ for i < R
             assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
+def test_rows_that_are_gone_through_upwards_have_one_date_too() -> None:
+    """From the last row up, entered in the middle: what a block needs of those below it is one product."""
+    small = nest_region("""
+for i < R
+  x[R-i] = b[R-i]
+  for j < i-R+9
+    x[R-i] = sub(x[R-i], mul(U[R-i,9-j], x[9-j]))
+  x[R-i] = div(x[R-i], U[R-i,R-i])
+""", {"x": (1,), "b": (1,), "U": (10, 1)}).scop
+    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 9),)
+    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
+    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
+    check_loops(small, made, facts=facts)
+    assert [s.conditions[2:] for s in blocking.scop.statements if "mul" in str(s)] == [
+        (Linear.build({"block": 3, "j": -1}, -1),), (Linear.build({"block": -3, "j": 1}),)]
+    for trips in (1, 2, 9):
+        assert run_plan(small, made, trips) == run_scop(small, trips)
+
+
 def test_counters_start_where_subscripts_do() -> None:
     counted, rebases = rebase(_SMALL["factors"].scop)
     assert [str(r) for r in rebases] == ["S0 counts i from k + 1", "S1 counts i from k + 1", "S1 counts j from k + 1"]
