@@ -7,8 +7,8 @@ front through two or three of them may be (Wolfe, "Loop skewing: the wavefront m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations, product
 from math import ceil
 
@@ -74,9 +74,10 @@ def options(scop: Scop, position: Position, context: Context) -> list[Option]:
     """Leaves for what is free at ``position``, cheapest first; at least the original order is always there."""
     place = Place(dict(position.place))
     found: list[Found] = []
+    inside = _Inside(position)
     for *roles, order in _roles(scop, position):
-        at = _ordered(position, order)
-        leaf = at and _legal(scop, at, place, *roles)
+        at = inside.ordered(order)
+        leaf = at and _legal(scop, at, place, inside.parallel(order), *roles)
         if at and leaf:
             found += [*_joinable(scop, position.statement, leaf), leaf, *_blocked(scop, at, leaf, context)]
     if not any(x.vector for x, _ in found):
@@ -127,24 +128,44 @@ def _rows_share(scop: Scop, statement: Statement, nest: LeafNest, rows: str) -> 
     return False
 
 
-def _ordered(position: Position, order: tuple[str, ...]) -> Position | None:
-    """The position behind loops of one iteration each; None when they turn a dependence round."""
-    counts, at = dict(position.free), position
-    for each in order:
-        left = carry(at.left, {position.statement.name: Linear.symbol(each)})
-        if left is None:
-            return None
-        at = at.at(each, Linear.symbol(each), counts[each], left)
-    return at
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Positions behind loops of one iteration each: many leaves share the loops around them."""
+
+    position: Position
+    known: dict[tuple[str, ...], Position | None] = field(default_factory=dict)
+    answers: dict[tuple[tuple[str, ...], str], bool] = field(default_factory=dict)
+
+    def ordered(self, order: tuple[str, ...]) -> Position | None:
+        """The position behind the loops of ``order``; None when they turn a dependence round."""
+        if not order:
+            return self.position
+        if order not in self.known:
+            self.known[order] = self._behind(self.ordered(order[:-1]), order[-1])
+        return self.known[order]
+
+    def _behind(self, at: Position | None, name: str) -> Position | None:
+        left = None if at is None else carry(at.left, {at.statement.name: Linear.symbol(name)})
+        return None if at is None or left is None else at.at(name, Linear.symbol(name), dict(at.free)[name], left)
+
+    def parallel(self, order: tuple[str, ...]) -> Callable[[str], bool]:
+        """Whether no dependence inside the loops of ``order`` goes along a dimension."""
+        def along(name: str) -> bool:
+            if (order, name) not in self.answers:
+                at = self.ordered(order)
+                assert at is not None
+                self.answers[order, name] = equal(at.left, {at.statement.name: Linear.symbol(name)})
+            return self.answers[order, name]
+
+        return along
 
 
-def _legal(
-    scop: Scop, at: Position, place: Place, rows: str | None, vector: str | None, sequential: str | None
-) -> Found | None:
-    """The leaf of all that is free at a position; None when its dependences forbid it."""
+def _legal(scop: Scop, at: Position, place: Place, parallel: Callable[[str], bool], rows: str | None,
+           vector: str | None, sequential: str | None) -> Found | None:
+    """The leaf of all that is free at a position; None when its dependences forbid it, of which ``parallel`` knows."""
     statement, left = at.statement, at.left
     name = statement.name
-    if any(d and not equal(left, {name: Linear.symbol(d)}) for d in (rows, vector)):
+    if any(d and not parallel(d) for d in (rows, vector)):
         return None
     nest = LeafNest((*at.levels, *at.free), place, rows, vector, sequential, latency(statement, left, sequential))
     if sequential is None:

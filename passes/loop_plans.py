@@ -23,7 +23,7 @@ from passes.storage import store
 
 LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
 LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where that is limited
-FEWEST_STEPS = 8  # of a time loop, however few are left where it was found
+FEWEST_STEPS = 16  # of a time loop, however few are left where it was found
 BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
