@@ -114,7 +114,10 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
         try:
             return _attempt(code, loop, facts, displaced)
         except Specialise as need:
-            facts.add_equation(need.linear, need.unknowns, need.symbolic)
+            if need.factor and facts.differs(need.linear):  # a stride: every size has its own version
+                facts = facts.specialised()
+            else:
+                facts.add_equation(need.linear, need.unknowns, need.symbolic)
         except Promote as need:
             facts.add_cell(need.address, need.width)
         except Split as need:
