@@ -26,7 +26,7 @@ from memopt.analysis.liveness import MOST_LEFT, iterations_left, running
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.overlays import whole_rows
-from memopt.analysis.parameters import PARAMETER, Sample, live_in
+from memopt.analysis.parameters import PARAMETER, Sample, is_parameter, live_in
 from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
@@ -56,6 +56,7 @@ from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Sco
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 ATTEMPTS = 192
+MOST_TRIPS = 1 << 16  # a guard that lets more pass says nothing about sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,17 @@ class Lifted:
     entry: Sample  # values of live-in symbols
 
     def trips(self, entry: Sample) -> int:
-        """R at another entry; 0 where that is not known."""
+        """R where a loop starts that was met at ``entry``, perhaps in its middle: as many as guards let pass at these
+        sizes, where they say how many; 0 where nothing is known."""
         count = self.region.trips
-        known = {s: entry[live_in(s)] for s in count.numerator.symbols if live_in(s) in entry}
-        return count.numerator.evaluate(known) // count.divisor if count.numerator.symbols <= known.keys() else 0
+        known = {s: entry[live_in(s)] for live in self.region.live_ins if live_in(s := live.symbol) in entry}
+        if not count.numerator.symbols <= known.keys():
+            return 0
+        left = count.numerator.evaluate(known) // count.divisor
+        known = {s: v for s, v in known.items() if is_parameter(s)} | {TRIPS: 0}
+        most = [f.evaluate(known) // -c for f in self.region.facts
+                if f.symbols <= known.keys() and (c := f.coefficient(TRIPS)) < 0]
+        return max([left, *(m for m in [min(most, default=0)] if m <= MOST_TRIPS)])
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
