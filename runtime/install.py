@@ -102,14 +102,8 @@ def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> bool
     False when a thread was still in the version after ``timeout_s``: the program is as it was as soon as it leaves,
     and only the pages stay. Raises ``Rejected`` as ``install``.
     """
-    patch, placement = installed.patch, installed.placement
-    _stop_outside(tracee, timeout_s, lambda: not _inside(tracee, patch.address + 1, patch.end))
-    found = tracee.memory.read(patch.address, len(patch.original))
-    if found not in (patch.original, patch.replacement):
-        raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}: somebody else has changed it")
-    if found == patch.replacement:
-        faults.point("install.remove")
-        tracee.memory.write(patch.address, patch.original)
+    placement = installed.placement
+    suspend(tracee, installed, timeout_s)
     try:
         _stop_outside(tracee, timeout_s,
                       lambda: not _inside(tracee, placement.code, placement.code + placement.code_size))
@@ -117,6 +111,19 @@ def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> bool
         return False
     unmap(tracee, placement)
     return True
+
+
+def suspend(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> None:
+    """Put the original bytes back; the version's pages stay, and the target is left stopped. Raises ``Rejected`` as
+    ``install``."""
+    patch = installed.patch
+    _stop_outside(tracee, timeout_s, lambda: not _inside(tracee, patch.address + 1, patch.end))
+    found = tracee.memory.read(patch.address, len(patch.original))
+    if found not in (patch.original, patch.replacement):
+        raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}: somebody else has changed it")
+    if found == patch.replacement:
+        faults.point("install.remove")
+        tracee.memory.write(patch.address, patch.original)
 
 
 def find_installed(pid: int) -> tuple[Installed, ...]:

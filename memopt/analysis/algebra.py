@@ -174,12 +174,20 @@ class Algebra(Numbers):
         return self._wrap(linear - known + low % step, value.width)
 
     def _rounded(self, value: Integer, mask: int) -> Value | None:
-        """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width."""
+        """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width. Or
+        those between two, where the value is known to be below the upper one."""
         size = 1 << value.width
         for unit, low in ((size - mask, False), (mask + 1, True)):
             if 1 < unit < size and not unit & (unit - 1) and not fixable(value.linear):
                 down = quotient(value.linear, unit) * unit
                 return self._wrap(value.linear - down if low else down, value.width)
+        unit, above = mask & -mask, mask + (mask & -mask)
+        if unit > 1 and 0 < above < size and not above & (above - 1) and not fixable(value.linear):
+            linear, _ = self.in_range(value, signed=False)
+            if 0 <= self.at_sample(linear) < above:
+                for need in (linear, -linear + (above - 1)):
+                    self.require(need, "a number has no bits that are cleared at its top")
+                return self._wrap(quotient(linear, unit) * unit, value.width)
         return None
 
     @staticmethod

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.analysis.bounds import sufficient
 from memopt.analysis.parameters import parametric
 from memopt.analysis.restarts import Split
 from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
@@ -203,13 +204,13 @@ class Exits:
     def _side(self, linear: Linear) -> Linear:
         """``linear`` or its opposite: the one that is never negative, as far as one iteration tells."""
         for side in (linear, -linear):
-            if is_bit(side) or any((over := side - known).is_constant and over.constant >= 0
-                                   for known in self.algebra.given):
+            if any((over := sufficient(side - known)).is_constant and over.constant >= 0
+                   for known in (Linear(), *self.algebra.given)):
                 return side
         number = self._number(linear)
         rises = sum(c for s, c in linear.terms if s.startswith((LOOP_COUNTER, TRIAL))) >= 0
-        if any(self.algebra.at_sample(known) < 0 for known in self.algebra.given):
-            number = 0  # the captured iteration does not get here
+        if not self.algebra.reached:
+            number = 0
         side = linear if number > 0 or (number == 0 and rises) else -linear
         self._one_way(side)
         return side

@@ -61,6 +61,14 @@ class Facts:
             values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
         return values
 
+    def differs(self, linear: Linear) -> bool:
+        """Whether it was seen with another value at an earlier entry."""
+        return varies(linear, self.samples(), self.earlier)
+
+    def specialised(self) -> Facts:
+        """To start again with numbers for all sizes."""
+        return Facts(self.registers, self.peek, self.vectors, eager=self.eager)
+
     def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
         """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""
         factor, samples = math.gcd(*(c for _, c in linear.terms)), self.samples()

@@ -33,6 +33,7 @@ from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
 from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split
 from memopt.analysis.rounding import without_quotients
+from memopt.analysis.short_sums import written_out
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear, Quotient
@@ -118,7 +119,10 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: C
         try:
             return _attempt(code, loop, facts, displaced, go_on)
         except Specialise as need:
-            facts.add_equation(need.linear, need.unknowns, need.symbolic)
+            if need.factor and facts.differs(need.linear):  # a stride: every size has its own version
+                facts = facts.specialised()
+            else:
+                facts.add_equation(need.linear, need.unknowns, need.symbolic)
         except Promote as need:
             facts.add_cell(need.address, need.width)
         except Split as need:
@@ -217,6 +221,7 @@ class _Builder:
         types = element_types(flat, subscripts | private)
         arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
+        scop = written_out(scop)
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)

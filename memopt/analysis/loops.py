@@ -100,14 +100,27 @@ def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest,
     views: list[tuple[int, LoopForest, Loop]] = []
     for inside in sorted(set(_cycles(forest, block.start)), key=len) if block is not None else ():
         for entry in _entries(forest.graph, inside):
-            graph = FlowGraph(entry, {b: forest.graph.blocks[b] for b in sorted(inside)})
-            bodies = _nested_cycles(graph, inside)
-            predecessors = graph.predecessors()
-            back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
-            view = LoopForest(graph, _nest(graph, bodies, back), ())
+            view, found = _view(forest.graph, entry, inside)
             depths = [loop.depth for loop in view.loops if block is not None and block.start in loop.blocks]
-            views.append((max(depths), view, next(loop for loop in view.loops if loop.header == entry)))
+            views.append((max(depths), view, found))
     return min(views, key=lambda v: (v[0], v[2].header))[1:] if views else None
+
+
+def with_headers(forest: LoopForest, loop: Loop) -> tuple[LoopForest, Loop]:
+    """``loop`` with the loops in it, where each cycle that is entered at several blocks has one of them as a header."""
+    if not any({source, target} <= loop.blocks for source, target in forest.irreducible):
+        return forest, loop
+    return _view(forest.graph, loop.header, loop.blocks)
+
+
+def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopForest, Loop]:
+    """The loop of all blocks ``inside``, entered at ``entry``, and those in it."""
+    graph = FlowGraph(entry, {b: graph.blocks[b] for b in sorted(inside)})
+    bodies = _nested_cycles(graph, inside)
+    predecessors = graph.predecessors()
+    back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
+    view = LoopForest(graph, _nest(graph, bodies, back), ())
+    return view, next(loop for loop in view.loops if loop.header == entry)
 
 
 def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozenset[int]]:

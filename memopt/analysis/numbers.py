@@ -94,12 +94,17 @@ class Numbers:
     def at_sample(self, linear: Linear) -> int:
         return linear.evaluate(self.sample)
 
+    @property
+    def reached(self) -> bool:
+        """Whether the captured iteration gets here; if not, samples tell nothing."""
+        return all(self.at_sample(known) >= 0 for known in self.given)
+
     def in_range(self, value: Integer, signed: bool) -> tuple[Linear, tuple[Linear, ...]]:
         """The mathematical value as a signed or unsigned number, and what must be >= 0 for that to be right."""
         size = 1 << value.width
         low = -(size >> 1) if signed else 0
         linear = self.settled(value.linear)
-        turns = (self.at_sample(linear) - low) // size
+        turns = (self.at_sample(linear) - low) // size if self.reached else 0
         linear = linear - turns * size
         if linear.is_constant or (value.width == 64 and signed):
             return linear, ()
@@ -162,7 +167,7 @@ class Numbers:
         """A number in place of ``linear``, which ``settles``: asks for it, or takes the sample in a guess."""
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
-        raise Specialise(linear, symbolic=symbolic)
+        raise Specialise(linear, symbolic=symbolic, factor=not symbolic)
 
     def settles(self, linear: Linear) -> bool:
         """Whether there is a number for ``linear``: in a trial, for what keeps its value, as far as one can tell."""

@@ -10,11 +10,13 @@ from memopt.ir.linear import Linear
 @dataclass
 class Specialise(Exception):
     """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
-    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.analysis.parameters)."""
+    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.analysis.parameters);
+    ``factor``: it has to be a number."""
 
     linear: Linear
     unknowns: frozenset[str] = frozenset()
     symbolic: bool = False
+    factor: bool = False
 
 
 @dataclass

@@ -272,7 +272,17 @@ class Walker:
                 for conditions in self.exits.ways(condition if taken else negate(condition), general)]
 
     def _joins(self, loop: Loop) -> dict[int, int]:
-        return immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
+        """Where the ways of a branch in a block of ``loop`` meet: not in the middle of an inner loop, which may be
+        entered there as well but is run as a whole from its header on."""
+        after = immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
+        middles = {b for inner in self._children(loop) for b in inner.blocks - {inner.header}}
+        found: dict[int, int] = {}
+        for block, join in after.items():
+            while join in middles and join in after:
+                join = after[join]
+            if join not in middles:
+                found[block] = join
+        return found
 
     @staticmethod
     def _jump(jump: Jump) -> int:

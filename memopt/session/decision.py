@@ -12,6 +12,7 @@ from memopt.session.service import Service, ticks_per_second
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.parameters import Sample
+    from memopt.ir.code import CompiledRegion
     from memopt.ir.plan import NestPlan
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
@@ -33,6 +34,8 @@ class Decision:
     installed_after: float | None = None
     service: Service | None = None
     entry: Sample | None = None  # live-in values that it was made for
+    compiled: CompiledRegion | None = None  # when another version may come in front of it
+    behind: Decision | None = None  # the version that is asked where this one's guard fails
     _source: str | None = None
 
     def source(self) -> str:

@@ -25,6 +25,7 @@ from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
 from memopt.session.service import Service, Verdict, ticks_per_second
+from memopt.session.succession import admits, followed_by, line, put_back, set_aside
 from runtime import faults
 from runtime.processes import running_seconds
 
@@ -52,7 +53,7 @@ TRIALS = 6  # where one could not run to its end
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
-LOOKS = 4  # at one loop whose sizes differ from entry to entry
+LOOKS = 8  # at one loop whose sizes differ from entry to entry
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
 
@@ -78,6 +79,7 @@ class Improver:
         self._stage = "find"
         self._tries: dict[int, int] = {}
         self._current: Decision | None = None
+        self._aside: Decision | None = None  # while another version is made for its loop
 
     @property
     def busy(self) -> bool:
@@ -130,7 +132,11 @@ class Improver:
 
     def _take_out(self, decision: Decision, verdict: Verdict) -> None:
         assert decision.cache is not None
+        again = verdict.sizes and self._look_again(decision.address, decision.entry)
         try:
+            if again and set_aside(self.pid, self.attached, decision):
+                self._follow(decision)
+                return
             with self._timed("remove"):
                 gone = self._give_back(decision.cache)
         except Exception as error:  # noqa: BLE001 - it stays, and the program runs on
@@ -138,18 +144,53 @@ class Improver:
             gone = False
         if gone:  # the cache is not closed: the main thread may be reading its statistics for the report
             decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
-            if verdict.sizes and self._look_again(decision.address, decision.entry):
+            if decision.behind is not None and put_back(self.pid, self.attached, decision.behind):
+                return
+            if again:
                 self.decisions.remove(decision)
                 self._work(decision.address)
         else:
             decision.service = None  # it could not be taken out: no use trying for ever
 
+    def _follow(self, old: Decision) -> None:
+        """A version for other sizes in front of ``old``, which is set aside: it is back, or behind, in the end."""
+        new = Decision(old.address, old.ranges)
+        for number in range(1, RETRIES + 1):
+            self._aside = old
+            try:
+                self._attempt(new)
+            finally:
+                self._aside = None
+            if new.reason not in TRANSIENT:
+                break
+            new.reason, new.detail = None, ""
+            time.sleep(0.05 * number)
+        if new.behind is old:
+            old.ranges, old.service = (), None
+        elif new.cache is not None:  # a loop further out was replaced
+            assert old.cache is not None
+            self._give_back(old.cache)
+            self.decisions.remove(old)
+        elif put_back(self.pid, self.attached, old):
+            old.service = None
+        else:
+            old.reason, old.detail, old.cache = Reason.GUARD_FAILED, "nor would it go back", None
+        if new.cache is not None:
+            self._settle(new)
+
     # -- the stages ---------------------------------------------------------------------------------------------
 
     def _work(self, address: int) -> None:
+        decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
+        self._attempt(decision)
+        self._settle(decision)
+        self._current = None
+        decision.source()
+
+    def _attempt(self, decision: Decision) -> None:
+        """Improve, or leave in ``decision`` why not."""
         from runtime.ptrace import TargetEnded
 
-        decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
         try:
             self._improve(decision)
         except Rejected as rejected:
@@ -160,9 +201,6 @@ class Improver:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
             say_internal(self._stage, error)
-        self._settle(decision)
-        self._current = None
-        decision.source()
 
     def _settle(self, decision: Decision) -> None:
         if decision.reason is Reason.ENDED and decision.site is None:
@@ -253,12 +291,14 @@ class Improver:
             decision.plan = compiled.plan
             if self.options.dry_run:
                 raise Rejected(Reason.DRY_RUN)
-            self._install(compiled, cache, site, moved)
+            behind = self._aside if self._aside is not None and self._aside.address == loop.header else None
+            self._install(compiled, cache, site, moved, behind)
         except Exception:
             self._give_back(cache)
             cache.close()
             raise
-        decision.cache = cache
+        decision.cache, decision.behind = cache, behind
+        decision.compiled = None if moved.places(cache.placement.code) else compiled
         decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
         decision.installed_after = time.monotonic() - self.started
         measured = decision.measurement
@@ -342,6 +382,10 @@ class Improver:
         with self._shadows(1) as (shadow,):
             with self._timed("reach"):
                 reach(shadow, loop.header)
+            for other in line(self._aside):
+                if other.compiled is not None and other.address == loop.header and admits(
+                        other.compiled.region, live_values(other.compiled.region, shadow)):
+                    raise Rejected(Reason.NOT_REACHED, "with other values than before")
             with self._timed("lift"):
                 lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
                                      general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
@@ -424,7 +468,8 @@ class Improver:
             raise next(r for r in results if isinstance(r, Rejected))
         return min(finished, key=lambda f: f[1].version)
 
-    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement) -> None:
+    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement,
+                 behind: Decision | None) -> None:
         from runtime import perfmap
         from runtime.install import install, jump
         from runtime.refusals import check_threads
@@ -434,7 +479,7 @@ class Improver:
             region = compiled.region
             cache.clear_statistics()
             with self.attached(), attach(self.pid) as tracee:
-                cache.write_code(compiled.code, tracee)
+                cache.write_code(followed_by(compiled, None if behind is None else behind.compiled), tracee)
                 tracee.stop()
                 check_threads(self.pid)
                 install(tracee, jump(region.header, compiled.entry, region.displaced), cache,

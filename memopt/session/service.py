@@ -49,7 +49,8 @@ class Service:
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
             return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
-        if self.again and entries - runs >= max(ENOUGH_ENTRIES, iterations):
+        others = entries - 2 * runs  # every run comes back to the header, with too few iterations left for another one
+        if self.again and others >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
                            True)
         if self.original_per_iteration is None:
@@ -62,7 +63,7 @@ class Service:
         version = share * cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
         if version * GAIN > original:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
-                           if failed > runs else f"{original / version:.2f} times as fast in service", failed > runs)
+                           if failed > runs else f"{original / version:.2f} times as fast in service")
         return None
 
 

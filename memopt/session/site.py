@@ -8,7 +8,7 @@ from functools import cache
 
 from memopt.analysis.calls import Links
 from memopt.analysis.flowgraph import flow_around
-from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at
+from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
@@ -26,7 +26,7 @@ class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
     addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
     functions hang together with the rest of the graph. ``views``: for the header of a candidate that is no natural
-    loop, the loops as seen from there."""
+    loop, or holds a cycle that is none, the loops as seen from there."""
 
     path: str
     text: tuple[int, int]
@@ -73,15 +73,18 @@ def find_site(pid: int, address: int) -> Site:
 
 
 def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[int, LoopForest]]:
-    """The loops around ``address`` from the outermost inwards, and the views of those that are no natural loops."""
+    """The loops around ``address`` from the outermost inwards, and the loops as seen from the headers of those that are
+    no natural loops, or hold cycles that are none."""
     middle = entered_in_the_middle(forest, address)
     if middle is None:
         inner = innermost_loop_at(forest, address)
-        return (tuple(reversed(tuple(forest.chain(inner)))) if inner is not None else ()), {}
-    view, found = middle
-    block = view.graph.block_at(address)
-    around = [loop for loop in forest.loops if block is not None and block.start in loop.blocks]
-    return tuple(sorted((*around, found), key=lambda loop: -len(loop.blocks))), {found.header: view}
+        found = [with_headers(forest, loop) for loop in forest.chain(inner)] if inner is not None else []
+    else:
+        block = middle[0].graph.block_at(address)
+        around = (loop for loop in forest.loops if block is not None and block.start in loop.blocks)
+        found = [*(with_headers(forest, loop) for loop in around), middle]
+    found.sort(key=lambda x: -len(x[1].blocks))
+    return tuple(loop for _, loop in found), {loop.header: view for view, loop in found if view is not forest}
 
 
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:

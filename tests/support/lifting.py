@@ -6,11 +6,12 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from memopt.analysis.facts import GENERAL
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
-from memopt.analysis.loops import find_loops
+from memopt.analysis.loops import find_loops, with_headers
 from memopt.analysis.parameters import Sample
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block
@@ -52,7 +53,8 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     code = code_of(discover(read, TEXT, (TEXT, TEXT + len(machine_code))))
     state = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | {"rsp": STACK} | dict(registers)
     cells = dict(memory or {})
-    return lift_region(code, deepest(code.forest), {r: v % (1 << 64) for r, v in state.items()},
+    forest, loop = with_headers(code.forest, deepest(code.forest))
+    return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
                        lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier)
 
 

@@ -96,7 +96,7 @@ class Direct(Improver):
 
     def __post_init__(self) -> None:
         self._stage = "find"
-        self._current = None
+        self._current = self._aside = None
 
     @contextmanager
     def _shadows(self, count: int) -> Iterator[tuple[Here, ...]]:  # type: ignore[override]

@@ -163,3 +163,14 @@ def test_a_sum_that_overflows_is_required_not_to() -> None:
     signs = tool.compute("and", (tool.compute("xor", (before, total), 32), tool.compute("not", (total,), 32)), 32)
     assert tool.compute("slt", (signs, constant(0, 32)), 1) == Truth(False)
     assert {str(o.linear) for o in tool.obligations} >= {"c:1 + 2147483647", "-c:1 + 2147483647"}
+
+
+@pytest.mark.parametrize("mask", [0x7ffffffffffffffc, 0x3fc, 0xff0])
+def test_bits_cleared_at_the_bottom_and_where_there_are_none(mask: int) -> None:
+    at = algebra()
+    found = at.compute("and", (Integer(Linear.symbol("c:1"), 64), constant(mask, 64)), 64)
+    assert isinstance(found, Integer)
+    for number_ in (0, 3, 4, 17, 255, 1023, 1024, 4095, 4096):
+        if all(o.linear.evaluate({"c:1": number_}) >= 0 for o in at.obligations):
+            assert found.linear.evaluate({"c:1": number_}) == number_ & mask
+    assert any(o.linear.evaluate({"c:1": mask + 16}) < 0 for o in at.obligations)

@@ -12,6 +12,7 @@ from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Register, Relation
+from memopt.ir.scop import Scop, Statement
 from tests.support.lifting import lift_assembly
 
 ARRAY, LONG = 0x7000_0000, 400
@@ -267,3 +268,39 @@ def test_a_negative_difference_compared_as_an_unsigned_one() -> None:
     guards = [str(g) for g in lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "rdx": -400}).region.guards]
     assert "-rdx - 1 >= 0" in guards
     assert f"rdx + {(1 << 63) - 1} >= 0" in guards  # holds, and can be told in 64 bits
+
+
+def test_an_inner_loop_that_is_entered_at_its_top_and_at_its_test() -> None:
+    """What is left after fours, or all of a short row: clang jumps into the same loop from both."""
+    code = """
+    i: mov rdx, rcx; imul rdx, r9; add rdx, rdi; cmp rcx, 4; jae 1f
+       xor eax, eax; jmp 3f
+    1: movabs rsi, 0x7ffffffffffffffc; and rsi, rcx; xor eax, eax
+    k: movupd xmm1, [rdx+rax*8]; mulpd xmm1, xmm0; movupd [rdx+rax*8], xmm1
+       movupd xmm1, [rdx+rax*8+16]; mulpd xmm1, xmm0; movupd [rdx+rax*8+16], xmm1
+       add rax, 4; cmp rax, rsi; jne k
+       jmp 4f
+    3: movsd xmm1, [rdx+rax*8]; mulsd xmm1, xmm0; movsd [rdx+rax*8], xmm1; inc rax
+    4: cmp rcx, rax; jne 3b
+       inc rcx; cmp rcx, r8; jne i; ret"""
+    scop = lift_assembly(code, {"rdi": ARRAY, "rcx": 1, "r8": 30, "r9": 400}).region.scop
+    assert sorted(written(scop, {"R": 29, "rdi": ARRAY})) == [ARRAY + 400 * i + 8 * k for i in range(1, 30)
+                                                              for k in range(i)]
+
+
+def written(scop: Scop, values: dict[str, int]) -> Iterator[int]:
+    """The addresses that the statements write, in all iterations."""
+    arrays = {a.name: a for a in scop.arrays}
+
+    def visit(statement: Statement, around: dict[str, int]) -> Iterator[int]:
+        rest = [d for d in statement.dimensions if d.name not in around]
+        if rest:
+            for number in range(rest[0].trips.evaluate(around)):
+                yield from visit(statement, around | {rest[0].name: number})
+        elif all(c.evaluate(around) >= 0 for c in statement.conditions):
+            array, subscripts = arrays[statement.write.array], statement.write.subscripts
+            yield array.base.evaluate(around) + sum(
+                s * x.evaluate(around) for s, x in zip(array.strides, subscripts, strict=True))
+
+    for statement in scop.statements:
+        yield from visit(statement, values)

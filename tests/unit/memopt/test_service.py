@@ -64,3 +64,13 @@ def test_time_that_others_had_is_not_the_versions() -> None:
     counters = Statistics(10, 10, 10_000, int(1.5 * RATE))
     assert Service(1e-4, (0.0, 0.0)).judge(counters, RATE, 2.0, 1.0) is None
     assert Service(1e-4, (0.0, 0.0)).judge(counters, RATE, 2.0, 2.0) is not None
+
+
+def test_other_sizes_ask_for_another_version_when_they_come_more_often() -> None:
+    service = Service(None, (0.0, 0.0), again=True)
+    assert service.judge(counted(2 * ENOUGH_ENTRIES, ENOUGH_ENTRIES, ENOUGH_ENTRIES), RATE, 10.0, 10.0) is None
+    assert service.judge(counted(ENOUGH_ENTRIES + 2, 1, 2 * ENOUGH_ENTRIES), RATE, 10.0, 10.0) is None
+    verdict = service.judge(counted(3 * ENOUGH_ENTRIES, 1, 2 * ENOUGH_ENTRIES), RATE, 10.0, 10.0)
+    assert verdict is not None
+    assert verdict.sizes
+    assert judge(counted(3 * ENOUGH_ENTRIES, 1, 2 * ENOUGH_ENTRIES), 1e-9, 1.0) is None  # no other can be made

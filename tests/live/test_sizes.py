@@ -1,0 +1,25 @@
+"""Nests that come with other sizes at every call: one version for all of them, or one for each behind the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.execution import run, run_under_memopt
+from tests.conftest import Build
+
+PATIENCE = 120.0
+
+
+@pytest.mark.parametrize(("what", "function", "repetitions", "least"), [
+    ("triangles", "update", "100", 100_000),
+    ("strides", "product", "150", 2000),
+])
+def test_other_sizes_at_every_call(build: Build, what: str, function: str, repetitions: str, least: int) -> None:
+    command = (str(build("sizes.c")), what, repetitions)
+    native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
+    assert trial.same_result(native), trial.stderr
+    assert trial.report is not None, trial.stderr
+    versions = [x for x in trial.report["loops"] if x["function"] == function and x["outcome"] == "replaced"]
+    assert sum(x["iterations_run"] for x in versions) > least, trial.stderr
+    if what == "triangles":
+        assert sum(x["runs"] for x in versions) > 100, trial.stderr
