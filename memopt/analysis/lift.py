@@ -109,21 +109,25 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
+
+    def go_on() -> None:
+        if not patient():
+            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
+
     try:
-        return _with_facts(code, loop, facts(), displaced, patient)
+        return _with_facts(code, loop, facts(), displaced, go_on)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, facts(eager=True), displaced, patient)
+            return _with_facts(code, loop, facts(eager=True), displaced, go_on)
         except Rejected:
             raise plain from None
 
 
-def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient: Callable[[], bool]) -> Lifted:
+def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     for _ in range(ATTEMPTS):
-        if not patient():
-            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
+        go_on()
         try:
-            return _attempt(code, loop, facts, displaced)
+            return _attempt(code, loop, facts, displaced, go_on)
         except Specialise as need:
             if need.factor and facts.differs(need.linear):  # a stride: every size has its own version
                 facts = facts.specialised()
@@ -147,13 +151,13 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
-def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
+def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
-    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs))
+    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
     recovered = recover(outer.node, aliasing, builder.demands)
     statements, builder.mirrors, builder.alone = recovered.loop, recovered.mirrors, recovered.alone
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
