@@ -51,6 +51,7 @@ CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
 PATIENCE = 5.0  # processor seconds to understand one loop
 TRIALS = 6  # where one could not run to its end
+UNLIKE_TRIALS = 3  # where entries came with other values
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
@@ -220,10 +221,14 @@ class Improver:
     def _improve(self, decision: Decision) -> None:
         site = self._find(decision.address)
         decision.site = site
-        if not site.loops:
+        if site.loops:
+            decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
+        else:
             decision.ranges += site.straight_line()
+        if not site.loops:
+            if self._replace_around(decision, site):
+                return
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
-        decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:
             try:
@@ -237,8 +242,31 @@ class Improver:
                     raise  # the next look may find it otherwise
                 if first is None or first.reason in TRANSIENT:
                     first = rejected
+            if loop is site.loops[0] and self._replace_around(decision, site):
+                return
         assert first is not None
         raise first
+
+    def _replace_around(self, decision: Decision, site: Site) -> bool:
+        """Whether a loop that calls the function of ``site``, and nothing that is not understood, was replaced."""
+        from memopt.session.site import calling
+
+        around, own = calling(self.pid, site), decision.ranges
+        if around is None:
+            return False
+        for loop in around.loops:
+            decision.site = around
+            try:
+                self._replace_at_sizes(decision, around, loop)
+            except Rejected as rejected:
+                decision.site, decision.plan, decision.measurement = site, None, None
+                again = rejected.reason in TRANSIENT and not self._tries.get(decision.address, 0)
+                if again or rejected.reason is Reason.ENDED:
+                    raise
+            else:
+                decision.ranges += own
+                return True
+        return False
 
     def _replace_at_sizes(self, decision: Decision, site: Site, loop: Loop) -> None:
         """``_replace``, where need be for several sizes at once: those of the entries that were seen."""
@@ -404,7 +432,8 @@ class Improver:
                                        written=f.written) for f in lifted.region.footprints}
         if lifted.region.confined:
             lifted = replace(lifted, region=confined(lifted.region, places))
-        return lifted, max(values[TRIPS], *map(lifted.trips, self._earlier.get(loop.header, ())), 0)
+        entries = (lifted.entry, *self._earlier.get(loop.header, ()))
+        return lifted, max(values[TRIPS], *map(lifted.trips, entries))
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
@@ -451,7 +480,8 @@ class Improver:
                 try:
                     return self._race(versions)
                 except Rejected as rejected:
-                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number == TRIALS:
+                    again = TRIALS if rejected.reason in TRANSIENT else UNLIKE_TRIALS
+                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number >= again:
                         raise
                 time.sleep(0.02 * number)
         raise AssertionError
