@@ -21,7 +21,8 @@ from tests.support.lanes import adversarial
 def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int], *, seed: int = 1,
           specials: bool = False, poison: bool = False, scalars: Sequence[int] = (),
           mxcsr: int = MXCSR_DEFAULT) -> None:
-    """Runs the plan and the region's statements on equal memory; AssertionError at the first difference.
+    """Runs the plan and the region's statements on equal memory; AssertionError at the first difference. Values that
+    the region passes on start with what ``symbols`` says, and must end as they do in the reference.
 
     ``symbols``: live-ins that are no arrays' bases, and H. Arrays are exactly as large as what is accessed of them;
     they end (even seeds) or start (odd seeds) at an inaccessible page. ``specials``: NaNs, infinities and the like;
@@ -36,6 +37,10 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
         if array.private:
             theirs[array.name] = Buffer(max(end - first, 1))
             values[array.name] = theirs[array.name].address - first
+            for passed in region.passed:
+                if passed.array == array.name:
+                    contents = (values[passed.symbol] % (1 << 64)).to_bytes(8, "little")[:passed.width]
+                    theirs[array.name].view[:passed.width] = contents
             continue
         ours[array.name], theirs[array.name] = (Buffer(max(end - first, 1), at_end=seed % 2 == 0) for _ in range(2))
         contents = _contents(array.element, end - first, read - first if poison else None, specials,
@@ -60,6 +65,9 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
     for array in scop.arrays:
         if not array.private and ours[array.name].view != theirs[array.name].view:
             raise AssertionError(f"{array.name} differs: {_difference(ours, theirs, array.name, low)}\n{what}")
+    for passed in region.passed:
+        at = layout.symbols[passed.symbol]
+        assert bytes(frame.view[at:at + passed.width]) == bytes(theirs[passed.array].view[:passed.width]), what
     assert flags == expected, f"MXCSR {flags:#x}, reference {expected:#x}\n{what}"
 
 

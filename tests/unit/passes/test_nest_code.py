@@ -9,14 +9,19 @@ import pytest
 from memopt.ir.code import Placement
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Region
+from memopt.ir.region import Lane, LiveIn, Passed, Region
+from memopt.ir.scop import Access, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
+from passes.base import Context
 from passes.joining import joined
 from passes.kernel import nest_kernel
 from passes.leaf_shape import leaf_shape
+from passes.loop_legality import check_loops
+from passes.loop_plans import loop_plans
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
+from tests.support.machines import ZEN5
 from tests.support.nests import linear, region
 
 ISAS = [pytest.param(isa, id=isa.value, marks=pytest.mark.skipif(isa not in host_isas(), reason="not this machine"))
@@ -216,3 +221,31 @@ def test_code_of_unreasonable_size_is_refused() -> None:
     with pytest.raises(Rejected) as refusal:
         mnemonics(nest, plan(nest, Isa.AVX512, *leaves))
     assert refusal.value.reason is Reason.NO_PLAN
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_value_that_registers_pass_on_starts_and_ends_in_its_slot(isa: Isa) -> None:
+    """A recurrence that no array holds, beside a nest that uses it."""
+    nest = passing_on(region("""
+for i < R
+  for j < 50
+    A[i, j] = add(A[i, j], mul(P[0], B[i, j]))
+  P[0] = sub(mul(P[0], C[i, 0]), P[0])
+""", MATRICES | {"P": (1,)}), "P")
+    for trips in (1, 2, 19):
+        made = next(loop_plans(nest.scop, Context(ZEN5, isa, trips=40), least_gain=0.0))
+        check_loops(nest.scop, made)
+        check(nest, made, {"H": trips, "p": 0x3FF4_0000_0000_0000}, seed=trips)
+
+
+def passing_on(nest: Region, name: str) -> Region:
+    """The one cell of an array as a value that xmm3 passes on."""
+    def cell(access: Access) -> Access:
+        return Access(name, ()) if access.array == name else access
+
+    statements = tuple(replace(s, write=cell(s.write), reads=tuple(map(cell, s.reads))) for s in nest.scop.statements)
+    arrays = tuple(replace(a, base=linear("0"), strides=(), private=True) if a.name == name else a
+                   for a in nest.scop.arrays)
+    lane = Lane("xmm3", 0, 8)
+    live_ins = (*(x for x in nest.live_ins if x.symbol != f"{name.lower()}_"), LiveIn("p", lane))
+    return replace(nest, scop=Scop(arrays, statements), live_ins=live_ins, passed=(Passed(lane, 8, name, "p"),))
