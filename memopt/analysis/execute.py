@@ -18,7 +18,7 @@ from memopt.analysis.induction import Induction
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
-from memopt.analysis.restarts import Inline
+from memopt.analysis.restarts import Inline, Steady
 from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
     Carried,
@@ -40,6 +40,7 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
 from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 
@@ -102,8 +103,12 @@ class Executor:
         entry: State = {r: Integer(self.facts.symbol(r), 64) for r in GENERAL}
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
+        for lane, number in self.facts.lanes.items():
+            entry[lane] = constant(number, 64)
+            self.walker.fixed[lane, ElementType.F64] = number.to_bytes(8, "little")
         self.depth = loop.depth
         steps, opaque, walk, header = self.induction.of(loop, entry)
+        self._keep_lanes(opaque, walk.state or {})
         counter = self.walker.counter(loop)
         chosen, others = self._first_exit(loop, walk)
         if walk.ended or walk.state is None:
@@ -130,6 +135,15 @@ class Executor:
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices))
+
+    def _keep_lanes(self, opaque: frozenset[str], after: State) -> None:
+        """Lanes that each iteration sets to the number that they hold already: a register cleared for the next."""
+        for location in sorted(opaque & set(LANES)):
+            value, (name, _, lane) = after.get(location), location.partition(".")
+            held = self.facts.vectors.get(name, b"")[8 * int(lane):][:8]
+            number = constant_of(value) if value is not None else None
+            if number is not None and len(held) == 8 and number % (1 << 64) == int.from_bytes(held, "little"):
+                raise Steady(location, number % (1 << 64))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}

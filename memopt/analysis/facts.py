@@ -32,7 +32,8 @@ class Facts:
     the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
     the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
     ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
-    go round. ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on.
+    go round. ``lanes``: vector lanes that hold one number throughout. ``calls``: the loop calls functions, so what lies
+    below rsp when it is entered is nothing to rely on.
     ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
     ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
     ``moving`` is, which advance with the patched loop.
@@ -49,6 +50,7 @@ class Facts:
     split: dict[int, int] = field(default_factory=dict)
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
+    lanes: dict[str, int] = field(default_factory=dict)
     calls: bool = False
     earlier: Sequence[Sample] = ()
     parameters: dict[str, None] = field(default_factory=dict)

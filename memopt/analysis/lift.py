@@ -31,7 +31,7 @@ from memopt.analysis.privates import PRIVATE, is_private, private_sample
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split, Steady
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.short_sums import written_out
 from memopt.analysis.statements import StatementLoop, statements_of
@@ -127,6 +127,8 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
             facts.deferred.add(need.address)
         except Inline as need:
             facts.inlined.add(need.header)
+        except Steady as need:
+            facts.lanes[need.location] = need.number
         except RelateToTrips:
             facts.by_trips = True
         except Moves as need:
@@ -278,13 +280,13 @@ class _Builder:
         return Linear.symbol(str(lane))
 
     def _numbers(self) -> None:
-        """Registers hold the floating-point numbers by which branches are decided."""
+        """Registers hold the numbers by which branches are decided, or to which each iteration sets them."""
         for location, bits in self.outer.zeros.items():
             if location:
                 element = ElementType.F64 if bits == 64 else ElementType.F32
                 self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
         for (location, element), held in self.outer.fixed.items():
-            self._hold(location, element, held, "a branch goes one way")
+            self._hold(location, element, held, "a register holds one number throughout")
 
     def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
         name, _, lane = location.partition(".")

@@ -47,6 +47,14 @@ class Moves(Exception):
     symbol: str
 
 
+@dataclass
+class Steady(Exception):
+    """Start again knowing that the vector lane ``location`` holds ``number``, to which each iteration sets it."""
+
+    location: str
+    number: int
+
+
 class RelateToTrips(Exception):
     """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
 
