@@ -125,7 +125,8 @@ def _is_product(found: tuple[Option, ...]) -> bool:
 
 def _with_extents(scop: Scop, context: Context) -> Scop:
     """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
-    return replace(scop, arrays=tuple(_extended(scop, a, context) if a.private else a for a in scop.arrays))
+    return replace(scop, arrays=tuple(
+        _extended(scop, a, context) if a.private and a.strides else a for a in scop.arrays))
 
 
 def _extended(scop: Scop, array: Array, context: Context) -> Array:

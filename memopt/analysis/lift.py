@@ -23,11 +23,12 @@ from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import MOST_LEFT, iterations_left, running
+from memopt.analysis.mirrors import Alone
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.overlays import whole_rows
 from memopt.analysis.parameters import PARAMETER, Sample, live_in
-from memopt.analysis.privates import PRIVATE, is_private, private_sample
+from memopt.analysis.privates import PRIVATE, is_private, private_sample, private_symbol
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
@@ -47,6 +48,7 @@ from memopt.ir.region import (
     Lane,
     LiveIn,
     Mirror,
+    Passed,
     Region,
     Register,
     Rejoin,
@@ -146,7 +148,8 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs))
-    statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
+    recovered = recover(outer.node, aliasing, builder.demands)
+    statements, builder.mirrors, builder.alone = recovered.loop, recovered.mirrors, recovered.alone
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
@@ -201,6 +204,7 @@ class _Builder:
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
         self.mirrors: tuple[Mirror, ...] = ()
+        self.alone: tuple[Alone, ...] = ()
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -225,13 +229,14 @@ class _Builder:
         self._separate(found)
         self._numbers()
         guards = tuple(dict.fromkeys(self.guards))
-        rejoin = self._rejoin()
+        rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
         trips = Trips(self.outer.numerator, self.outer.divisor)
-        live_ins = self._live_ins(guards, rejoin, trips, found, scop)
+        live_ins = self._live_ins(guards, rejoin, trips, found, scop) + tuple(self.lanes[p.symbol] for p in passed)
         written = [f.interval for f in footprints if f.written]
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None, mirrors=self.mirrors, wider=self.outer.wider)
+                      retried=room if self.outer.zeros else None, mirrors=self.mirrors,
+                      passed=passed, wider=self.outer.wider)
 
     def _iterations_left(self) -> int:
         known, restored = limits(self.proofs), frozenset(self._restored())
@@ -385,11 +390,22 @@ class _Builder:
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
         return tuple(result)
 
+    def _passed(self, arrays: tuple[Array, ...], subscripts: Mapping[ByteAccess, Access]) -> Iterator[Passed]:
+        for each in self.alone:
+            names = {s.array for a, s in subscripts.items() if private_symbol(a.address) == private_symbol(each.cell)}
+            found = [a for a in arrays if a.name in names]
+            if len(found) != 1 or found[0].strides or found[0].element.size != each.width:
+                raise Rejected(Reason.CARRIED_VALUE, f"{each.location} is used in parts, or not at all")
+            symbol = f"{each.location} at the header"
+            self.lanes[symbol] = LiveIn(symbol, each.location, each.width)
+            yield Passed(each.location, each.width, found[0].name, symbol)
+
     def _restored(self) -> Iterator[str]:
-        """The locations that are mirrored as a whole."""
-        for mirror in self.mirrors:
-            match mirror.location:
-                case Register(name) if mirror.width == 8:
+        """The locations that are restored as a whole."""
+        for location, width in (*((m.location, m.width) for m in self.mirrors),
+                                *((a.location, a.width) for a in self.alone)):
+            match location:
+                case Register(name) if width == 8:
                     yield name
                 case Lane(register, offset, 8) if offset % 8 == 0:
                     yield f"{register}.{offset // 8}"

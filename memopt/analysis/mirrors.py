@@ -2,12 +2,13 @@
 
 Compilers forward what an iteration has stored, or loaded last, to the next one in a register. The cell is known at the
 end of each iteration; that it holds the register's value when a version is entered is left to its guard
-(memopt.ir.region.Mirror).
+(memopt.ir.region.Mirror). Where there is no such cell, a private one takes its place (memopt.ir.region.Passed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign
@@ -24,6 +25,15 @@ from memopt.ir.scop import LIMIT
 _VECTOR_BITS = 128  # of the vector registers that can be loaded in part
 
 
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A carried value that is in no cell of the program; ``cell`` is the private one that takes its place."""
+
+    location: Register | Lane
+    width: int
+    cell: Linear
+
+
 def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value, Linear]:
     """For each of ``parts`` that has one: the cell that holds the value at the header, if it does so at the first one.
     A register may pass its value on to another one."""
@@ -38,17 +48,24 @@ def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value,
     return found
 
 
-def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror:
-    """``carried`` is in ``cell`` at every header. Raises Rejected(CARRIED_VALUE) when a version could not check or
-    restore it."""
+def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, int]:
+    """Where ``carried`` is, and its bytes. Raises Rejected(CARRIED_VALUE) when a version could not restore it."""
     base, low = origin(carried.value)
     assert isinstance(base, Carried)
-    location, width = _location(base.location, low, carried.value.width), carried.value.width // 8
+    location = _location(base.location, low, carried.value.width)
+    if location is None:
+        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+    return location, carried.value.width // 8
+
+
+def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror | None:
+    """``carried`` is in ``cell`` at every header; None where a guard could not look at the cell."""
+    location, width = restorable(node, carried)
     first = {node.counter: Linear()}
     near = _nearest(cell.substitute(first), width, (
         (pointer.substitute(first), bits // 8) for pointer, bits in _touched(node.items, aliasing)), aliasing)
-    if location is None or near is None:
-        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+    if near is None:
+        return None
     pointer, size = near
     same = pointer == cell.substitute(first) and size >= width
     return Mirror(location, width, cell.substitute({node.counter: Linear.symbol(LIMIT)}), None if same else pointer)

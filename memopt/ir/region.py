@@ -153,6 +153,22 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """A value that ``location`` passes from one header to the next, and no cell of the program holds: while a version
+    runs it is the one cell of the private ``array``, which lies in the slot of the live-in ``symbol``, so that it
+    starts with what the location holds at entry. The rejoin loads what it holds by then; other bits of the register
+    are as at entry."""
+
+    location: Register | Lane
+    width: int
+    array: str
+    symbol: str
+
+    def __str__(self) -> str:
+        return f"{self.location} is {self.array}:{self.width}"
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes of one array the region touches in iterations 0 .. R-1."""
 
@@ -184,6 +200,7 @@ class Region:
     left: int = 1
     retried: tuple[int, ...] | None = None
     mirrors: tuple[Mirror, ...] = ()
+    passed: tuple[Passed, ...] = ()
     wider: bool = False
 
     @property
@@ -206,6 +223,7 @@ class Region:
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
         lines += [f"  mirror {m}" for m in self.mirrors]
+        lines += [f"  passed {p}" for p in self.passed]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)

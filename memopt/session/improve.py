@@ -219,10 +219,14 @@ class Improver:
     def _improve(self, decision: Decision) -> None:
         site = self._find(decision.address)
         decision.site = site
-        if not site.loops:
+        if site.loops:
+            decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
+        else:
             decision.ranges += site.straight_line()
+        if not site.loops:
+            if self._replace_around(decision, site):
+                return
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
-        decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:
             try:
@@ -236,8 +240,31 @@ class Improver:
                     raise  # the next look may find it otherwise
                 if first is None or first.reason in TRANSIENT:
                     first = rejected
+            if loop is site.loops[0] and self._replace_around(decision, site):
+                return
         assert first is not None
         raise first
+
+    def _replace_around(self, decision: Decision, site: Site) -> bool:
+        """Whether a loop that calls the function of ``site``, and nothing that is not understood, was replaced."""
+        from memopt.session.site import calling
+
+        around, own = calling(self.pid, site), decision.ranges
+        if around is None:
+            return False
+        for loop in around.loops:
+            decision.site = around
+            try:
+                self._replace_at_sizes(decision, around, loop)
+            except Rejected as rejected:
+                decision.site, decision.plan, decision.measurement = site, None, None
+                again = rejected.reason in TRANSIENT and not self._tries.get(decision.address, 0)
+                if again or rejected.reason is Reason.ENDED:
+                    raise
+            else:
+                decision.ranges += own
+                return True
+        return False
 
     def _replace_at_sizes(self, decision: Decision, site: Site, loop: Loop) -> None:
         """``_replace``, where need be for several sizes at once: those of the entries that were seen."""

@@ -18,6 +18,7 @@ from runtime.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 
+_MOST_CALLS = 16  # of one function
 Ranges = tuple[tuple[int, int], ...]
 
 
@@ -85,6 +86,29 @@ def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict
         found = [*(with_headers(forest, loop) for loop in around), middle]
     found.sort(key=lambda x: -len(x[1].blocks))
     return tuple(loop for _, loop in found), {loop.header: view for view, loop in found if view is not forest}
+
+
+def calling(pid: int, site: Site) -> Site | None:
+    """The code around the calls of ``site``'s function, when all of them are in one loop of one function: what is
+    called there is part of that loop (memopt.analysis.calls)."""
+    from memopt.x86.relocate import callers
+
+    if not site.function:
+        return None
+    memory = Memory(pid)
+    try:
+        calls = callers(memory.read, site.text, site.graph.entry)
+    finally:
+        memory.close()
+    if not 0 < len(calls) <= _MOST_CALLS:
+        return None
+    try:
+        around = find_site(pid, calls[0])
+    except Rejected:
+        return None
+    inner = around.loops[-1].blocks if around.loops else frozenset()
+    blocks = [around.graph.block_at(call) for call in calls]
+    return around if all(block is not None and block.start in inner for block in blocks) else None
 
 
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:

@@ -74,6 +74,14 @@ def branches_into(
     return tuple(sorted(found))
 
 
+def callers(read: Callable[[int, int], bytes], bounds: tuple[int, int], entry: int) -> tuple[int, ...]:
+    """Addresses of the direct calls of ``entry`` from the mapping ``bounds`` (and, very rarely, of bytes that look like
+    one)."""
+    code = read(bounds[0], bounds[1] - bounds[0])
+    found = _long_branches(code, bounds[0], entry, entry + 1)
+    return tuple(sorted(a for a in found if code[a - bounds[0]] == 0xE8))
+
+
 def _long_branches(code: bytes, base: int, low: int, high: int) -> list[int]:
     """Where the bytes read as call, jmp or jcc rel32 to ``low`` <= target < ``high``."""
     import numpy

@@ -117,6 +117,16 @@ def test_a_register_that_holds_what_was_loaded_last_is_read_from_there() -> None
     assert region.left == 1  # it need not be dead
 
 
+def test_a_value_that_only_registers_hold_gets_a_cell_of_its_own() -> None:
+    region = lift(i="mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]").region
+    (passed,) = region.passed
+    assert str(passed) == "r11 is P0:8"
+    assert next(x for x in region.live_ins if x.symbol == passed.symbol).location == Register("r11")
+    assert "A0[i] = P0[]" in str(region)
+    assert "P0[] = xor.i64(A0[i], A4[i])" in str(region)
+    assert [str(p) for p in lift(body=CARRIED).region.passed] == ["xmm5[0:8] is P0:8"]
+
+
 def test_touching_arrays_are_unified() -> None:
     """c lies 8 bytes into a: one array, with the distance guarded."""
     region = lift(registers={"r9": A + 8}).region
@@ -145,8 +155,6 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.TRIP_COUNT, {"next k": "add rdx, 3; cmp rdx, r8; jne k"}),
     (Reason.TRIP_COUNT, {"next i": "add rbx, 2; cmp rbx, r8; jne i"}),
     (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; test [r9+rbx*8], rbx; jne i", "after": "out:"}),
-    (Reason.CARRIED_VALUE, {"body": CARRIED}),
-    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]"}),
     (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+10]"}),
     (Reason.NON_AFFINE, {"i": "mov rax, rbx; imul rax, r8; mov dword ptr [r9+rax*8], 0"}),
     (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),

@@ -18,6 +18,7 @@ from memopt.ir.region import (
     Lane,
     LiveIn,
     Mirror,
+    Passed,
     Region,
     Register,
     Rejoin,
@@ -435,3 +436,20 @@ def test_a_cell_that_cannot_be_read_is_not(header: Header) -> None:
     """Nothing is mapped at the cell."""
     header.install(mirrored(header, Mirror(Register("r12"), 8, linear(-8, p=1), linear(0, p=1))))
     assert not passes(header, {"rsi": 10, "rdi": 4096, "r12": 0})
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over(header: Header, width: int) -> None:
+    """The slot is filled from rdi here, so that what is taken over differs from what was there."""
+    value = LiveIn("v", Register("rdi"), width)
+    held = held_by_lane(8, width)
+    for location in (Register("r12"), Lane("xmm13", 8, width)):
+        region = header.region((N, value), TRIPS)
+        header.install(replace(region, passed=(Passed(location, width, "P0", "v"),)))
+        registers = {"rsi": 10, "rdi": int.from_bytes(held, "little"), "r12": WORD}
+        outcome = header.run(registers, FLAGS)
+        taken = registers["rdi"] | (WORD ^ 0xFFFF_FFFF if width == 4 else 0)
+        check_kept(outcome, registers, FLAGS, {"r12": taken} if isinstance(location, Register) else {})
+        outcome = header.run(registers | {"rdi": 5}, FLAGS)
+        assert outcome.vectors_kept is isinstance(location, Register)
+        assert outcome.runs == 1

@@ -8,7 +8,7 @@ from memopt.analysis.flowgraph import discover
 from memopt.ir.graph import Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import capstone_detail, decode
-from memopt.x86.relocate import branches_into, displace, jump_targets_inside, relocate
+from memopt.x86.relocate import branches_into, callers, displace, jump_targets_inside, relocate
 from tests.support.binaries import assemble
 
 OLD, NEW = 0x400000, 0x10000
@@ -131,3 +131,9 @@ def test_branches_from_code_outside_every_graph_are_seen(branch: str, distance: 
     assert instruction.target == at + 2
     assert (found[0] < at) == before
     assert branches_into(_reader(code), bounds, at + 2, 4) == ()
+
+
+def test_callers_are_direct_calls_of_the_first_instruction() -> None:
+    code = assemble("1: nop; call 2f; call 1b; jmp 2f; je 2f; call 2f+1; .zero 300; 2: ret")
+    found = callers(_reader(code), (OLD, OLD + len(code)), OLD + len(code) - 1)
+    assert found == (OLD + 1,)
