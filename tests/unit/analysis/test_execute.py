@@ -315,6 +315,5 @@ def test_a_register_that_is_cleared_for_the_next_iteration() -> None:
     region = lift_assembly(code, registers, vectors={"xmm1": bytes(32)}).region
     assert str(region.scop.statements[0]).endswith("add(A0[i], 0x0)")
     assert "xmm1[0:8] == 0" in [str(g) for g in region.guards]
-    for others in (None, {"xmm1": bytes(7) + b"?" + bytes(24)}):
-        with pytest.raises(Rejected):
-            lift_assembly(code, registers, vectors=others)
+    other = lift_assembly(code, registers, vectors={"xmm1": bytes(7) + b"?" + bytes(24)}).region
+    assert "0x0)" not in str(other.scop.statements[0])
