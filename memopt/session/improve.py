@@ -50,6 +50,7 @@ Attached = Callable[[], AbstractContextManager[None]]
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 PATIENCE = 5.0  # processor seconds to understand one loop
 TRIALS = 6  # where one could not run to its end
+UNLIKE_TRIALS = 3  # where entries came with other values
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 RETRIES = 6
@@ -430,7 +431,8 @@ class Improver:
                                        written=f.written) for f in lifted.region.footprints}
         if lifted.region.confined:
             lifted = replace(lifted, region=confined(lifted.region, places))
-        return lifted, max(values[TRIPS], *map(lifted.trips, self._earlier.get(loop.header, ())), 0)
+        entries = (lifted.entry, *self._earlier.get(loop.header, ()))
+        return lifted, max(values[TRIPS], *map(lifted.trips, entries))
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
@@ -477,7 +479,8 @@ class Improver:
                 try:
                     return self._race(versions)
                 except Rejected as rejected:
-                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number == TRIALS:
+                    again = TRIALS if rejected.reason in TRANSIENT else UNLIKE_TRIALS
+                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number >= again:
                         raise
                 time.sleep(0.02 * number)
         raise AssertionError

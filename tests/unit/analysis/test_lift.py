@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 
@@ -268,3 +269,16 @@ def test_numbers_whose_comparison_is_no_mere_comparison_decide_nothing(number: f
     with pytest.raises(Rejected) as refused:
         _branching(struct.pack("<d", number), struct.pack("<d", 2.5))
     assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
+
+
+def test_patience_ends_within_an_attempt() -> None:
+    """Nothing is specialised here, so one attempt is all there is."""
+    asked = itertools.count(1)
+    lift_assembly(nest(), REGISTERS, patient=lambda: bool(next(asked)))
+    needed = next(asked) - 1
+    assert needed > 2
+    for most in (1, needed // 2, needed - 1):
+        left = itertools.count(most, -1)
+        with pytest.raises(Rejected) as refused:
+            lift_assembly(nest(), REGISTERS, patient=lambda left=left: next(left) > 0)
+        assert refused.value.detail == "understanding the loop takes too long"
