@@ -18,7 +18,7 @@ from memopt.analysis.induction import Induction
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
-from memopt.analysis.restarts import Inline, Steady
+from memopt.analysis.restarts import Inline
 from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
     Carried,
@@ -108,7 +108,6 @@ class Executor:
             self.walker.fixed[lane, ElementType.F64] = number.to_bytes(8, "little")
         self.depth = loop.depth
         steps, opaque, walk, header = self.induction.of(loop, entry)
-        self._keep_lanes(opaque, walk.state or {})
         counter = self.walker.counter(loop)
         chosen, others = self._first_exit(loop, walk)
         if walk.ended or walk.state is None:
@@ -135,15 +134,6 @@ class Executor:
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices))
-
-    def _keep_lanes(self, opaque: frozenset[str], after: State) -> None:
-        """Lanes that each iteration sets to the number that they hold already: a register cleared for the next."""
-        for location in sorted(opaque & set(LANES)):
-            value, (name, _, lane) = after.get(location), location.partition(".")
-            held = self.facts.vectors.get(name, b"")[8 * int(lane):][:8]
-            number = constant_of(value) if value is not None else None
-            if number is not None and len(held) == 8 and number % (1 << 64) == int.from_bytes(held, "little"):
-                raise Steady(location, number % (1 << 64))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}

@@ -49,10 +49,9 @@ class Moves(Exception):
 
 @dataclass
 class Steady(Exception):
-    """Start again knowing that the vector lane ``location`` holds ``number``, to which each iteration sets it."""
+    """Start again knowing that vector lanes hold these numbers, to which each iteration sets them."""
 
-    location: str
-    number: int
+    lanes: dict[str, int]
 
 
 class RelateToTrips(Exception):
