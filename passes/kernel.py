@@ -33,7 +33,8 @@ class KernelCode:
     """``items`` start with ``Label("kernel")`` and end by ``jmp kernel_done``.
 
     rbp is the frame's address at the start and stays; rsp and the memory below it are not touched, every other
-    register is clobbered. Symbols, R and H are read from their slots and not written; ``local_bytes`` from
+    register is clobbered. Symbols, R and H are read from their slots and not written, but for those of
+    ``Region.passed``; ``local_bytes`` from
     ``FrameLayout.locals`` on and ``scratch_needed`` bytes at ``Placement.scratch`` (64-byte aligned) are the
     kernel's own. MXCSR's modes stay as they are.
     """
@@ -67,7 +68,7 @@ def _part(region: Region, part: Part, layout: FrameLayout, placement: Placement,
     if isinstance(part, Plan):
         return _Kernel(contraction(region, part), layout, placement, emitter)
     symbols = {name: Mem("rbp", displacement=offset, size=8) for name, offset in layout.symbols.items()}
-    return NestCode(region, part, symbols, placement.scratch, emitter)
+    return NestCode(region, part, symbols, placement.scratch, emitter, placement.frame)
 
 
 def scratch_bytes(region: Region, plan: Plan) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
@@ -44,8 +45,9 @@ def loop_plans(
         whole = Arrangement(scop, pairs, context)
         candidates = [_Candidate(scop, whole.made())]
         longer = replace(context, trips=_entered_with(scop, context.trips))
-        candidates += [_Candidate(scop, found, name, context.trips / longer.trips)
-                       for found, name in Arrangement(scop, pairs, longer).time_tiled()]
+        candidates += [_Candidate(scop, found, f"{steps} time steps at once",
+                                  context.trips / (ceil(longer.trips / steps) * steps))
+                       for found, steps in Arrangement(scop, pairs, longer).time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))
@@ -125,7 +127,8 @@ def _is_product(found: tuple[Option, ...]) -> bool:
 
 def _with_extents(scop: Scop, context: Context) -> Scop:
     """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
-    return replace(scop, arrays=tuple(_extended(scop, a, context) if a.private else a for a in scop.arrays))
+    return replace(scop, arrays=tuple(
+        _extended(scop, a, context) if a.private and a.strides else a for a in scop.arrays))
 
 
 def _extended(scop: Scop, array: Array, context: Context) -> Array:

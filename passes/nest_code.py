@@ -44,15 +44,16 @@ def _storage(scop: Scop, plan: LoopPlan, scratch: int) -> tuple[dict[str, int], 
 
 
 class NestCode:
-    """``symbols``: slots of live-ins, R and H."""
+    """``symbols``: slots of live-ins, R and H; ``frame``: the address of the frame that they lie in."""
 
     def __init__(self, region: Region, plan: LoopPlan, symbols: Mapping[str, Mem], scratch: int,
-                 emitter: Emitter) -> None:
+                 emitter: Emitter, frame: int = 0) -> None:
         self._plan = plan
         self._emitter = emitter
         self._symbols: dict[str, Value] = dict(symbols)
         self._nest = macro_nest(plan, region.guards)
         homes, _ = _storage(region.scop, plan, scratch)
+        homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.passed}
         self._shapes = [joined(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
         self._constants = _Constants()
 

@@ -1,9 +1,9 @@
 """The way out of a version: everything back as at the header, for iteration H.
 
 Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
-entry, and every one of ``Region.mirrors`` what its cell holds by then; every other register, the vector state and
-MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the version together,
-as if the original iterations had run.
+entry, every one of ``Region.mirrors`` and ``Region.passed`` what its cell holds by then; every other register, the
+vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the
+version together, as if the original iterations had run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Mirror, Region, Register, Rejoin
+from memopt.ir.region import Cell, Lane, Mirror, Passed, Region, Register, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
@@ -27,7 +27,8 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
     """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
 
     ``copies``: where those of the written footprints lie (passes.retry)."""
-    places = (*(r.location for r in region.rejoin), *(m.location for m in region.mirrors))
+    places = (*(r.location for r in region.rejoin), *(m.location for m in region.mirrors),
+              *(p.location for p in region.passed))
     moved = {place.name for place in places if isinstance(place, Register)}
     cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
     if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
@@ -41,6 +42,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *(item for r in cells for item in _store(r, layout)),
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
         *(item for m in region.mirrors for item in _load(m, layout)),
+        *(item for p in region.passed for item in _take_over(p, layout)),
         *leave(layout, placement.frame, _RESTORED),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
@@ -90,20 +92,30 @@ def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
 
 
 def _load(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
-    """What the cell holds into the slot its register is restored from, or into its lane of the restored register."""
-    value = part_of_register("rax", mirror.width)
+    """What the cell holds."""
     yield from wrapping(mirror.cell, layout)
-    yield instruction("mov", value, Mem("rax", size=mirror.width))
-    if isinstance(mirror.location, Register):
-        yield instruction("mov", Mem("rbp", displacement=layout.register(mirror.location.name), size=mirror.width),
-                          value)
+    yield instruction("mov", part_of_register("rax", mirror.width), Mem("rax", size=mirror.width))
+    yield from _restore_part(mirror.location, mirror.width, layout)
+
+
+def _take_over(passed: Passed, layout: FrameLayout) -> Iterator[Item]:
+    """What the slot of the symbol holds by now."""
+    slot = Mem("rbp", displacement=layout.symbols[passed.symbol], size=passed.width)
+    yield instruction("mov", part_of_register("rax", passed.width), slot)
+    yield from _restore_part(passed.location, passed.width, layout)
+
+
+def _restore_part(location: Register | Lane, width: int, layout: FrameLayout) -> Iterator[Item]:
+    """rax, zero-extended, into the slot a register is restored from, or into a lane of the restored vector register."""
+    value = part_of_register("rax", width)
+    if isinstance(location, Register):
+        yield instruction("mov", Mem("rbp", displacement=layout.register(location.name)), "rax")
         return
-    lane = mirror.location
-    if lane.offset + lane.width > 16:
-        raise VerifyError(f"{lane} cannot be loaded without a change to other lanes")
-    whole, number = Mem("rbp", displacement=layout.xsave, size=16), lane.register.removeprefix("xmm")
+    if location.offset + location.width > 16:
+        raise VerifyError(f"{location} cannot be loaded without a change to other lanes")
+    whole, number = Mem("rbp", displacement=layout.xsave, size=16), location.register.removeprefix("xmm")
     yield instruction("movups", whole, f"xmm{number}")  # legacy SSE: bits from 128 on stay as they are
-    yield instruction("mov", Mem("rbp", displacement=layout.xsave + lane.offset, size=lane.width), value)
+    yield instruction("mov", Mem("rbp", displacement=layout.xsave + location.offset, size=width), value)
     yield instruction("movups", f"xmm{number}", whole)
 
 

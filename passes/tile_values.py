@@ -14,7 +14,8 @@ from memopt.ir.scop import Apply, Constant, Expression, Index, Read, Scalar
 from passes.addresses import Group, Groups
 from passes.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape, Stream
 
-_COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord"))
+_COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
+                          "fqlt", "fqle"))
 
 
 @dataclass(frozen=True, slots=True)

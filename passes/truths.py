@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes import floating, integers, widths
@@ -15,7 +16,7 @@ from passes.integers import Constants
 from passes.vector_code import I64, Held, VectorCode, integer, letter
 from passes.vectors import view
 
-FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3}  # predicates: equal and unordered quiet, the others signalling
+FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}  # predicates: 1 and 2 are signalling
 INTEGER = {"eq": 0, "slt": 1, "sle": 2, "ult": 1, "ule": 2}
 CONNECTIVES = ("and", "or", "xor", "andnot")
 
@@ -37,6 +38,8 @@ def compare(code: VectorCode, name: str, element: ElementType, first: Held, seco
     if code.unit.evex and element.size >= 4 and (code.size(element, raises=True) == 64 or not element.is_float):
         return Truth(_compare_to_mask(code, name, element, first, second), kind)
     if name in FLOATING:
+        if FLOATING[name] > 7 and not code.unit.three_operands:
+            raise Rejected(Reason.NO_PLAN, "quiet comparisons take AVX")
         first, second = floating.filled(code, first, element), floating.filled(code, second, element)
         found = code.binary(floating.mnemonic(code, "cmp", element), element, first, second,
                             immediate=FLOATING[name], scalar=True)

@@ -8,7 +8,7 @@ assumption, which the region builder turns into a guard too. Everything else is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
@@ -23,12 +23,13 @@ from memopt.ir.scop import TRIPS
 @dataclass(frozen=True, slots=True)
 class Aliasing:
     """``ranges`` gives each counter's largest value, ``sample`` the captured live-in values and R; ``limits`` are
-    what guards keep to."""
+    what guards keep to. Whoever asks often calls ``go_on``, which raises Rejected when the lift has taken too long."""
 
     ranges: Ranges
     sample: Mapping[str, int]
     limits: Limits = UNLIMITED
     assumed: dict[tuple[Interval, Interval], None] = field(default_factory=dict)
+    go_on: Callable[[], None] = lambda: None
 
     def overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int) -> bool:
         """Whether two cells may share a byte in some iteration, counters of equal name being equal."""
@@ -42,6 +43,7 @@ class Aliasing:
         return self._overlap(first, first_bits, second.substitute(other), second_bits, {**self.ranges, **ranges})
 
     def _overlap(self, first: Linear, first_bits: int, second: Linear, second_bits: int, ranges: Ranges) -> bool:
+        self.go_on()
         difference = first - second
         if difference.is_constant:
             return -(first_bits // 8) < difference.constant < second_bits // 8

@@ -27,6 +27,9 @@ from memopt.analysis.values import (
     constant_of,
 )
 
+_LESS = {"fcompare": "flt", "fqcompare": "fqlt"}
+_NOT_ABOVE = {"fcompare": "fle", "fqcompare": "fqle"}
+
 
 def canonical_nest(node: LoopNode) -> LoopNode:
     return _Rewriter().loop(node)
@@ -177,8 +180,9 @@ def _not_above(operands: tuple[Value, ...]) -> Value | None:
     while isinstance(flags, Node) and flags.operator == "zext":
         flags = flags.operands[0]
     match flags:
-        case Node("and", (Node("fcompare", (left, right), _), Integer() as kept), _) if constant_of(kept) == 0x45:
-            above = Node("flt", (right, left), 1)
+        case Node("and", (Node("fcompare" | "fqcompare" as name, (left, right), _), Integer() as kept), _) if (
+                constant_of(kept) == 0x45):
+            above = Node(_LESS[name], (right, left), 1)
             return above if number == 0 else inverted(above) if number == 1 else None
     return None
 
@@ -193,17 +197,18 @@ def _flag_test(operands: tuple[Value, ...]) -> Value | None:
     while isinstance(value, Node) and value.operator == "zext":
         value = value.operands[0]
     match value:
-        case Node("and", (Node("fcompare", (left, right), _), Integer() as chosen), _) if constant_of(zero) == 0:
+        case Node("and", (Node("fcompare" | "fqcompare" as name, (left, right), _), Integer() as chosen), _) if (
+                constant_of(zero) == 0):
             mask = constant_of(chosen)
             bits = mask if bits is None or mask is None else bits & mask
         case _:
             return None
-    less, greater = Node("flt", (left, right), 1), Node("flt", (right, left), 1)
+    less, greater = Node(_LESS[name], (left, right), 1), Node(_LESS[name], (right, left), 1)
     match bits:
         case 0x41 | 0x45:  # neither below nor equal
             return greater
         case 0x01 | 0x05:
-            return Node("fle", (right, left), 1)
+            return Node(_NOT_ABOVE[name], (right, left), 1)
         case 0x04:
             return inverted(Node("funord", (left, right), 1))
         case 0x40 | 0x44:

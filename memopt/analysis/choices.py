@@ -21,8 +21,9 @@ from memopt.ir.reasons import Reason, Rejected
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
 RAISING = frozenset((
     "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fmin", "fmax", "fma", "fms", "fnma", "fnms", "fround",
-    "fcompare", "feq", "flt", "fle", "funord", "f32to64", "f64to32", "i32tof64", "i64tof64", "i32tof32", "i64tof32",
-    "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # operators that may raise a floating-point exception's flag
+    "fcompare", "fqcompare", "feq", "flt", "fle", "funord", "fqlt", "fqle", "f32to64", "f64to32",
+    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32",
+    "f32toi64"))  # operators that may raise a floating-point exception's flag
 
 
 def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item],

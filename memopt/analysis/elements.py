@@ -213,7 +213,7 @@ def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[Ele
 
 def _is_truth(expression: Expression) -> bool:
     match expression:
-        case Apply("eq" | "slt" | "sle" | "ult" | "ule" | "feq" | "flt" | "fle" | "funord"):
+        case Apply("eq" | "slt" | "sle" | "ult" | "ule" | "feq" | "flt" | "fle" | "funord" | "fqlt" | "fqle"):
             return True
         case Apply("and" | "or" | "xor" | "not", operands, _):
             return _is_truth(operands[0])

@@ -182,7 +182,7 @@ class ExpressionBuilder:
             case Node("eq" | "slt" | "sle" | "ult" | "ule" as name, (left, right), 1) if left.width in INTEGERS:
                 integer = INTEGERS[left.width]
                 return Apply(name, (self.build(left, integer), self.build(right, integer)), integer)
-            case Node("feq" | "flt" | "fle" | "funord" as name, (left, right), 1):
+            case Node("feq" | "flt" | "fle" | "funord" | "fqlt" | "fqle" as name, (left, right), 1):
                 kind = FLOATS[left.width]
                 return Apply(name, (self.build(left, kind), self.build(right, kind)), INTEGERS[left.width])
             case Node("not", (inner,), 1):

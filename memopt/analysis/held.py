@@ -74,6 +74,7 @@ class Held:
 
     def kill(self, pointer: Linear, width: int) -> None:
         """After a store of ``width`` bits at ``pointer``: what it did not overwrite stays, down to bytes."""
+        self.aliasing.go_on()
         for base, places in self.places.items():
             if any(self.overlap(p.cell, p.bits, pointer, width) for p in places):
                 self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width)}

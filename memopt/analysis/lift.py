@@ -23,11 +23,12 @@ from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import MOST_LEFT, iterations_left, running
+from memopt.analysis.mirrors import Alone
 from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.overlays import whole_rows
-from memopt.analysis.parameters import PARAMETER, Sample, live_in
-from memopt.analysis.privates import PRIVATE, is_private, private_sample
+from memopt.analysis.parameters import PARAMETER, Sample, is_parameter, live_in
+from memopt.analysis.privates import PRIVATE, is_private, private_sample, private_symbol
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
@@ -47,6 +48,7 @@ from memopt.ir.region import (
     Lane,
     LiveIn,
     Mirror,
+    Passed,
     Region,
     Register,
     Rejoin,
@@ -57,6 +59,7 @@ from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Sco
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 ATTEMPTS = 192
+MOST_TRIPS = 1 << 16  # a guard that lets more pass says nothing about sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,17 @@ class Lifted:
     entry: Sample  # values of live-in symbols
 
     def trips(self, entry: Sample) -> int:
-        """R at another entry; 0 where that is not known."""
+        """R where a loop starts that was met at ``entry``, perhaps in its middle: as many as guards let pass at these
+        sizes, where they say how many; 0 where nothing is known."""
         count = self.region.trips
-        known = {s: entry[live_in(s)] for s in count.numerator.symbols if live_in(s) in entry}
-        return count.numerator.evaluate(known) // count.divisor if count.numerator.symbols <= known.keys() else 0
+        known = {s: entry[live_in(s)] for live in self.region.live_ins if live_in(s := live.symbol) in entry}
+        if not count.numerator.symbols <= known.keys():
+            return 0
+        left = count.numerator.evaluate(known) // count.divisor
+        known = {s: v for s, v in known.items() if is_parameter(s)} | {TRIPS: 0}
+        most = [f.evaluate(known) // -c for f in self.region.facts
+                if f.symbols <= known.keys() and (c := f.coefficient(TRIPS)) < 0]
+        return max([left, *(m for m in [min(most, default=0)] if m <= MOST_TRIPS)])
 
 
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
@@ -99,21 +109,25 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
+
+    def go_on() -> None:
+        if not patient():
+            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
+
     try:
-        return _with_facts(code, loop, facts(), displaced, patient)
+        return _with_facts(code, loop, facts(), displaced, go_on)
     except Rejected as plain:
         try:
-            return _with_facts(code, loop, facts(eager=True), displaced, patient)
+            return _with_facts(code, loop, facts(eager=True), displaced, go_on)
         except Rejected:
             raise plain from None
 
 
-def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient: Callable[[], bool]) -> Lifted:
+def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     for _ in range(ATTEMPTS):
-        if not patient():
-            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
+        go_on()
         try:
-            return _attempt(code, loop, facts, displaced)
+            return _attempt(code, loop, facts, displaced, go_on)
         except Specialise as need:
             if need.factor and facts.differs(need.linear):  # a stride: every size has its own version
                 facts = facts.specialised()
@@ -137,14 +151,16 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, patient:
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
-def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes) -> Lifted:
+def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     executor = Executor(code.graph, code.forest, code.lift, facts)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
-    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs))
-    statements, builder.mirrors = recover(outer.node, aliasing, builder.demands)
+    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
+    recovered = recover(outer.node, aliasing, builder.demands)
+    statements, builder.settled = recovered.loop, recovered.settled
+    builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
@@ -199,6 +215,8 @@ class _Builder:
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
         self.mirrors: tuple[Mirror, ...] = ()
+        self.alone: tuple[Alone, ...] = ()
+        self.settled: frozenset[str] = frozenset()
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -223,16 +241,17 @@ class _Builder:
         self._separate(found)
         self._numbers()
         guards = tuple(dict.fromkeys(self.guards))
-        rejoin = self._rejoin()
+        rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
         trips = Trips(self.outer.numerator, self.outer.divisor)
-        live_ins = self._live_ins(guards, rejoin, trips, found, scop)
+        live_ins = self._live_ins(guards, rejoin, trips, found, scop) + tuple(self.lanes[p.symbol] for p in passed)
         written = [f.interval for f in footprints if f.written]
         room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
         return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None, mirrors=self.mirrors, wider=self.outer.wider)
+                      retried=room if self.outer.zeros else None, mirrors=self.mirrors,
+                      passed=passed, wider=self.outer.wider)
 
     def _iterations_left(self) -> int:
-        known, restored = limits(self.proofs), frozenset(self._restored())
+        known, restored = limits(self.proofs), self.settled
         try:
             return iterations_left(self.outer, restored, known)
         except Rejected as refusal:
@@ -383,14 +402,15 @@ class _Builder:
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
         return tuple(result)
 
-    def _restored(self) -> Iterator[str]:
-        """The locations that are mirrored as a whole."""
-        for mirror in self.mirrors:
-            match mirror.location:
-                case Register(name) if mirror.width == 8:
-                    yield name
-                case Lane(register, offset, 8) if offset % 8 == 0:
-                    yield f"{register}.{offset // 8}"
+    def _passed(self, arrays: tuple[Array, ...], subscripts: Mapping[ByteAccess, Access]) -> Iterator[Passed]:
+        for each in self.alone:
+            names = {s.array for a, s in subscripts.items() if private_symbol(a.address) == private_symbol(each.cell)}
+            found = [a for a in arrays if a.name in names]
+            if len(found) != 1 or found[0].strides or found[0].element.size != each.width:
+                raise Rejected(Reason.CARRIED_VALUE, f"{each.location} is used in parts, or not at all")
+            symbol = f"{each.location} at the header"
+            self.lanes[symbol] = LiveIn(symbol, each.location, each.width)
+            yield Passed(each.location, each.width, found[0].name, symbol)
 
     def _slot_symbol(self, offset: int) -> str:
         address = self.facts.symbol("rsp") + offset

@@ -2,26 +2,37 @@
 
 Compilers forward what an iteration has stored, or loaded last, to the next one in a register. The cell is known at the
 end of each iteration; that it holds the register's value when a version is entered is left to its guard
-(memopt.ir.region.Mirror).
+(memopt.ir.region.Mirror). Where there is no such cell, a private one takes its place (memopt.ir.region.Passed).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign
 from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
+from memopt.analysis.needs import loop_name
 from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
-from memopt.analysis.slices import origin
-from memopt.analysis.values import Carried, Value
+from memopt.analysis.slices import origin, part
+from memopt.analysis.values import Carried, Value, constant_of
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Mirror, Register
 from memopt.ir.scop import LIMIT
 
 _VECTOR_BITS = 128  # of the vector registers that can be loaded in part
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A carried value that is in no cell of the program; ``cell`` is the private one that takes its place."""
+
+    location: Register | Lane
+    width: int
+    cell: Linear
 
 
 def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value, Linear]:
@@ -38,17 +49,50 @@ def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value,
     return found
 
 
-def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror:
-    """``carried`` is in ``cell`` at every header. Raises Rejected(CARRIED_VALUE) when a version could not check or
-    restore it."""
+def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, int]:
+    """Where ``carried`` is, and its bytes. Raises Rejected(CARRIED_VALUE) when a version could not restore it."""
     base, low = origin(carried.value)
     assert isinstance(base, Carried)
-    location, width = _location(base.location, low, carried.value.width), carried.value.width // 8
+    location = _location(base.location, low, carried.value.width)
+    if isinstance(location, Register) and carried.value.width == 32 and not _is_zero(_half(node, base.location, 32)):
+        location = None  # its upper half would have to be restored too
+    if location is None:
+        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+    return location, carried.value.width // 8
+
+
+def settled(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
+    """The locations that are right as a whole at the rejoin, when ``parts`` are restored: the other bits are those of
+    the entry, which no iteration changes, or zeros (``restorable``)."""
+    restored = {(p.value, low + n) for p in parts for low in (origin(p.value)[1],) for n in range(0, p.value.width, 32)}
+    found = {(b.location, low) for value, low in restored if isinstance(b := origin(value)[0], Carried)}
+    return frozenset(c.location for c in node.carried if all(
+        (c.location, low) in found or _half(node, c.location, low) == part(_header(node, c.location), low, 32)
+        or (c.location in GENERAL and (c.location, 0) in found) for low in (0, 32)))
+
+
+def _header(node: LoopNode, location: str) -> Value:
+    return Carried(loop_name(node), location)
+
+
+def _half(node: LoopNode, location: str, low: int) -> Value | None:
+    """32 bits of what the location holds after an iteration."""
+    return next((part(c.following, low, 32) for c in node.carried
+                 if c.location == location and c.following.width == 64), None)
+
+
+def _is_zero(value: Value | None) -> bool:
+    return value is not None and constant_of(value) == 0
+
+
+def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror | None:
+    """``carried`` is in ``cell`` at every header; None where a guard could not look at the cell."""
+    location, width = restorable(node, carried)
     first = {node.counter: Linear()}
     near = _nearest(cell.substitute(first), width, (
         (pointer.substitute(first), bits // 8) for pointer, bits in _touched(node.items, aliasing)), aliasing)
-    if location is None or near is None:
-        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+    if near is None:
+        return None
     pointer, size = near
     same = pointer == cell.substitute(first) and size >= width
     return Mirror(location, width, cell.substitute({node.counter: Linear.symbol(LIMIT)}), None if same else pointer)

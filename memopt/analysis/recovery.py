@@ -23,6 +23,7 @@ from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
 from memopt.analysis.held import Held, implied
 from memopt.analysis.homes import CarriedPart, Home, Homes
+from memopt.analysis.mirrors import Alone
 from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.packed import unpacked
@@ -37,13 +38,22 @@ from memopt.ir.region import Mirror
 ATTEMPTS = 200
 
 
-def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> tuple[
-        StatementLoop, tuple[Mirror, ...]]:
-    """The statements of a lifted nest, and the registers whose values they read from cells; what they rely on is added
-    to ``obligations``.
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Statements, and what they read instead of registers that the outermost loop carries: cells that hold the same,
+    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin."""
+
+    loop: StatementLoop
+    mirrors: tuple[Mirror, ...] = ()
+    alone: tuple[Alone, ...] = ()
+    settled: frozenset[str] = frozenset()
+
+
+def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> Recovered:
+    """The statements of a lifted nest; what they rely on is added to ``obligations``.
 
     Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
-    register alone.
+    way that a version cannot take over.
     """
     node = unpacked(canonical_nest(node))
     needs = Needs.of(node)
@@ -73,12 +83,12 @@ class _Kept:
     carried: set[Value] = field(default_factory=set)
     final: set[Value] = field(default_factory=set)
 
-    def keep(self, value: Value, outermost: str) -> NoReturn:
+    def keep(self, value: Value) -> NoReturn:
         """Raises _StartAgain, or Rejected when that has been tried."""
         for kind, values in ((Carried, self.carried), (Final, self.final), (Loaded | Carried, self.copied)):
             base, _ = origin(value)
             if isinstance(base, kind) and value not in values:
-                if isinstance(base, Carried) and base.loop in (outermost, "entry"):
+                if isinstance(base, Carried) and base.loop == "entry":
                     break
                 values.add(value)
                 raise _StartAgain
@@ -106,26 +116,37 @@ class _Recovery:
     privates: Privates = field(default_factory=Privates)
     obligations: list[Obligation] = field(default_factory=list)
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
-    names: list[str] = field(default_factory=list)  # of the outermost loop
 
-    def outermost(self, node: LoopNode) -> tuple[StatementLoop, tuple[Mirror, ...]]:
-        self.names.append(loop_name(node))
+    def outermost(self, node: LoopNode) -> Recovered:
         held = self.nothing.copy()
-        parts = self.homes.parts(node)
-        cells = mirrors.cells(node, parts, self.homes)
-        for carried in parts:
-            if carried.value not in cells or carried.value in self.kept.carried:
-                raise Rejected(Reason.CARRIED_VALUE, f"{_place(carried.value)} in the loop at {node.address:#x}")
-            held.hold(carried.entry, cells[carried.value].substitute({node.counter: Linear()}))
-        found = tuple(mirrors.mirror(node, p, cells[p.value], self.nothing.aliasing) for p in parts)
+        found, alone = self._outside(node, held)
         items, _ = self._loop(node, (), held, _Scope())
         if not items:
             raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
-        loop, = items
-        assert isinstance(loop, StatementLoop)
+        loop = items[-1]
+        if len(items) > 1 or not isinstance(loop, StatementLoop):
+            raise Rejected(Reason.CARRIED_VALUE, f"something happens before the loop at {node.address:#x}")
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
-        return loop, found
+        return Recovered(loop, found, alone, mirrors.settled(node, self.homes.parts(node)))
+
+    def _outside(self, node: LoopNode, held: Held) -> tuple[tuple[Mirror, ...], tuple[Alone, ...]]:
+        """Where the outermost loop finds what it carries; ``held`` learns it."""
+        parts = self.homes.parts(node)
+        cells = mirrors.cells(node, [p for p in parts if p.value not in self.kept.carried], self.homes)
+        found: list[Mirror] = []
+        alone: list[Alone] = []
+        for carried in parts:
+            cell = cells.get(carried.value)
+            made = None if cell is None else mirrors.mirror(node, carried, cell, self.nothing.aliasing)
+            if cell is None or made is None:
+                self.kept.carried.add(carried.value)
+                cell = self.privates.cell(("carried", carried.value), ())
+                alone.append(Alone(*mirrors.restorable(node, carried), cell))
+            else:
+                found.append(made)
+            held.hold(carried.entry, cell.substitute({node.counter: Linear()}))
+        return tuple(found), tuple(alone)
 
     def _require(self, linear: Linear, why: str, address: int, scope: _Scope) -> None:
         self.obligations.append(Obligation(linear, address, why, given=scope.conditions))
@@ -211,7 +232,7 @@ class _Recovery:
         try:
             expression = builder.build(store.value, element)
         except Missing as missing:
-            self.kept.keep(self._needed(missing.value), self.names[0])
+            self.kept.keep(self._needed(missing.value))
         return CellStatement(store.pointer, tuple(builder.reads), expression, element, store.address,
                              tuple(builder.reads.values()), tuple(builder.indices))
 

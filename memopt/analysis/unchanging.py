@@ -25,7 +25,7 @@ _NUMBERS = {32: (ElementType.F32, "<f", 2.0 ** -126), 64: (ElementType.F64, "<d"
 
 
 def compared(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> int | None:
-    """The result of ``fcompare``, None when an operand may change or is not known; adds to ``fixed``."""
+    """The flags of a comparison, None when an operand may change or is not known; adds to ``fixed``."""
     found: Fixed = {}
     one, two = (_number(v, vectors, found) for v in (left, right))
     if one is None or two is None or not found:

@@ -241,7 +241,7 @@ class Walker:
         result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
                   about(self.algebra, tuple(map(self.places.pointer, operands))))
         flags = None
-        if operation.operator == "fcompare":
+        if operation.operator in ("fcompare", "fqcompare"):
             flags = compared(operands[0], operands[1], self.places.facts.vectors, self.fixed)
         if flags is not None:
             result = constant(flags, operation.width)
@@ -341,10 +341,10 @@ class Walker:
         if not list(data(leaving)):
             return None
         match canonical_formula(leaving):
-            case Node("flt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
+            case Node("flt" | "fqlt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
                 self.zeros.setdefault("", 0)
                 return root
-            case Node("flt", (root, LiveVector() | Node("part", (LiveVector(), _), 32) as zero), 1):
+            case Node("flt" | "fqlt", (root, LiveVector() | Node("part", (LiveVector(), _), 32) as zero), 1):
                 lane = zero if isinstance(zero, LiveVector) else zero.operands[0]
                 assert isinstance(lane, LiveVector)
                 name, _, number = lane.location.partition(".")

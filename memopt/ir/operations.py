@@ -21,8 +21,10 @@ fadd fsub fmul fdiv                on floating-point bit patterns, rounded to ne
 fsqrt fneg fabs                    one operand
 fmin fmax                          x86 ``minsd a, b``: a < b ? a : b, so the second operand when unordered
 fma fms fnma fnms                  (a, b, c): a*b + c, a*b - c, c - a*b, -(a*b) - c, rounded once
-fcompare                           32-bit result: 0x45 unordered, 0x01 less, 0x00 greater, 0x40 equal
-feq flt fle funord                 1-bit result, ordered comparisons (``funord``: either is a NaN)
+fcompare fqcompare                 32-bit result: 0x45 unordered, 0x01 less, 0x00 greater, 0x40 equal; quiet NaNs are
+                                   invalid in the first, not in the second
+feq flt fle funord fqlt fqle       1-bit result, ordered comparisons (``funord``: either is a NaN); quiet NaNs are
+                                   invalid in ``flt`` and ``fle`` only
 f32to64 f64to32                    conversion between formats
 i32tof64 i64tof64 i32tof32 i64tof32  signed integer to floating point
 f64toi32 f64toi64 f32toi32 f32toi64  (rounding, value): to a signed integer; 0x80..0 when out of range

@@ -137,10 +137,10 @@ class Rejoin:
 class Mirror:
     """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
     symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
-    cell for H into ``location``, other bits of its register as at entry.
+    cell for H into ``location``: 4 bytes into a register with the rest cleared, other lanes as at entry.
 
     ``near``: an address that the original certainly touches. The guard reads the cell only where it lies in the same
-    page; None: the original certainly touches the cell itself. A register is mirrored in its low 4 or 8 bytes."""
+    page; None: the original certainly touches the cell itself."""
 
     location: Register | Lane
     width: int
@@ -150,6 +150,21 @@ class Mirror:
     def __str__(self) -> str:
         near = "" if self.near is None else f", in the page of [{self.near}]"
         return f"{self.location} is [{self.cell}]:{self.width}{near}"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A value that ``location`` passes from one header to the next, and no cell of the program holds: while a version
+    runs it is the one cell of the private ``array``, which lies in the slot of the live-in ``symbol``, so that it
+    starts with what the location holds at entry. The rejoin loads what it holds by then, as for a mirror."""
+
+    location: Register | Lane
+    width: int
+    array: str
+    symbol: str
+
+    def __str__(self) -> str:
+        return f"{self.location} is {self.array}:{self.width}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +199,7 @@ class Region:
     left: int = 1
     retried: tuple[int, ...] | None = None
     mirrors: tuple[Mirror, ...] = ()
+    passed: tuple[Passed, ...] = ()
     wider: bool = False
 
     @property
@@ -206,6 +222,7 @@ class Region:
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
         lines += [f"  mirror {m}" for m in self.mirrors]
+        lines += [f"  passed {p}" for p in self.passed]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)

@@ -142,7 +142,8 @@ class Apply:
     add sub mul shl shr sar                integer, modulo 2**bits; counts are Constants below the width
     smin smax umin umax                    integer
     eq slt sle ult ule                     integer comparison, two operands of one type
-    feq flt fle funord                     floating comparison; false when unordered (``funord``: either is NaN)
+    feq flt fle funord fqlt fqle           floating comparison; false when unordered (``funord``: either is NaN); quiet
+                                           NaNs raise the invalid flag in ``flt`` and ``fle`` only
     select                                 (comparison, value if it holds, value if not)
     sext zext trunc                        integer to a wider or narrower integer
     i32tof64 i64tof64 i32tof32 i64tof32    signed integer to floating, rounded as MXCSR says

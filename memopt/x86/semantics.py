@@ -8,13 +8,14 @@ completely is rejected with its address.
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pyvex
 
 from memopt.ir.graph import DecodedInstruction
-from memopt.ir.operations import Block, Literal, Operand
+from memopt.ir.operations import Block, Compute, Literal, Operand
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86 import operators
 from memopt.x86.conditions import CARRY, expand_condition
@@ -60,13 +61,19 @@ def lift_block(code: bytes, address: int) -> Block:
     none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
     "mnemonic at address".
     """
+    quiet = set()
     for instruction in decode(code, address):
         _check_exact(instruction)
+        if instruction.mnemonic.removeprefix("v").startswith("ucomis"):
+            quiet.add(instruction.address)
     lifter = _Lifter(code, address)
     offset = 0
     while offset < len(code):
         offset = lifter.run(offset)
-    return lifter.builder.finish(address, len(code))
+    block = lifter.builder.finish(address, len(code))
+    return replace(block, operations=tuple(
+        replace(o, operator="fqcompare") if isinstance(o, Compute) and o.operator == "fcompare" and o.address in quiet
+        else o for o in block.operations)) if quiet else block
 
 
 def _check_exact(instruction: DecodedInstruction) -> None:

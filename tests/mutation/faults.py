@@ -140,6 +140,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault("a mirrored register keeps its value", "passes.rejoin",
           "        *(item for m in region.mirrors for item in _load(m, layout)),\n", "", f"{_PASSES}/test_guards.py"
           "::test_a_register_is_compared_with_its_cell_and_loaded_from_it"),
+    Fault("a value that was passed on is not taken over", "passes.rejoin",
+          "        *(item for p in region.passed for item in _take_over(p, layout)),\n", "", f"{_PASSES}/test_guards.py"
+          "::test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over"),
     Fault("the version runs the last iteration too", "passes.guards",
           'yield instruction("sub", "rax", left)', 'yield instruction("sub", "rax", left - 1)',
           f"{_PASSES}/test_guards.py::test_trips"),

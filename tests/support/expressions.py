@@ -12,7 +12,7 @@ from memopt.ir.evaluate import signed
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from tests.support.interpreter import compute
 
-COMPARISONS = ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord")
+COMPARISONS = ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord", "fqlt", "fqle")
 _FLOATING = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "sqrt": "fsqrt", "min": "fmin",
              "max": "fmax", "neg": "fneg", "abs": "fabs"}
 _EXTREMES: dict[str, Callable[[int, int, int], bool]] = {

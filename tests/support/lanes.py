@@ -28,7 +28,7 @@ F64, F32, I64, I32, I16, I8 = ElementType
 _C = {F64: ("double", "sd"), F32: ("float", "ss"), I64: ("long", ""), I32: ("int", "")}
 _FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max")
 _FUSED = {"fma": "fmadd", "fms": "fmsub", "fnma": "fnmadd", "fnms": "fnmsub"}
-_PREDICATES = {"feq": 0, "flt": 1, "fle": 2, "funord": 3}
+_PREDICATES = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}
 _CONVERSIONS = {"i32tof64": (I32, F64, "cvtsi2sd"), "i64tof64": (I64, F64, "cvtsi2sd"),
                 "i32tof32": (I32, F32, "cvtsi2ss"), "i64tof32": (I64, F32, "cvtsi2ss"),
                 "f32to64": (F32, F64, "cvtss2sd"), "f64to32": (F64, F32, "cvtsd2ss"),
@@ -59,7 +59,7 @@ def _source() -> str:
                      f'r = c; asm volatile("v{spelled}231{suffix} %2, %1, %0" : "+x"(r) : "x"(a), "x"(b));')
         for name, number in _PREDICATES.items():
             function(f"{name}_{element.value}", element, (element,) * 2,
-                     f'r = a; asm volatile("cmp{suffix} ${number}, %1, %0" : "+x"(r) : "x"(b));')
+                     f'r = a; asm volatile("vcmp{suffix} ${number}, %1, %0, %0" : "+x"(r) : "x"(b));')
     for name, (source, result, spelled) in _CONVERSIONS.items():
         wide = "q" if I64 in (source, result) else "l" if I32 in (source, result) else ""
         to, of = ("x" if result.is_float else "r"), ("x" if source.is_float else "r")

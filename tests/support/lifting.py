@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -40,7 +40,8 @@ def deepest(forest: LoopForest) -> Loop:
 
 
 def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
-                  vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = ()) -> Lifted:
+                  vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = (),
+                  patient: Callable[[], bool] = lambda: True) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
     numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
     after the entries ``earlier``."""
@@ -54,7 +55,7 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     cells = dict(memory or {})
     forest, loop = with_headers(code.forest, deepest(code.forest))
     return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
-                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, earlier=earlier)
+                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def _cases() -> Iterator[tuple[str, str]]:
                                              + result(kind, "a") + "s[-1] = w;")
         for name, code in (("neg", f"s[-1] ^= 1ull << {bits - 1};"), ("abs", f"s[-1] &= ~(1ull << {bits - 1});")):
             yield f"{name} {element.value}", f"{{ {code} }}"
-        for name, number in (("feq", 0), ("flt", 1), ("fle", 2), ("funord", 3)):
+        for name, number in (("feq", 0), ("flt", 1), ("fle", 2), ("funord", 3), ("fqlt", 1), ("fqle", 2)):
             yield f"{name} {element.value}", typed(
                 kind, 2, f'asm volatile("cmp{suffix} ${number}, %1, %0" : "+x"(a) : "x"(b)); uint64_t w = 0; '
                 "memcpy(&w, &a, sizeof a); s[-2] = w & 1;")
@@ -238,7 +238,8 @@ def _program(scop: Scop, statement: Statement, numbers: dict[str, int], scalars:
                 else:
                     name = f"{operator} {element(operands[0]).value}"
                 found.extend((numbers[name], 0))
-                return operator in ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord")
+                return operator in ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
+                                    "fqlt", "fqle")
         return False
 
     emit(statement.expression)

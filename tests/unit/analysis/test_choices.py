@@ -100,3 +100,11 @@ def test_refusals(reason: Reason, body: str) -> None:
     with pytest.raises(Rejected) as refused:
         lift(body, "out:")
     assert refused.value.reason is reason
+
+
+def test_an_unordered_comparison_stays_quiet() -> None:
+    """ucomisd raises nothing for a quiet NaN: minsd, maxsd and the plain comparisons do."""
+    compared = f"{LOADS}; ucomisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1"
+    assert statements(compared) == ["A0[i] = select(fqlt.i64(A0[i], A1[i]), A1[i], A0[i])"]
+    compared = f"{LOADS}; ucomisd xmm1, xmm0; jae next; movsd [rdi+rbx*8], xmm1"
+    assert statements(compared) == ["A0[i] = select(fqle.i64(A0[i], A1[i]), A0[i], A1[i])"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 
@@ -117,6 +118,21 @@ def test_a_register_that_holds_what_was_loaded_last_is_read_from_there() -> None
     assert region.left == 1  # it need not be dead
 
 
+def test_a_value_that_only_registers_hold_gets_a_cell_of_its_own() -> None:
+    region = lift(i="mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]").region
+    (passed,) = region.passed
+    assert str(passed) == "r11 is P0:8"
+    assert next(x for x in region.live_ins if x.symbol == passed.symbol).location == Register("r11")
+    assert "A0[i] = P0[]" in str(region)
+    assert "P0[] = xor.i64(A0[i], A4[i])" in str(region)
+    narrow = lift(i="mov [r10+rbx*4], r11d; xor r11d, [r12+rbx*4]").region
+    assert ([str(p) for p in narrow.passed], narrow.left) == (["r11 is P0:4"], 1)
+    single = lift(i="movss [r10+rbx*4], xmm7; mulss xmm7, [r12+rbx*4]").region  # the rest of the lane stays
+    assert ([str(p) for p in single.passed], single.left) == (["xmm7[0:4] is P0:4"], 1)
+    assert refusal(i="mov [r10+rbx*4], r11d; xor r11, [r12+rbx*8]") is Reason.CARRIED_VALUE
+    assert [str(p) for p in lift(body=CARRIED).region.passed] == ["xmm5[0:8] is P0:8"]
+
+
 def test_touching_arrays_are_unified() -> None:
     """c lies 8 bytes into a: one array, with the distance guarded."""
     region = lift(registers={"r9": A + 8}).region
@@ -145,8 +161,6 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.TRIP_COUNT, {"next k": "add rdx, 3; cmp rdx, r8; jne k"}),
     (Reason.TRIP_COUNT, {"next i": "add rbx, 2; cmp rbx, r8; jne i"}),
     (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; test [r9+rbx*8], rbx; jne i", "after": "out:"}),
-    (Reason.CARRIED_VALUE, {"body": CARRIED}),
-    (Reason.CARRIED_VALUE, {"i": "mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]"}),
     (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+10]"}),
     (Reason.NON_AFFINE, {"i": "mov rax, rbx; imul rax, r8; mov dword ptr [r9+rax*8], 0"}),
     (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),
@@ -260,3 +274,16 @@ def test_numbers_whose_comparison_is_no_mere_comparison_decide_nothing(number: f
     with pytest.raises(Rejected) as refused:
         _branching(struct.pack("<d", number), struct.pack("<d", 2.5))
     assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
+
+
+def test_patience_ends_within_an_attempt() -> None:
+    """Nothing is specialised here, so one attempt is all there is."""
+    asked = itertools.count(1)
+    lift_assembly(nest(), REGISTERS, patient=lambda: bool(next(asked)))
+    needed = next(asked) - 1
+    assert needed > 2
+    for most in (1, needed // 2, needed - 1):
+        left = itertools.count(most, -1)
+        with pytest.raises(Rejected) as refused:
+            lift_assembly(nest(), REGISTERS, patient=lambda left=left: next(left) > 0)
+        assert refused.value.detail == "understanding the loop takes too long"

@@ -47,9 +47,9 @@ def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linea
     sample = {name: 10000 * n for n, name in enumerate(("a", "b", "c", "d", "s", "R"), 1)}
     demands.clear()
     obligations: list[Obligation] = []
-    found, mirrors = recover(node, Aliasing(ranges, sample), obligations)
-    mirrored[:] = map(str, mirrors)
-    text = str(found)
+    found = recover(node, Aliasing(ranges, sample), obligations)
+    mirrored[:] = [*map(str, found.mirrors), *(f"{a.location} alone" for a in found.alone)]
+    text = str(found.loop)
     demands.extend(str(o.linear) for o in obligations)
     return [_PRIVATE.sub(_private, line) for line in text.splitlines()[1:]]
 
@@ -374,14 +374,30 @@ def test_a_register_may_take_over_what_another_one_held() -> None:
 
 def test_a_cell_that_is_overwritten_before_the_next_iteration_is_no_mirror() -> None:
     following = add(OUTER, v(1))
-    assert refused(load(1, A + H * 8), store(C + H * 8, following), load(2, D + H * 8), store(C + H * 8, v(2)),
-                   carried=(CarriedValue("xmm0.0", LAST, following),)) is Reason.CARRIED_VALUE
+    assert recovered(load(1, A + H * 8), store(C + H * 8, following), load(2, D + H * 8), store(C + H * 8, v(2)),
+                     carried=(CarriedValue("xmm0.0", LAST, following),)) == [
+        "  [c + 8*c:i]:64 = add(P0[], [a + 8*c:i])", "  [c + 8*c:i]:64 = [8*c:i + d]",
+        "  P0[]:64 = add(P0[], [a + 8*c:i])"]
+    assert mirrored == ["xmm0[0:8] alone"]
 
 
-def test_a_value_in_no_cell_stays_refused() -> None:
+def test_a_value_in_no_cell_gets_a_private_one() -> None:
+    """for i: s = s + a[i]; c[i] = s + s"""
     following = add(OUTER, v(1))
-    assert refused(load(1, A + H * 8), store(C + H * 8, add(following, following)),
-                   carried=(CarriedValue("xmm0.0", LAST, following),)) is Reason.CARRIED_VALUE
+    assert recovered(load(1, A + H * 8), store(C + H * 8, add(following, following)),
+                     carried=(CarriedValue("xmm0.0", LAST, following),)) == [
+        "  [c + 8*c:i]:64 = add(add(P0[], [a + 8*c:i]), add(P0[], [a + 8*c:i]))",
+        "  P0[]:64 = add(P0[], [a + 8*c:i])"]
+    assert mirrored == ["xmm0[0:8] alone"]
+
+
+def test_a_mirror_that_is_overwritten_before_it_is_used_is_replaced() -> None:
+    """for i: y[i] = 0; z[i] = s; s = y[i+1], where y[i] is what s holds."""
+    zero = Integer(Linear(), 64)
+    assert recovered(store(A + H * 8, zero), store(C + H * 8, OUTER), load(1, A + H * 8 + 8),
+                     carried=(CarriedValue("xmm0.0", LAST, v(1)),)) == [
+        "  [a + 8*c:i]:64 = 0x0", "  [c + 8*c:i]:64 = P0[]", "  P0[]:64 = [a + 8*c:i + 8]"]
+    assert mirrored == ["xmm0[0:8] alone"]
 
 
 def test_flags_and_upper_halves_are_not_mirrored() -> None:

@@ -18,6 +18,7 @@ from memopt.ir.region import (
     Lane,
     LiveIn,
     Mirror,
+    Passed,
     Region,
     Register,
     Rejoin,
@@ -412,7 +413,7 @@ def test_a_register_is_compared_with_its_cell_and_loaded_from_it(header: Header,
     header.write_arena(8, struct.pack("<Q", before))
     header.write_arena(8 + 9 * 16, struct.pack("<Q", after))
     outcome = header.run(registers, FLAGS)
-    expected = after if width == 8 else before >> 32 << 32 | after & 0xFFFF_FFFF
+    expected = after if width == 8 else after & 0xFFFF_FFFF
     check_kept(outcome, registers, FLAGS, {name: expected})
     assert outcome.runs == 1
     header.write_arena(8, struct.pack("<Q", before ^ 1))
@@ -435,3 +436,19 @@ def test_a_cell_that_cannot_be_read_is_not(header: Header) -> None:
     """Nothing is mapped at the cell."""
     header.install(mirrored(header, Mirror(Register("r12"), 8, linear(-8, p=1), linear(0, p=1))))
     assert not passes(header, {"rsi": 10, "rdi": 4096, "r12": 0})
+
+
+@pytest.mark.parametrize("width", [4, 8])
+def test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over(header: Header, width: int) -> None:
+    """The slot is filled from rdi here, so that what is taken over differs from what was there."""
+    value = LiveIn("v", Register("rdi"), width)
+    held = held_by_lane(8, width)
+    for location in (Register("r12"), Lane("xmm13", 8, width)):
+        region = header.region((N, value), TRIPS)
+        header.install(replace(region, passed=(Passed(location, width, "P0", "v"),)))
+        registers = {"rsi": 10, "rdi": int.from_bytes(held, "little"), "r12": WORD}
+        outcome = header.run(registers, FLAGS)
+        check_kept(outcome, registers, FLAGS, {"r12": registers["rdi"]} if isinstance(location, Register) else {})
+        outcome = header.run(registers | {"rdi": 5}, FLAGS)
+        assert outcome.vectors_kept is isinstance(location, Register)
+        assert outcome.runs == 1
