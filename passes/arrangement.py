@@ -63,10 +63,10 @@ class Arrangement:
         """One leaf for each statement, all with equally many dates, in textual order."""
         return self._aligned(self._arranged(self._starts(), self.conflicts))
 
-    def time_tiled(self) -> Iterator[tuple[tuple[Option, ...], str]]:
-        """The same inside time tiles of several sizes, each with a name for people."""
-        for positions, left, name in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
-            yield self._aligned(self._arranged(positions, left)), name
+    def time_tiled(self) -> Iterator[tuple[tuple[Option, ...], int]]:
+        """The same inside time tiles of several sizes, whole ones, each with its number of steps."""
+        for positions, left, steps in time_tiled(self.scop, self.conflicts, self._starts(), self.context.machine):
+            yield self._aligned(self._arranged(positions, left)), steps
 
     def blocked(self, blocking: Blocking) -> tuple[Option, ...]:
         """The same inside the blocks of this arrangement's pieces."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 
 from memopt.analysis.conflicts import conflicts
 from memopt.analysis.polyhedra import budget
@@ -44,8 +45,9 @@ def loop_plans(
         whole = Arrangement(scop, pairs, context)
         candidates = [_Candidate(scop, whole.made())]
         longer = replace(context, trips=_entered_with(scop, context.trips))
-        candidates += [_Candidate(scop, found, name, context.trips / longer.trips)
-                       for found, name in Arrangement(scop, pairs, longer).time_tiled()]
+        candidates += [_Candidate(scop, found, f"{steps} time steps at once",
+                                  context.trips / (ceil(longer.trips / steps) * steps))
+                       for found, steps in Arrangement(scop, pairs, longer).time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
             candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))

@@ -114,8 +114,9 @@ def _shifts(conflicts: Conflicts, skewed: Mapping[str, Linear]) -> dict[str, int
 
 
 def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...], machine: Machine) -> Iterator[
-        tuple[tuple[Position, ...], Conflicts, str]]:
-    """Positions behind the dates of time tiles, with the dependences left there and a name for people.
+        tuple[tuple[Position, ...], Conflicts, int]]:
+    """Positions behind the dates of time tiles, with the dependences left there and the steps of a tile. The time loop
+    is taken to be as many whole tiles as it has begun.
 
     ``positions``: of all statements, without a date.
     """
@@ -127,7 +128,9 @@ def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...]
             trips = dict(positions[0].free)[positions[0].statement.dimensions[0].name]
             for steps in sorted({*(s for s in STEPS if s <= trips), *(ceil(trips / n) for n in (1, 2, 3))} & _SENSIBLE):
                 if _resident(scop, positions, tiles, steps) <= _room(machine):
-                    yield *_behind(positions, conflicts, tiles, steps), f"{steps} time steps at once"
+                    whole = tuple(replace(p, free=((p.free[0][0], ceil(trips / steps) * steps), *p.free[1:]))
+                                  for p in positions)
+                    yield *_behind(whole, conflicts, tiles, steps), steps
 
 
 # Subscripts the tiles skew (counted from the last), with the rows of each: by the loops inside the time loop.

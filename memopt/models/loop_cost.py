@@ -132,8 +132,8 @@ def best_tile(
     if rough:
         shape = min(4, nest.counts[nest.rows]) if nest.rows else 1, 2 if nest.vector else 1
         return TileCost(*shape, _step_cycles(scop, statement, nest, isa, promote, *shape))
-    all_move = all(step(scop, a, nest, nest.rows) for a in (statement.write, *statement.reads))
-    most_rows = MOST_NEIGHBOURS if all_move and nest.vector else MOST_ROWS
+    along = [a for a in (statement.write, *statement.reads) if step(scop, a, nest, nest.vector)]
+    most_rows = MOST_NEIGHBOURS if along and all(step(scop, a, nest, nest.rows) for a in along) else MOST_ROWS
     row_counts = [r for r in (1, 2, 3, 4, 6, 8, 12) if nest.rows and r <= min(most_rows, nest.counts[nest.rows])] or [1]
     width = lanes(scop, statement, isa) if nest.vector else 1
     most = ceil(nest.counts[nest.vector] / width) if nest.vector else 1

@@ -11,6 +11,7 @@ from memopt.analysis.conflicts import conflicts
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
+from memopt.models.loop_cost import MOST_NEIGHBOURS
 from passes.arrangement import Arrangement
 from passes.base import Context
 from passes.blocking import blockings
@@ -199,6 +200,18 @@ for i < R
     (leaf,) = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000))).leaves
     assert leaf.vector == "j"
     assert (leaf.rows == "i" and leaf.row_count > 1) == together
+
+
+def test_few_rows_run_together_where_each_is_a_sequence_of_lines() -> None:
+    """Weights that no row moves do not make rows cheaper."""
+    region = nest_region("""
+for i < R
+  for j < 2000
+    B[i,j] = add(mul(w[0,0], A[i,j]), add(mul(w[0,1], A[i+1,j]), mul(w[1,0], A[i+2,j+1])))
+""", {"A": (2002, 2002), "B": (2002, 2002), "w": (2, 2)})
+    (leaf,) = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000))).leaves
+    assert (leaf.rows, leaf.vector) == ("i", "j")
+    assert 1 < leaf.row_count <= MOST_NEIGHBOURS
 
 
 def test_a_mask_keeps_its_counters_and_its_sums_are_vectors() -> None:
