@@ -168,6 +168,8 @@ def _legal(scop: Scop, at: Position, place: Place, parallel: Callable[[str], boo
     if any(d and not parallel(d) for d in (rows, vector)):
         return None
     nest = LeafNest((*at.levels, *at.free), place, rows, vector, sequential, latency(statement, left, sequential))
+    if vector and not step(scop, statement.write, nest, vector):
+        return None  # a loop of one iteration, like all that write to one cell without an order
     if sequential is None:
         return None if left else (Leaf(name, at.dates, None, rows, 1, vector), nest)
     still = not step(scop, statement.write, nest, sequential)

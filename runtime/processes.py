@@ -36,3 +36,10 @@ def running_seconds(pid: int) -> float:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) * 1e-9
     return 0.0
+
+
+def thread_count(pid: int) -> int:
+    """Threads of ``pid``, 0 when it is gone."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir(f"/proc/{pid}/task"))
+    return 0

@@ -27,7 +27,7 @@ from memopt.session.glance import around, computes
 from memopt.session.service import Service, Verdict, ticks_per_second
 from memopt.session.succession import admits, followed_by, line, put_back, set_aside
 from runtime import faults
-from runtime.processes import running_seconds
+from runtime.processes import running_seconds, thread_count
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
@@ -126,7 +126,8 @@ class Improver:
         for decision in self.decisions:
             if decision.reason is None and decision.cache is not None and decision.service is not None:
                 verdict = decision.service.judge(decision.cache.read_statistics(), ticks_per_second(),
-                                                 time.monotonic(), running_seconds(self.pid))
+                                                 time.monotonic(), running_seconds(self.pid),
+                                                 thread_count(self.pid))
                 if verdict is not None:
                     self._start(functools.partial(self._take_out, decision, verdict))
                     return True
@@ -333,7 +334,8 @@ class Improver:
         measured = decision.measurement
         decision.service = Service(measured.original if measured is not None and measured.even else None,
                                    began=(time.monotonic(), running_seconds(self.pid)),
-                                   again=len(self._earlier.get(loop.header, ())) < LOOKS - 1)
+                                   again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
+                                   alone=lifted.region.confined)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""

@@ -32,19 +32,24 @@ class Verdict:
 class Service:
     """One installed version; ``original_per_iteration``: seconds, None when there was no trial or iterations differ in
     length: entries with more iterations to go would then be taken for slower ones. ``again``: a version for more values
-    might be made instead of one that the original iterates more often than (an entry that fails is one iteration)."""
+    might be made instead of one that the original iterates more often than (an entry that fails is one iteration).
+    ``alone``: it touches what the original may pass over, for which the program must have one thread."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
     again: bool = False
+    alone: bool = False
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
 
-    def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float) -> Verdict | None:
+    def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float,
+              threads: int = 1) -> Verdict | None:
         """What happened since the last judgement says; None: it stays, or it is too early to tell.
 
         ``elapsed``: seconds on any clock, ``processor``: processor seconds of the program. The version's clock runs on
         while others have the processor; the part the program had of it is taken for the version's too.
         """
+        if self.alone and threads > 1:
+            return Verdict(Reason.THREADS, "they cannot be kept apart in this loop")
         entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:

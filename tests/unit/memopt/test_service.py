@@ -74,3 +74,12 @@ def test_other_sizes_ask_for_another_version_when_they_come_more_often() -> None
     assert verdict is not None
     assert verdict.sizes
     assert judge(counted(3 * ENOUGH_ENTRIES, 1, 2 * ENOUGH_ENTRIES), 1e-9, 1.0) is None  # no other can be made
+
+
+def test_a_version_for_one_thread_goes_when_there_are_more() -> None:
+    wins = replace(counted(10, 10, 10_000), cycles=int(0.02 * RATE))
+    assert Service(1e-4, (0.0, 0.0), alone=True).judge(wins, RATE, 10.0, 10.0, threads=1) is None
+    assert Service(1e-4, (0.0, 0.0)).judge(wins, RATE, 10.0, 10.0, threads=2) is None
+    verdict = Service(1e-4, (0.0, 0.0), alone=True).judge(wins, RATE, 10.0, 10.0, threads=2)
+    assert verdict is not None
+    assert verdict.reason is Reason.THREADS
