@@ -106,10 +106,10 @@ def _take_over(passed: Passed, layout: FrameLayout) -> Iterator[Item]:
 
 
 def _restore_part(location: Register | Lane, width: int, layout: FrameLayout) -> Iterator[Item]:
-    """rax into the slot a register is restored from, or into a lane of the restored vector register."""
+    """rax, zero-extended, into the slot a register is restored from, or into a lane of the restored vector register."""
     value = part_of_register("rax", width)
     if isinstance(location, Register):
-        yield instruction("mov", Mem("rbp", displacement=layout.register(location.name), size=width), value)
+        yield instruction("mov", Mem("rbp", displacement=layout.register(location.name)), "rax")
         return
     if location.offset + location.width > 16:
         raise VerifyError(f"{location} cannot be loaded without a change to other lanes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from memopt.analysis.parameters import Sample, fit, is_parameter, live_in, parameter, parametric, varies
 from memopt.analysis.values import Value
@@ -124,6 +125,7 @@ def slot_name(displacement: int, bits: int) -> str:
     return f"{SLOT}{displacement}:{bits}"
 
 
+@cache
 def slot_range(slot: str) -> tuple[int, int]:
     """Displacement from rsp and size in bytes."""
     _, low, bits = slot.split(":")

@@ -159,7 +159,8 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Call
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
     recovered = recover(outer.node, aliasing, builder.demands)
-    statements, builder.mirrors, builder.alone = recovered.loop, recovered.mirrors, recovered.alone
+    statements, builder.settled = recovered.loop, recovered.settled
+    builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
@@ -215,6 +216,7 @@ class _Builder:
         self.lanes: dict[str, LiveIn] = {}
         self.mirrors: tuple[Mirror, ...] = ()
         self.alone: tuple[Alone, ...] = ()
+        self.settled: frozenset[str] = frozenset()
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -249,7 +251,7 @@ class _Builder:
                       passed=passed, wider=self.outer.wider)
 
     def _iterations_left(self) -> int:
-        known, restored = limits(self.proofs), frozenset(self._restored())
+        known, restored = limits(self.proofs), self.settled
         try:
             return iterations_left(self.outer, restored, known)
         except Rejected as refusal:
@@ -409,16 +411,6 @@ class _Builder:
             symbol = f"{each.location} at the header"
             self.lanes[symbol] = LiveIn(symbol, each.location, each.width)
             yield Passed(each.location, each.width, found[0].name, symbol)
-
-    def _restored(self) -> Iterator[str]:
-        """The locations that are restored as a whole."""
-        for location, width in (*((m.location, m.width) for m in self.mirrors),
-                                *((a.location, a.width) for a in self.alone)):
-            match location:
-                case Register(name) if width == 8:
-                    yield name
-                case Lane(register, offset, 8) if offset % 8 == 0:
-                    yield f"{register}.{offset // 8}"
 
     def _slot_symbol(self, offset: int) -> str:
         address = self.facts.symbol("rsp") + offset

@@ -14,9 +14,10 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign
 from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
+from memopt.analysis.needs import loop_name
 from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
-from memopt.analysis.slices import origin
-from memopt.analysis.values import Carried, Value
+from memopt.analysis.slices import origin, part
+from memopt.analysis.values import Carried, Value, constant_of
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Mirror, Register
@@ -53,9 +54,35 @@ def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, i
     base, low = origin(carried.value)
     assert isinstance(base, Carried)
     location = _location(base.location, low, carried.value.width)
+    if isinstance(location, Register) and carried.value.width == 32 and not _is_zero(_half(node, base.location, 32)):
+        location = None  # its upper half would have to be restored too
     if location is None:
         raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
     return location, carried.value.width // 8
+
+
+def settled(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
+    """The locations that are right as a whole at the rejoin, when ``parts`` are restored: the other bits are those of
+    the entry, which no iteration changes, or zeros (``restorable``)."""
+    restored = {(p.value, low + n) for p in parts for low in (origin(p.value)[1],) for n in range(0, p.value.width, 32)}
+    found = {(b.location, low) for value, low in restored if isinstance(b := origin(value)[0], Carried)}
+    return frozenset(c.location for c in node.carried if all(
+        (c.location, low) in found or _half(node, c.location, low) == part(_header(node, c.location), low, 32)
+        or (c.location in GENERAL and (c.location, 0) in found) for low in (0, 32)))
+
+
+def _header(node: LoopNode, location: str) -> Value:
+    return Carried(loop_name(node), location)
+
+
+def _half(node: LoopNode, location: str, low: int) -> Value | None:
+    """32 bits of what the location holds after an iteration."""
+    return next((part(c.following, low, 32) for c in node.carried
+                 if c.location == location and c.following.width == 64), None)
+
+
+def _is_zero(value: Value | None) -> bool:
+    return value is not None and constant_of(value) == 0
 
 
 def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror | None:

@@ -41,11 +41,12 @@ ATTEMPTS = 200
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Statements, and what they read instead of registers that the outermost loop carries: cells that hold the same,
-    or private cells."""
+    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin."""
 
     loop: StatementLoop
     mirrors: tuple[Mirror, ...] = ()
     alone: tuple[Alone, ...] = ()
+    settled: frozenset[str] = frozenset()
 
 
 def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> Recovered:
@@ -127,7 +128,7 @@ class _Recovery:
             raise Rejected(Reason.CARRIED_VALUE, f"something happens before the loop at {node.address:#x}")
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
-        return Recovered(loop, found, alone)
+        return Recovered(loop, found, alone, mirrors.settled(node, self.homes.parts(node)))
 
     def _outside(self, node: LoopNode, held: Held) -> tuple[tuple[Mirror, ...], tuple[Alone, ...]]:
         """Where the outermost loop finds what it carries; ``held`` learns it."""

@@ -137,10 +137,10 @@ class Rejoin:
 class Mirror:
     """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
     symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
-    cell for H into ``location``, other bits of its register as at entry.
+    cell for H into ``location``: 4 bytes into a register with the rest cleared, other lanes as at entry.
 
     ``near``: an address that the original certainly touches. The guard reads the cell only where it lies in the same
-    page; None: the original certainly touches the cell itself. A register is mirrored in its low 4 or 8 bytes."""
+    page; None: the original certainly touches the cell itself."""
 
     location: Register | Lane
     width: int
@@ -156,8 +156,7 @@ class Mirror:
 class Passed:
     """A value that ``location`` passes from one header to the next, and no cell of the program holds: while a version
     runs it is the one cell of the private ``array``, which lies in the slot of the live-in ``symbol``, so that it
-    starts with what the location holds at entry. The rejoin loads what it holds by then; other bits of the register
-    are as at entry."""
+    starts with what the location holds at entry. The rejoin loads what it holds by then, as for a mirror."""
 
     location: Register | Lane
     width: int

@@ -125,6 +125,11 @@ def test_a_value_that_only_registers_hold_gets_a_cell_of_its_own() -> None:
     assert next(x for x in region.live_ins if x.symbol == passed.symbol).location == Register("r11")
     assert "A0[i] = P0[]" in str(region)
     assert "P0[] = xor.i64(A0[i], A4[i])" in str(region)
+    narrow = lift(i="mov [r10+rbx*4], r11d; xor r11d, [r12+rbx*4]").region
+    assert ([str(p) for p in narrow.passed], narrow.left) == (["r11 is P0:4"], 1)
+    single = lift(i="movss [r10+rbx*4], xmm7; mulss xmm7, [r12+rbx*4]").region  # the rest of the lane stays
+    assert ([str(p) for p in single.passed], single.left) == (["xmm7[0:4] is P0:4"], 1)
+    assert refusal(i="mov [r10+rbx*4], r11d; xor r11, [r12+rbx*8]") is Reason.CARRIED_VALUE
     assert [str(p) for p in lift(body=CARRIED).region.passed] == ["xmm5[0:8] is P0:8"]
 
 
