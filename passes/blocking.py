@@ -17,6 +17,7 @@ from itertools import islice, product
 from math import ceil, prod
 
 from memopt.analysis.conflicts import between
+from memopt.analysis.polyhedra import Polyhedron
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
@@ -132,7 +133,7 @@ def _pieces(
     whole, step = instances(statement), start + Linear.symbol(loop)
     ways = []
     for form in forms:
-        least, most = whole.least(form - step), whole.most(form - step)
+        least, most = _range(form - step, whole)
         if (least, most) != (0, 0):  # a cell a few steps ahead is in the next block at the end of each
             found = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
             ways.append([w for w in found if w])
@@ -160,6 +161,13 @@ class _Way:
 def _inside(form: Linear, steps: int) -> tuple[Linear, ...]:
     first = Linear.symbol(BLOCK, steps)
     return form - first, first + (steps - 1) - form
+
+
+def _range(ahead: Linear, whole: Polyhedron) -> tuple[int | None, int | None]:
+    """The least and the largest value of ``ahead`` in ``whole``; a symbol that nothing there bounds may be anything."""
+    if not ahead.symbols <= {*whole.variables, *whole.symbols}:
+        return None, None
+    return whole.least(ahead), whole.most(ahead)
 
 
 def _before(form: Linear, least: int | None, steps: int) -> _Way | None:

@@ -34,7 +34,7 @@ from passes.splitting import instances
 
 MOST_COEFFICIENT = 3
 BLOCK_STEPS = 256
-FRONT_STRIPS = (16, 64)
+FRONT_STRIP = 64  # rows: fewer pay for the way to each front, more leave the first cache
 _SHORT_LIST = 8
 
 
@@ -268,7 +268,7 @@ def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], 
             continue
         starts = [at]
         if keeps(at.left, {name: Linear.symbol(along)}):
-            starts += [cut(at, along, size) for size in FRONT_STRIPS]
+            starts.append(cut(at, along, FRONT_STRIP))
         for start in starts:
             across = dict(start.free)
             length = sum(c * (across[n] - 1) for n, c in front.terms) + 1

@@ -136,7 +136,7 @@ def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...]
 # Subscripts the tiles skew (counted from the last), with the rows of each: by the loops inside the time loop.
 _SHAPES: Mapping[int, tuple[tuple[tuple[int, int], ...], ...]] = {
     1: (((0, 512),), ((0, 2048),)),
-    2: (((1, 1),), ((1, 16), (0, 256)), ((1, 16), (0, 512)), ((1, 64), (0, 512))),
+    2: (((1, 1),), ((1, 16), (0, 256)), ((1, 16), (0, 512))),
     3: (((2, 1),), ((2, 4), (1, 8)), ((2, 4), (1, 16)), ((2, 8), (1, 16)), ((2, 4), (1, 8), (0, 128))),
 }
 

@@ -40,6 +40,7 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
 from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 
@@ -102,6 +103,9 @@ class Executor:
         entry: State = {r: Integer(self.facts.symbol(r), 64) for r in GENERAL}
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
+        for lane, number in self.facts.lanes.items():
+            entry[lane] = constant(number, 64)
+            self.walker.fixed[lane, ElementType.F64] = number.to_bytes(8, "little")
         self.depth = loop.depth
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)

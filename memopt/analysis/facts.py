@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from memopt.analysis.parameters import Sample, fit, is_parameter, live_in, parameter, parametric, varies
 from memopt.analysis.values import Value
@@ -32,7 +33,8 @@ class Facts:
     the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
     the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
     ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
-    go round. ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on.
+    go round. ``lanes``: vector lanes that hold one number throughout. ``calls``: the loop calls functions, so what lies
+    below rsp when it is entered is nothing to rely on.
     ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
     ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
     ``moving`` is, which advance with the patched loop.
@@ -49,6 +51,7 @@ class Facts:
     split: dict[int, int] = field(default_factory=dict)
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
+    lanes: dict[str, int] = field(default_factory=dict)
     calls: bool = False
     earlier: Sequence[Sample] = ()
     parameters: dict[str, None] = field(default_factory=dict)
@@ -124,6 +127,7 @@ def slot_name(displacement: int, bits: int) -> str:
     return f"{SLOT}{displacement}:{bits}"
 
 
+@cache
 def slot_range(slot: str) -> tuple[int, int]:
     """Displacement from rsp and size in bytes."""
     _, low, bits = slot.split(":")

@@ -20,7 +20,7 @@ from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.expressions import INTEGERS
-from memopt.analysis.facts import GENERAL, SLOT, Facts
+from memopt.analysis.facts import GENERAL, LANES, SLOT, Facts
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
 from memopt.analysis.liveness import MOST_LEFT, iterations_left, running
 from memopt.analysis.mirrors import Alone
@@ -32,10 +32,11 @@ from memopt.analysis.privates import PRIVATE, is_private, private_sample, privat
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split
+from memopt.analysis.restarts import Defer, Inline, Moves, Promote, RelateToTrips, Specialise, Split, Steady
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.short_sums import written_out
 from memopt.analysis.statements import StatementLoop, statements_of
+from memopt.analysis.values import constant_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.operations import Block
@@ -141,6 +142,8 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: C
             facts.deferred.add(need.address)
         except Inline as need:
             facts.inlined.add(need.header)
+        except Steady as need:
+            facts.lanes |= need.lanes
         except RelateToTrips:
             facts.by_trips = True
         except Moves as need:
@@ -158,7 +161,17 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Call
     outer = _related(outer, remaining)
     builder = _Builder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
-    recovered = recover(outer.node, aliasing, builder.demands)
+    steady = _steady_lanes(outer, facts)
+    try:
+        recovered = recover(outer.node, aliasing, builder.demands)
+    except Rejected as refused:
+        if refused.reason is Reason.CARRIED_VALUE and steady:
+            raise Steady(steady) from None
+        raise
+    places = [m.location for m in recovered.mirrors] + [a.location for a in recovered.alone]
+    carried = {f"{p.register}.{p.offset // 8}" for p in places if isinstance(p, Lane)}
+    if carried & steady.keys():
+        raise Steady({lane: number for lane, number in steady.items() if lane in carried})
     statements, builder.settled = recovered.loop, recovered.settled
     builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
@@ -169,6 +182,18 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Call
     statements = without_quotients(statements, aliasing.limits)
     region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
     return Lifted(region, outer, statements, facts.samples())
+
+
+def _steady_lanes(outer: OuterLoop, facts: Facts) -> dict[str, int]:
+    """Vector lanes that each iteration sets to the number that they hold already: cleared for the next one."""
+    found: dict[str, int] = {}
+    for carried in outer.node.carried:
+        name, _, lane = carried.location.partition(".")
+        held = facts.vectors.get(name, b"")[8 * int(lane):][:8] if carried.location in LANES else b""
+        number = constant_of(carried.following)
+        if number is not None and held == (number % (1 << 64)).to_bytes(8, "little"):
+            found[carried.location] = number % (1 << 64)
+    return found
 
 
 def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
@@ -297,13 +322,13 @@ class _Builder:
         return Linear.symbol(str(lane))
 
     def _numbers(self) -> None:
-        """Registers hold the floating-point numbers by which branches are decided."""
+        """Registers hold the numbers by which branches are decided, or to which each iteration sets them."""
         for location, bits in self.outer.zeros.items():
             if location:
                 element = ElementType.F64 if bits == 64 else ElementType.F32
                 self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
         for (location, element), held in self.outer.fixed.items():
-            self._hold(location, element, held, "a branch goes one way")
+            self._hold(location, element, held, "a register holds one number throughout")
 
     def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
         name, _, lane = location.partition(".")

@@ -47,6 +47,13 @@ class Moves(Exception):
     symbol: str
 
 
+@dataclass
+class Steady(Exception):
+    """Start again knowing that vector lanes hold these numbers, to which each iteration sets them."""
+
+    lanes: dict[str, int]
+
+
 class RelateToTrips(Exception):
     """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
 

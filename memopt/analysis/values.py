@@ -8,7 +8,7 @@ that is not linear stays a ``Node`` and is never guessed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memopt.ir.linear import Linear
 
@@ -60,11 +60,18 @@ class LiveVector:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation that is not linear."""
+    """An operation that is not linear. Its hash is kept: values are nested deeply, and looked up all the time."""
 
     operator: str
     operands: tuple[Value, ...]
     width: int
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.operator, self.operands, self.width)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -358,10 +358,12 @@ class Walker:
     def _check_roots(self, walk: Walk) -> None:
         """Where a branch leaves for a negative operand of a square root, staying must compute that root: it raises
         the invalid flag, by which a version knows that the branch would have been taken."""
+        if walk.guessing or not walk.roots:
+            return
         stored = [canonical(i.value) for i in walk.items if isinstance(i, StoreEvent)]
         for root in walk.roots:
             wanted = Node("fsqrt", (root,), root.width)
-            if not walk.guessing and not any(_contains(value, wanted) for value in stored):
+            if not any(_contains(value, wanted) for value in stored):
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}, for a negative root")
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:

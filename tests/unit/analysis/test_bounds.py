@@ -42,6 +42,8 @@ def test_bounds_over_the_iterations_that_remain() -> None:
     assert number_at_least(-R + 10) is None
     assert number_at_least(-R + 10, Limits(8)) == 2
     assert number_at_least(R + X, Limits(8)) is None
+    assert number_at_least(X - 1, Limits(facts=(X - R,))) == 1
+    assert number_at_least(X * -2, Limits(facts=(X - R, -X + 40))) == -80
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -304,3 +304,16 @@ def written(scop: Scop, values: dict[str, int]) -> Iterator[int]:
 
     for statement in scop.statements:
         yield from visit(statement, values)
+
+
+def test_a_register_that_is_cleared_for_the_next_iteration() -> None:
+    code = """
+    i: movsd xmm2, [rdi+rcx*8]; addsd xmm2, xmm1; movsd [rdi+rcx*8], xmm2
+       movsd xmm1, [r9+rcx*8]; mulsd xmm1, xmm0; movsd [r9+rcx*8], xmm1; xorpd xmm1, xmm1
+       inc rcx; cmp rcx, r8; jne i; ret"""
+    registers = {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000_0000}
+    region = lift_assembly(code, registers, vectors={"xmm1": bytes(32)}).region
+    assert str(region.scop.statements[0]).endswith("add(A0[i], 0x0)")
+    assert "xmm1[0:8] == 0" in [str(g) for g in region.guards]
+    other = lift_assembly(code, registers, vectors={"xmm1": bytes(7) + b"?" + bytes(24)}).region
+    assert "0x0)" not in str(other.scop.statements[0])

@@ -67,6 +67,11 @@ xorps xmm1, xmm1
 ret
 """
 
+# the same with rows of r8 elements, one after the other
+ROW_START = "mov r13, rcx\nimul r13, r8\nlea r13, [rdx+r13*8]"
+STRIDES = RECTANGLE.replace("i: xor eax, eax", f"i: {ROW_START}\nxor eax, eax").replace(
+    "[rdx+rax*8]", "[r13+rax*8]").replace("add rdx, rdi\n", "")
+
 
 def triangle(size: int, i: int, at: int) -> dict[str, int]:
     """The header's registers in iteration ``i`` of a call with the matrix ``at`` rows down the diagonal."""
@@ -141,6 +146,13 @@ def test_what_advances_is_no_parameter() -> None:
     found = lifted(RECTANGLE, rectangle(30, 2, 42), rectangle(30, 5, 45))
     assert parameter("rcx") not in {x.symbol for x in found.region.live_ins}
     assert passes(found, rectangle(30, 7, 20))
+
+
+def test_a_size_that_is_a_stride_is_a_number_and_so_are_all_others() -> None:
+    entries = [rectangle(30, 2, 40), rectangle(30, 5, 23)]
+    found = lifted(STRIDES, *({**e, "rdx": CORNER} for e in entries))
+    assert not [x for x in found.region.live_ins if x.symbol.startswith(parameter(""))]
+    assert [d.trips for d in found.region.scop.statements[0].dimensions][1] == Linear.of(23)
 
 
 @pytest.mark.parametrize(("source", "first", "second"), [

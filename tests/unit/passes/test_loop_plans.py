@@ -11,6 +11,7 @@ from memopt.analysis.conflicts import conflicts
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
 from passes.arrangement import Arrangement
 from passes.base import Context
@@ -265,3 +266,12 @@ def test_statements_that_no_loop_goes_round_are_left_alone(monkeypatch: pytest.M
     with pytest.raises(Rejected) as refusal:
         list(loop_plans(_LARGE["factors"].scop, Context(ZEN5, Isa.AVX512, trips=2000)))
     assert refusal.value.reason is Reason.NO_SCHEDULE
+
+
+def test_a_row_that_is_not_known_until_entry_is_in_any_block() -> None:
+    """for i < 18: a[i] = a[i + n]"""
+    i, array = Linear.symbol("i"), Array("A0", ElementType.I64, Linear.symbol("p"), (8,))
+    copy = Statement("S0", (Dimension("i", Linear.of(18)),), Access("A0", (i,)),
+                     (Access("A0", (i + Linear.symbol("n"),)),), Read(0), (0, 0))
+    scop = Scop((array,), (copy,))
+    assert not list(blockings(scop, conflicts(scop), 9))
