@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.instructions import Mem
 from passes.emitter import Emitter, fits
 from passes.leaf_shape import Along
@@ -93,8 +94,11 @@ class Pointers:
         return self._groups.members[address][0] in self._registers
 
     def operand(self, address: Along, displacement: int, size: int) -> Mem:
-        """Memory at ``displacement`` from an address; loads rdx with a pointer that is not in a register."""
+        """Memory at ``displacement`` from an address; loads rdx with a pointer that is not in a register. Raises
+        Rejected where no displacement reaches from one row or vector of the tile to the next."""
         member, distance = self._groups.members[address]
+        if not fits(distance + displacement):
+            raise Rejected(Reason.NO_PLAN, f"a step of {distance + displacement} in a tile")
         register = self._registers.get(member)
         if register is None:
             self._emitter.op("mov", "rdx", self._spilled[member])

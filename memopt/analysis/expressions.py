@@ -14,7 +14,7 @@ from memopt.analysis.slices import origin
 from memopt.analysis.statements import INDEX
 from memopt.analysis.values import Atom, Integer, LiveVector, Node, Truth, Value, constant_of
 from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 
 MOST_OPERATIONS = 400  # in one expression
@@ -90,7 +90,13 @@ class ExpressionBuilder:
 
     def _read(self, cell: Linear, wanted: ElementType) -> Expression:
         known = self.reads.setdefault(cell, wanted)
-        return cast(Read(list(self.reads).index(cell)), known, wanted)
+        read = Read(list(self.reads).index(cell))
+        if known.size < wanted.size:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a statement reads a cell in two widths")
+        if known.size > wanted.size:  # the low end of what is read already
+            whole, integer = INTEGERS[8 * known.size], INTEGERS[8 * wanted.size]
+            return cast(Apply("trunc", (cast(read, known, whole),), integer), integer, wanted)
+        return cast(read, known, wanted)
 
     def _number(self, linear: Linear, wanted: ElementType) -> Expression:
         if linear.is_constant:
@@ -224,6 +230,8 @@ def cast(expression: Expression, is_now: ElementType, wanted: ElementType) -> Ex
     """The same bits as another type of equal size."""
     if is_now is wanted:
         return expression
+    if is_now.size != wanted.size:
+        raise VerifyError(f"{is_now.value} is not as wide as {wanted.value}")
     match expression:
         case Constant(bits, _):
             return Constant(bits, wanted)

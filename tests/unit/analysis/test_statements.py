@@ -10,7 +10,7 @@ from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.recovery import recover
-from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Loaded, Node, Truth, Value
+from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Loaded, Node, Truth, Value, constant
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
@@ -406,3 +406,20 @@ def test_flags_and_upper_halves_are_not_mirrored() -> None:
         following = add(held, v(1))
         assert refused(load(1, A + H * 8), store(C + H * 8, following), carried=(
             CarriedValue(location, LAST, following),)) is Reason.CARRIED_VALUE
+
+
+def _low(value: Value) -> Value:
+    return Node("zext", (Node("trunc", (value,), 32),), 64)
+
+
+def test_the_low_end_of_a_cell_is_cut_from_what_is_read() -> None:
+    """c[i] = a[i] + (a[i] & 0xffffffff): not the same bits as another type."""
+    value = Node("add", (v(1), _low(v(1))), 64)
+    assert recovered(load(1, A + H * 8), store(C + H * 8, value)) == [
+        "  [c + 8*c:i]:64 = add.i64([a + 8*c:i], zext.i64(trunc.i32([a + 8*c:i])))"]
+
+
+def test_a_cell_is_not_read_in_two_widths() -> None:
+    """c[i] = (a[i] & 0xffffffff) << 3 ^ a[i], where the narrow read comes first."""
+    value = Node("xor", (Node("shl", (_low(v(1)), constant(3, 64)), 64), v(1)), 64)
+    assert refused(load(1, A + H * 8), store(C + H * 8, value)) is Reason.UNSUPPORTED_INSTRUCTION
