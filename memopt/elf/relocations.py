@@ -1,4 +1,4 @@
-"""Which symbol the dynamic linker puts the address of into a slot of the global offset table.
+"""Which symbol the dynamic linker puts the address of into a slot of the global offset table, and what a file defines.
 
 Entries of the relocation sections of types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT (AMD64 supplement to the System V
 ABI, 4.4).
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 
-from memopt.elf.image import SHT_DYNSYM, Image, Section
+from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, Image, Section
 
 _SHT_RELA = 4
 _RELOCATION = struct.Struct("<QQq")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FILLS_A_SLOT = (6, 7)
 _FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_OBJECT_KINDS = (1,)  # STT_OBJECT
 _MAX_ENTRIES = 1 << 20
 _MAX_NAME = 256
 
@@ -39,12 +40,20 @@ def _name(image: Image, table: Section, index: int) -> str:
 
 def exports(image: Image, name: str) -> bool:
     """Whether the file defines a function ``name`` for others."""
+    return _defined(image, SHT_DYNSYM, name, _FUNCTION_KINDS) is not None
+
+
+def variable(image: Image, name: str) -> int | None:
+    """The link-time address of the file's own variable ``name``, None when it has none."""
+    places = (_defined(image, table, name, _OBJECT_KINDS) for table in (SHT_DYNSYM, SHT_SYMTAB))
+    return next((p for p in places if p is not None), None)
+
+
+def _defined(image: Image, tables: int, name: str, kinds: tuple[int, ...]) -> int | None:
     for table in image.sections:
-        if table.kind == SHT_DYNSYM and table.link < len(image.sections):
+        if table.kind == tables and table.link < len(image.sections):
             count, strings = min(table.size // _SYMBOL.size, _MAX_ENTRIES), image.sections[table.link].offset
-            for at, info, _, section, _, _ in _SYMBOL.iter_unpack(image.read(table.offset, count * _SYMBOL.size)):
-                if info & 0xF in _FUNCTION_KINDS and section and image.string(strings + at, _MAX_NAME) == name:
-                    return True
-    return False
-
-
+            for at, info, _, section, value, _ in _SYMBOL.iter_unpack(image.read(table.offset, count * _SYMBOL.size)):
+                if info & 0xF in kinds and section and image.string(strings + at, _MAX_NAME) == name:
+                    return int(value)
+    return None

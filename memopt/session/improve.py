@@ -335,7 +335,7 @@ class Improver:
         decision.service = Service(measured.original if measured is not None and measured.even else None,
                                    began=(time.monotonic(), running_seconds(self.pid)),
                                    again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
-                                   alone=lifted.region.confined)
+                                   alone=lifted.region.confined or not lifted.region.flags_dead)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
@@ -406,6 +406,7 @@ class Improver:
         from memopt.analysis.flags import flags_dead
         from memopt.analysis.lift import Code, lift_region
         from memopt.ir.region import confined
+        from memopt.session.single import one_thread
         from runtime.memory import check_private, mappings
         from runtime.refusals import other_threads
         from runtime.trial import general_registers, live_values, peek, reach, vector_registers
@@ -433,7 +434,7 @@ class Improver:
             places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
                                        written=f.written) for f in lifted.region.footprints}
         if lifted.region.confined:
-            lifted = replace(lifted, region=confined(lifted.region, places))
+            lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
         return lifted, max(values[TRIPS], *map(lifted.trips, entries))
 

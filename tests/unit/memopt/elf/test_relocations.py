@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memopt.elf.image import Image
-from memopt.elf.relocations import exports, symbol_of_slot
+from memopt.elf.relocations import exports, symbol_of_slot, variable
 
 SOURCE = """
 #include <string.h>
@@ -35,3 +35,14 @@ def test_the_c_library_defines_its_functions() -> None:
     with Image(path) as library:
         assert exports(library, "memcpy")
         assert not exports(library, "memopt")
+        assert variable(library, "__libc_single_threaded")
+        assert variable(library, "memcpy") is None
+
+
+def test_a_programs_own_copy_of_a_variable_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("#include <sys/single_threaded.h>\nint main(void) { return __libc_single_threaded; }")
+    subprocess.run(["gcc", "-O1", "-no-pie", "-fno-pie", "-o", "a", "a.c"], cwd=tmp_path, check=True)
+    listing = subprocess.run(["nm", "a"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    expected = next(int(line.split()[0], 16) for line in listing.splitlines() if "__libc_single_threaded" in line)
+    with Image(str(tmp_path / "a")) as image:
+        assert variable(image, "__libc_single_threaded") == expected
