@@ -1,7 +1,6 @@
-"""One hot address through the stages: find, capture, lift, schedule, generate, validate, install.
+"""Which hot address is taken up when, which of its loops are tried, and what becomes of versions in service.
 
-Invariant: a loop ends in exactly one report, replaced or kept with a typed reason; nothing is installed that was not
-proved, guarded and (unless the user forbids it) tried in forked copies.
+Invariant: a loop ends in exactly one report, replaced or kept with a typed reason.
 """
 
 from __future__ import annotations
@@ -10,67 +9,33 @@ import functools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from memopt import __version__
-from memopt.console import say, say_internal
-from memopt.ir.code import CompiledRegion
+from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import TRIPS
-from memopt.options import Options
 from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
-from memopt.session.service import Service, Verdict, ticks_per_second
-from memopt.session.succession import admits, followed_by, line, put_back, set_aside
-from runtime import faults
+from memopt.session.service import Verdict, ticks_per_second
+from memopt.session.stages import LOOKS, TRANSIENT, Stages
+from memopt.session.succession import put_back, set_aside
 from runtime.processes import running_seconds, thread_count
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
-    from memopt.analysis.lift import Lifted
     from memopt.analysis.parameters import Sample
     from memopt.ir.graph import Loop
-    from memopt.ir.operations import Block
-    from memopt.ir.plan import NestPlan
-    from memopt.ir.region import Region
-    from memopt.machine.description import Machine
     from memopt.session.site import Site
-    from memopt.x86.displacement import Displacement
-    from passes.pipeline import Candidate
-    from runtime.codecache import CodeCache
-    from runtime.shadow import Shadow
-    from runtime.trial import Measurement
 
-Attached = Callable[[], AbstractContextManager[None]]
-
-CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
-CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
-PATIENCE = 5.0  # processor seconds to understand one loop
-TRIALS = 6  # where one could not run to its end
-UNLIKE_TRIALS = 3  # where entries came with other values
-CODE_BYTES = 1 << 18
-FRAME_BYTES = 1 << 15
 RETRIES = 6
-LOOKS = 8  # at one loop whose sizes differ from entry to entry
-TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
-                       Reason.TOO_SHORT, Reason.NO_MEMORY})
 
 
 @dataclass
-class Improver:
+class Improver(Stages):
     """Works on one address at a time in a thread of its own."""
-
-    options: Options
-    pid: int
-    attached: Attached
-    started: float
-    decisions: list[Decision] = field(default_factory=list)
-    stages: dict[str, float] = field(default_factory=dict)
-    _earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: entries with other values
 
     def __post_init__(self) -> None:
         # Made once, before the main thread lowers its priority: new threads would inherit that.
@@ -78,10 +43,8 @@ class Improver:
         self._busy = False
         threading.Thread(target=self._serve, daemon=True, name="improver").start()
         self._settled: list[tuple[int, int]] = []
-        self._stage = "find"
         self._tries: dict[int, int] = {}
         self._current: Decision | None = None
-        self._aside: Decision | None = None  # while another version is made for its loop
 
     @property
     def busy(self) -> bool:
@@ -181,7 +144,7 @@ class Improver:
         if new.cache is not None:
             self._settle(new)
 
-    # -- the stages ---------------------------------------------------------------------------------------------
+    # -- one address ----------------------------------------------------------------------------------------------
 
     def _work(self, address: int) -> None:
         decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
@@ -286,256 +249,7 @@ class Improver:
             earlier.append(entry)
         return entry is not None and len(earlier) < LOOKS
 
-    def _find(self, address: int) -> Site:
-        """The loops around a hot address, from the bytes in memory."""
-        with self._timed("find"):
-            from memopt.session.site import find_site
-
-            return find_site(self.pid, address)
-
-    def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
-        from memopt.session.site import apart, screen
-        from memopt.x86.displacement import displacement
-        from runtime.memory import Memory
-        from runtime.refusals import check_process
-
-        site, loop = apart(self.pid, site, loop)
-        operations = screen(site, loop)
-        check_process(self.pid)
-        with self._timed("capture"):
-            decision.entry = None
-            lifted, trips = self._capture_and_lift(site, loop, operations)
-            decision.entry = lifted.entry
-        memory = Memory(self.pid)
-        try:  # all of the text is looked at: not before there is something to gain
-            moved = displacement(memory.read, site.graph, loop, site.text)
-        finally:
-            memory.close()
-        lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
-        machine = detected_machine()
-        candidates = self._schedule(lifted, machine, trips)
-        cache = self._reserve(loop, lifted.region, candidates)
-        try:
-            versions = self._generate(lifted, candidates, cache, machine, moved.code)
-            compiled, decision.measurement = self._validate(versions) if self.options.shadow else (versions[0], None)
-            decision.plan = compiled.plan
-            if self.options.dry_run:
-                raise Rejected(Reason.DRY_RUN)
-            behind = self._aside if self._aside is not None and self._aside.address == loop.header else None
-            self._install(compiled, cache, site, moved, behind)
-        except Exception:
-            self._give_back(cache)
-            cache.close()
-            raise
-        decision.cache, decision.behind = cache, behind
-        decision.compiled = None if moved.places(cache.placement.code) else compiled
-        decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
-        decision.installed_after = time.monotonic() - self.started
-        measured = decision.measurement
-        decision.service = Service(measured.original if measured is not None and measured.even else None,
-                                   began=(time.monotonic(), running_seconds(self.pid)),
-                                   again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
-                                   alone=lifted.region.confined or not lifted.region.flags_dead)
-
-    def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
-        """Memory for a version in the target, enough for each candidate."""
-        from passes.generate import copies_offset
-        from passes.kernel import nest_scratch_bytes
-        from passes.retry import copies_bytes
-        from runtime.codecache import CodeCache
-        from runtime.handlers import check_handler
-        from runtime.tracee import attach
-
-        with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
-            tracee.stop()
-            scratch = copies_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
-            scratch += copies_bytes(region)
-            cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
-            try:
-                check_handler(tracee, cache.placement.scratch)
-            except Rejected:
-                cache.release(tracee)
-                cache.close()
-                raise
-            return cache
-
-    def _give_back(self, cache: CodeCache) -> bool:
-        """Nothing stays in a program that was not improved, as far as it can still be reached; was it?
-
-        What failed may have failed after the commit: then the original code has to go back first.
-        """
-        from runtime.install import find_installed, remove
-        from runtime.ptrace import TargetEnded
-        from runtime.tracee import attach
-
-        gone = False
-        with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
-            tracee.stop()
-            committed = [x for x in find_installed(self.pid) if x.placement.code == cache.placement.code]
-            for installed in committed:
-                remove(tracee, installed)
-            if not committed:
-                cache.release(tracee)
-            gone = True
-        return gone
-
-    @contextmanager
-    def _shadows(self, count: int) -> Iterator[tuple[Shadow, ...]]:
-        """``count`` copies of one instant of the target; no trace of them stays, in the target either."""
-        from runtime.ptrace import TargetEnded
-        from runtime.shadow import fork_shadow, reap
-        from runtime.tracee import attach
-
-        shadows: list[Shadow] = []
-        try:
-            with ExitStack() as stack:
-                with self.attached(), attach(self.pid) as tracee:
-                    tracee.stop()
-                    for _ in range(count):
-                        shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
-                yield tuple(shadows)
-        finally:
-            if any(shadow.zombie for shadow in shadows):
-                with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
-                    tracee.stop()
-                    reap(tracee, shadows)
-
-    def _capture_and_lift(self, site: Site, loop: Loop,
-                          operations: Callable[[int], Block]) -> tuple[Lifted, int]:
-        """The region, without the displaced bytes, and the trip count to plan for."""
-        from memopt.analysis.flags import flags_dead
-        from memopt.analysis.lift import Code, lift_region
-        from memopt.ir.region import confined
-        from memopt.session.single import one_thread
-        from runtime.memory import check_private, mappings
-        from runtime.refusals import other_threads
-        from runtime.trial import general_registers, live_values, peek, reach, vector_registers
-
-        with self._shadows(1) as (shadow,):
-            with self._timed("reach"):
-                reach(shadow, loop.header)
-            for other in line(self._aside):
-                if other.compiled is not None and other.address == loop.header and admits(
-                        other.compiled.region, live_values(other.compiled.region, shadow)):
-                    raise Rejected(Reason.NOT_REACHED, "with other values than before")
-            with self._timed("lift"):
-                lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
-                                     vector_registers(shadow),
-                                     functools.partial(_before, time.thread_time() + PATIENCE),
-                                     tuple(self._earlier.get(loop.header, ())))
-                dead = flags_dead(site.graph, operations, loop.header)
-                lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
-            if (not dead or lifted.region.confined) and other_threads(self.pid):
-                raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
-            self._print_after("lift", lifted.region)
-            values = live_values(lifted.region, shadow)
-            maps = mappings(shadow.pid)
-            places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
-                                       written=f.written) for f in lifted.region.footprints}
-        if lifted.region.confined:
-            lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
-        entries = (lifted.entry, *self._earlier.get(loop.header, ()))
-        return lifted, max(values[TRIPS], *map(lifted.trips, entries))
-
-    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
-        from memopt.machine.description import usable_isas
-        from passes.pipeline import plan_candidates
-
-        with self._timed("schedule"):
-            isa = self.options.isa or usable_isas(machine)[0]
-            if isa not in usable_isas(machine):
-                raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            made = plan_candidates(lifted.region, machine, isa, self.options.fp, trips=trips,
-                                   observer=self._print_after, most=CANDIDATES if self.options.shadow else 1)
-            for _, plan in made:
-                self._print_after("plan", plan)
-            return made
-
-    def _generate(self, lifted: Lifted, candidates: tuple[Candidate, ...], cache: CodeCache,
-                  machine: Machine, displaced: Callable[[int], bytes]) -> tuple[CompiledRegion, ...]:
-        """Code for each candidate that can be generated, all for the same place; one at least."""
-        from passes.generate import generate
-        from passes.kernel import nest_kernel
-
-        versions: list[CompiledRegion] = []
-        refusal: Rejected | None = None
-        with self._timed("generate"):
-            for parts, plan in candidates:
-                kernel = functools.partial(nest_kernel, parts, plan, placement=cache.placement)
-                try:
-                    versions.append(generate(lifted.region, plan, kernel, cache.placement, displaced, machine.xcr0))
-                except Rejected as rejected:
-                    refusal = refusal or rejected
-                    continue
-                self._print_after("generate", versions[-1].listing)
-        if not versions:
-            raise refusal or Rejected(Reason.NO_PLAN)
-        return tuple(versions)
-
-    def _validate(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
-        """The fastest of those that did what the original did, in a race of copies.
-
-        Where the loop was about to end in the copies, they are made again a little later.
-        """
-        with self._timed("validate"):
-            for number in range(1, TRIALS + 1):
-                try:
-                    return self._race(versions)
-                except Rejected as rejected:
-                    again = TRIALS if rejected.reason in TRANSIENT else UNLIKE_TRIALS
-                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number >= again:
-                        raise
-                time.sleep(0.02 * number)
-        raise AssertionError
-
-    def _race(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
-        from runtime.trial import Measurement, race
-
-        with self._shadows(1 + len(versions)) as (original, *shadows):
-            longest = max(slice_of(v.plan) for v in versions)
-            results = race(original, tuple(zip(shadows, versions, strict=True)), longest,
-                           exact=self.options.fp == "exact",
-                           others=[d.cache.placement for d in self.decisions if d.cache is not None])
-        finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
-        if not finished:
-            raise next(r for r in results if isinstance(r, Rejected))
-        return min(finished, key=lambda f: f[1].version * (1.0 if f[0] is versions[0] else CLEARLY))
-
-    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement,
-                 behind: Decision | None) -> None:
-        from runtime import perfmap
-        from runtime.install import install, jump
-        from runtime.refusals import check_threads
-        from runtime.tracee import attach
-
-        with self._timed("install"):
-            region = compiled.region
-            cache.clear_statistics()
-            with self.attached(), attach(self.pid) as tracee:
-                cache.write_code(followed_by(compiled, None if behind is None else behind.compiled), tracee)
-                tracee.stop()
-                check_threads(self.pid)
-                install(tracee, jump(region.header, compiled.entry, region.displaced), cache,
-                        moved=moved.places(compiled.placement.code))
-            perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(region.header),
-                        compiled.plan.isa.value)
-
     # -- reporting ----------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        self._stage = stage
-        faults.point(stage)
-        before = time.monotonic()
-        try:
-            yield
-        finally:
-            self.stages[stage] = self.stages.get(stage, 0.0) + time.monotonic() - before
-
-    def _print_after(self, name: str, value: object) -> None:
-        if name in self.options.print_after:
-            say(f"after {name}:\n{value}")
 
     def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
         """What is known when the program has ended."""
@@ -553,19 +267,3 @@ class Improver:
 
         if any(d.installed_after is not None for d in self.decisions):
             perfmap.delete(self.pid)
-
-
-def _before(deadline: float) -> bool:
-    return time.thread_time() < deadline
-
-
-def slice_of(plan: NestPlan) -> int:
-    """Outer iterations of a trial: one full register tile and a ragged one, whichever dimension is patched."""
-    return max(p.trial_iterations for p in plan.parts)
-
-
-@functools.cache
-def detected_machine() -> Machine:
-    from memopt.machine.detect import detect
-
-    return detect()

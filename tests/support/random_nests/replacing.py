@@ -1,7 +1,7 @@
 """The stages of ``memopt exec`` on a traced program, one nest after the other: no sampling, no trial.
 
 The program stops at int3 before each call of a nest; breakpoints at the headers of its loops then show where a loop
-is entered, and the driver's own stages (memopt.session.improve) are run with the program itself in the place of the
+is entered, and the driver's own stages (memopt.session.stages) are run with the program itself in the place of the
 copy they would work on. What stays in the program is what they install.
 """
 
@@ -22,10 +22,10 @@ from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.description import Machine
 from memopt.options import Options
-from memopt.session import improve
 from memopt.session.decision import Decision
 from memopt.session.improve import Improver
 from memopt.session.site import Site, find_site
+from memopt.session.stages import TRANSIENT
 from passes.base import Context, ScheduledRegion
 from passes.loop_plans import loop_plans
 from passes.profitability import Profitability
@@ -232,7 +232,7 @@ class Follower:
                 decision = self._replaced(site, loop)
         except Rejected as rejected:
             nest.tries[header] += 1
-            if rejected.reason in improve.TRANSIENT and nest.tries[header] < RETRIES:
+            if rejected.reason in TRANSIENT and nest.tries[header] < RETRIES:
                 self._step()
                 return
             nest.results.append(LoopResult(header - self.bias, rejected.reason.value, rejected.detail,
@@ -317,7 +317,7 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
     with ExitStack() as stack:
         patches: list[AbstractContextManager[object]] = [
             mock.patch("runtime.tracee.attach", attach),
-            mock.patch("memopt.session.improve.detected_machine", return_value=machine),
+            mock.patch("memopt.session.stages.detected_machine", return_value=machine),
             mock.patch("runtime.perfmap.add"),
             mock.patch("passes.pipeline.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
         ]
