@@ -29,6 +29,7 @@ _INSTRUCTIONS_AT_A_TIME = 50
 _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
 _GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 _FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
+_MERGES = ("vmovsd", "vmovss")
 _BIT_TESTS = ("bt", "bts", "btr", "btc")
 _BITS = {"Ity_I1": 1, "Ity_I8": 8, "Ity_I16": 16, "Ity_I32": 32, "Ity_I64": 64, "Ity_F32": 32, "Ity_F64": 64,
          "Ity_I128": 128, "Ity_V128": 128, "Ity_V256": 256}
@@ -62,14 +63,20 @@ def lift_block(code: bytes, address: int) -> Block:
     "mnemonic at address".
     """
     quiet = set()
+    merges: dict[int, DecodedInstruction] = {}
     for instruction in decode(code, address):
         _check_exact(instruction)
         if instruction.mnemonic.removeprefix("v").startswith("ucomis"):
             quiet.add(instruction.address)
+        if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
+            merges[instruction.address - address] = instruction
     lifter = _Lifter(code, address)
     offset = 0
     while offset < len(code):
-        offset = lifter.run(offset)
+        if offset in merges:
+            offset = lifter.merge(merges[offset])
+        else:
+            offset = lifter.run(offset, min((m for m in merges if m > offset), default=len(code)))
     block = lifter.builder.finish(address, len(code))
     return replace(block, operations=tuple(
         replace(o, operator="fqcompare") if isinstance(o, Compute) and o.operator == "fcompare" and o.address in quiet
@@ -99,11 +106,28 @@ class _Lifter:
         self.temporaries: dict[int, Value] = {}
         self.types: list[str] = []
 
-    def run(self, offset: int) -> int:
-        """Lift what VEX takes as one block from ``offset``; return the offset after it."""
+    def merge(self, instruction: DecodedInstruction) -> int:
+        """``vmovsd`` or ``vmovss`` of three registers, which VEX gets wrong in the encoding with the destination in
+        modrm.rm: the low element of the last, the rest of the lower half of the second. Returns the offset after it.
+        """
+        self.builder.address = instruction.address
+        to, rest, low = instruction.operands_text.split(", ")
+        element, upper = (self.builder.get(f"{register}.0") for register in (low, rest))
+        if instruction.mnemonic == "vmovss":
+            parts = self.builder.compute("high", (upper,), 32), self.builder.compute("trunc", (element,), 32)
+            element = self.builder.compute("concat", parts, 64)
+        for lane, value in enumerate((element, self.builder.get(f"{rest}.1"), Literal(0, 64), Literal(0, 64))):
+            self.builder.put(f"{to}.{lane}", value)
+        end = instruction.end - self.start
+        if end == len(self.code):
+            self.builder.jump(instruction.end, "fallthrough")
+        return end
+
+    def run(self, offset: int, limit: int) -> int:
+        """Lift what VEX takes as one block from ``offset``, up to ``limit``; return the offset after it."""
         self.builder.address = self.start + offset
         block: Any = pyvex.lift(self.code[offset:], self.start + offset, pyvex.ARCH_AMD64, opt_level=1,
-                                max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=len(self.code) - offset)
+                                max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=limit - offset)
         self.temporaries = {}
         self.types = block.tyenv.types
         end = offset

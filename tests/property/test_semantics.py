@@ -135,6 +135,18 @@ FMA = [
     for kind, register, source in (("sd", "xmm", "%xmm1"), ("ss", "xmm", "%xmm1"), ("pd", "ymm", "(%rsi)"),
                                    ("ps", "ymm", "%ymm1"))
 ]
+# The encodings with the operands of memory forms the other way round, which assemblers choose where they are shorter.
+REVERSED = [
+    *(f"{name}.s %rax, %rbx" for name in ("mov", "add", "sub", "xor", "and", "or")), "mov.s %ecx, %edx",
+    "cmp.s %rax, %rbx; setl %cl", "add %rax, %rbx; adc.s %rcx, %rdx", "sub %rax, %rbx; sbb.s %rcx, %rdx",
+    *(f"{name}.s %xmm1, %xmm2" for name in ("movapd", "movaps", "movupd", "movdqa", "movsd")),
+    *(f"vmov{kind}.s %{register}1, %{register}2" for kind in ("apd", "aps", "upd", "ups", "dqa", "dqu")
+      for register in ("xmm", "ymm")),
+    "vmovsd.s %xmm1, %xmm2, %xmm3", "vmovss.s %xmm1, %xmm2, %xmm3", "vmovsd %xmm8, %xmm8, %xmm0",
+    "vmovss %xmm9, %xmm2, %xmm0; vaddss %xmm0, %xmm9, %xmm9",
+    "vmovsd.s %xmm1, %xmm1, %xmm3; vmovsd.s %xmm3, %xmm2, %xmm1",
+    "vaddsd %xmm1, %xmm2, %xmm3; vmovsd %xmm3, %xmm1, %xmm3; vmulsd %xmm3, %xmm3, %xmm0",
+]
 SETTERS = [
     "cmp %rbx, %rax", "cmp %ebx, %eax", "cmp %bx, %ax", "cmp %bl, %al", "cmp $5, %eax", "cmp $-1, %rax",
     "test %rax, %rax", "test %ecx, %ecx", "test %bl, %al", "test $3, %eax", "add %rbx, %rax", "add %ebx, %eax",
@@ -224,7 +236,7 @@ MORE_AVX = [
     "vcmpltpd %ymm1, %ymm2, %ymm3; vandpd %ymm3, %ymm4, %ymm5; vandnpd %ymm6, %ymm3, %ymm7; vorpd %ymm5, %ymm7, %ymm7",
 ]
 SNIPPETS = [*INTEGER, *MEMORY, *SCALAR_FLOAT, *PACKED_FLOAT, *PACKED_INTEGER, *MORE_PACKED, *_conditional(), *LOOPS]
-WIDE_SNIPPETS = [*AVX, *MORE_AVX, *FMA]
+WIDE_SNIPPETS = [*AVX, *MORE_AVX, *FMA, *REVERSED]
 
 
 class Native:
