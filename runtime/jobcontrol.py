@@ -236,8 +236,10 @@ class Supervisor:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
         before = signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        # Sent before it is let through: the terminal's own may have come meanwhile, and two would stop memopt twice,
+        # the second time after the shell has continued the job.
         os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         signal.pthread_sigmask(signal.SIG_BLOCK, {number})
         signal.signal(number, signal.SIG_DFL if before is None else before)
 

@@ -348,3 +348,26 @@ def test_stops_of_a_tracer_belong_to_it(body: str) -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
                             start_new_session=True)
     assert (result.stdout, result.stderr) == ("done\n", "")
+
+
+_STOPS = """
+import os, signal
+from runtime.jobcontrol import SignalState, Supervisor
+supervisor = Supervisor(os.getpid(), SignalState.hold())
+os.kill(os.getpid(), signal.SIGTSTP)
+supervisor._stop_likewise(signal.SIGTSTP)
+"""
+
+
+def test_a_stop_that_has_come_already_is_not_another_one() -> None:
+    """The terminal's signal is pending when memopt stops itself: one continuation must do."""
+    child = subprocess.Popen([sys.executable, "-c", _STOPS], process_group=0)
+    assert os.WIFSTOPPED(os.waitpid(child.pid, os.WUNTRACED)[1])
+    child.send_signal(signal.SIGCONT)
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    stopped = os.WIFSTOPPED(status)
+    if stopped:
+        child.kill()
+        child.wait()
+    assert not stopped
+    assert os.waitstatus_to_exitcode(status) == 0
