@@ -24,6 +24,7 @@ from runtime.shadow import Shadow, ShadowStopped, compare
 
 REACH_SECONDS = 60.0  # for one outer iteration of the original
 AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
+MOST_COPIED = 1 << 24  # bytes of results that each trial copy gets for itself before anything is timed
 TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
 MOST_BY_HAND = 2048  # iterations of the original: more would tell nothing new about short ones
 LEAST_TIMED = 64  # iterations from which on the measured time decides
@@ -109,8 +110,11 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
         original.run_to(header, REACH_SECONDS)
         values = live_values(first.region, original)
         work = Work(first.region.scop, values)
+        usual = max(slice_iterations, MOST_BY_HAND, TIMED_ITERATIONS) + left + 1
         if values[TRIPS] < 2 + left:
             raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
+        for shadow in (original, *(s for s, _ in versions)):
+            _copy_results(shadow, first.region, values, usual)
         _write_code(original, first)
         overhead = _run_original(original, first, 0)
         seconds, timed = max(_run_original(original, first, 1) - overhead, SHORTEST), 0
@@ -190,6 +194,18 @@ def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
 
 def _written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
     return [(f.interval.low.evaluate(values), f.interval.high.evaluate(values)) for f in region.footprints if f.written]
+
+
+def _copy_results(shadow: Shadow, region: Region, values: dict[str, int], iterations: int) -> None:
+    """Give the shadow pages of its own where ``iterations`` of the loop write: a fault takes more time than a short
+    iteration, and a loop that walks down a column meets a page at each."""
+    few = {**values, TRIPS: min(values[TRIPS], iterations)}
+    parts = [(max(low, first), min(high, last)) for (low, high), (first, last) in
+             zip(_written(region, few), _written(region, values), strict=True)]
+    if sum(high - low for low, high in parts) <= MOST_COPIED:
+        for low, high in parts:
+            if low < high:
+                shadow.write(low, shadow.read(low, high - low))
 
 
 def _check_close(original: Shadow, version: Shadow, region: Region, results: list[tuple[int, int]]) -> None:
