@@ -123,9 +123,8 @@ def _headline(isa: str, runs: int, long_runs: int, output: Path) -> tuple[dict[s
         "overheads": [o.to_json() for o in overheads],
         "programs": _programs(programs),
     }
-    wrong = not all(p.identical for p, _ in products) or not all(o.identical for o in overheads)
-    wrong = wrong or not streamed.identical
-    return record, text, wrong
+    identical = (*(p.identical for p, _ in products), streamed.identical, *(o.identical for o in overheads))
+    return record, text, not all(identical)
 
 
 def _progress(row: Row) -> None:

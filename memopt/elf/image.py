@@ -23,6 +23,7 @@ SHT_DYNSYM = 11
 ET_EXEC = 2
 ET_DYN = 3
 EM_X86_64 = 62
+SYMBOL = struct.Struct("<IBBHQQ")  # an entry of a symbol table: name, info, other, section, value, size
 
 _MAX_PROGRAM_HEADERS = 256
 _MAX_SECTIONS = 65536

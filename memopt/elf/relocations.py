@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 
-from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, Image, Section
+from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, Image, Section
 
 _SHT_RELA = 4
 _RELOCATION = struct.Struct("<QQq")
-_SYMBOL = struct.Struct("<IBBHQQ")
 _FILLS_A_SLOT = (6, 7)
 _FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _OBJECT_KINDS = (1,)  # STT_OBJECT
@@ -32,9 +31,9 @@ def symbol_of_slot(image: Image, slot: int) -> str:
 
 
 def _name(image: Image, table: Section, index: int) -> str:
-    if table.kind != SHT_DYNSYM or not 0 <= index < table.size // _SYMBOL.size or table.link >= len(image.sections):
+    if table.kind != SHT_DYNSYM or not 0 <= index < table.size // SYMBOL.size or table.link >= len(image.sections):
         return ""
-    name, *_ = _SYMBOL.unpack(image.read(table.offset + index * _SYMBOL.size, _SYMBOL.size))
+    name, *_ = SYMBOL.unpack(image.read(table.offset + index * SYMBOL.size, SYMBOL.size))
     return image.string(image.sections[table.link].offset + name, _MAX_NAME)
 
 
@@ -52,8 +51,8 @@ def variable(image: Image, name: str) -> int | None:
 def _defined(image: Image, tables: int, name: str, kinds: tuple[int, ...]) -> int | None:
     for table in image.sections:
         if table.kind == tables and table.link < len(image.sections):
-            count, strings = min(table.size // _SYMBOL.size, _MAX_ENTRIES), image.sections[table.link].offset
-            for at, info, _, section, value, _ in _SYMBOL.iter_unpack(image.read(table.offset, count * _SYMBOL.size)):
+            count, strings = min(table.size // SYMBOL.size, _MAX_ENTRIES), image.sections[table.link].offset
+            for at, info, _, section, value, _ in SYMBOL.iter_unpack(image.read(table.offset, count * SYMBOL.size)):
                 if info & 0xF in kinds and section and image.string(strings + at, _MAX_NAME) == name:
                     return int(value)
     return None

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, ElfError, Image, Section
+from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, ElfError, Image, Section
 from memopt.elf.unwind import function_range_at
 
-_SYMBOL = struct.Struct("<IBBHQQ")
 _VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20
 _MAX_NAME = 4096
@@ -91,10 +90,10 @@ class Symbols:
         found = [s for s in sections if s.kind == SHT_SYMTAB] or [s for s in sections if s.kind == SHT_DYNSYM]
         tables = []
         for table in found:
-            count = min(table.size // _SYMBOL.size, _MAX_SYMBOLS)
+            count = min(table.size // SYMBOL.size, _MAX_SYMBOLS)
             if table.link < len(sections):
                 with contextlib.suppress(ElfError):
-                    entries = self._image.read(table.offset, count * _SYMBOL.size)
+                    entries = self._image.read(table.offset, count * SYMBOL.size)
                     tables.append(_Table(entries, sections[table.link]))
         return tuple(tables)
 
@@ -104,15 +103,15 @@ class Symbols:
         for table in self._tables:
             at = table.entries.find(wanted)
             while at >= 0:
-                if at % _SYMBOL.size == _VALUE_OFFSET:
-                    entry = table.entries[at - _VALUE_OFFSET : at - _VALUE_OFFSET + _SYMBOL.size]
+                if at % SYMBOL.size == _VALUE_OFFSET:
+                    entry = table.entries[at - _VALUE_OFFSET : at - _VALUE_OFFSET + SYMBOL.size]
                     for function in self._decode(table, entry):
                         return function.name
                 at = table.entries.find(wanted, at + 1)
         return ""
 
     def _decode(self, table: _Table, entries: bytes) -> Iterator[Function]:
-        for name_at, info, _, section, start, size in _SYMBOL.iter_unpack(entries):
+        for name_at, info, _, section, start, size in SYMBOL.iter_unpack(entries):
             if info & 0xF in _FUNCTION_KINDS and section != 0 and name_at < table.strings.size:
                 with contextlib.suppress(ElfError):
                     name = self._image.string(table.strings.offset + name_at, _MAX_NAME)

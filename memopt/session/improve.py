@@ -185,14 +185,12 @@ class Improver(Stages):
     def _improve(self, decision: Decision) -> None:
         site = self._find(decision.address)
         decision.site = site
-        if site.loops:
-            decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
-        else:
-            decision.ranges += site.straight_line()
         if not site.loops:
+            decision.ranges += site.straight_line()
             if self._replace_around(decision, site):
                 return
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
+        decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:
             try:

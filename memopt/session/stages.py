@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.session.decision import Decision
 from memopt.session.service import Service
-from memopt.session.succession import admits, followed_by, line
+from memopt.session.succession import Attached, admits, followed_by, line
 from runtime import faults
 from runtime.processes import running_seconds
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from runtime.codecache import CodeCache
     from runtime.shadow import Shadow
     from runtime.trial import Measurement
-
-Attached = Callable[[], AbstractContextManager[None]]
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -14,6 +13,7 @@ from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.scop import Apply, ElementType, Read, Scalar
+from tests.support.statements import executed
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C = (Linear.symbol(name) for name in "abc")
@@ -61,15 +61,6 @@ class Lanes:
 def rolled(*items: StatementItem, lanes: Lanes | None = None) -> StatementLoop:
     outer = StatementLoop("c:i", Linear.symbol("R"), items)
     return reroll(outer, Aliasing(ranges(outer), SAMPLE), lanes or Lanes())
-
-
-def executed(item: StatementItem, values: dict[str, int]) -> Iterator[tuple[int, ...]]:
-    if isinstance(item, CellStatement):
-        yield tuple(a.evaluate(values) for a in item.accesses)
-        return
-    for number in range(item.trips.evaluate(values)):
-        for inner in item.items:
-            yield from executed(inner, values | {item.counter: number})
 
 
 def trace(*items: StatementItem) -> list[tuple[int, ...]]:
@@ -305,16 +296,6 @@ def vector(lanes: int, trips: Linear, *conditions: Linear) -> StatementLoop:
     return StatementLoop("c:j", trips, tuple(copies))
 
 
-def executed_where(item: StatementItem, values: dict[str, int]) -> Iterator[tuple[int, ...]]:
-    if isinstance(item, CellStatement):
-        if all(c.evaluate(values) >= 0 for c in item.conditions):
-            yield tuple(a.evaluate(values) for a in item.accesses)
-        return
-    for number in range(item.trips.evaluate(values)):
-        for inner in item.items:
-            yield from executed_where(inner, values | {item.counter: number})
-
-
 @pytest.mark.parametrize("trips", [2, 3, 4, 7, 8])
 def test_rows_of_a_triangle_in_vectors_of_two(trips: int) -> None:
     """As gcc does it: a row of one on its own; else pairs, and one more where the length is odd."""
@@ -354,7 +335,7 @@ def check_triangle(items: tuple[StatementItem, ...], trips: int) -> None:
     assert len(lines(result)) == 2
     for entered in range(2, 12):
         values = SAMPLE | {"R": entered}
-        assert list(executed_where(result, values)) == list(executed_where(outer, values))
+        assert list(executed(result, values)) == list(executed(outer, values))
 
 
 def test_one_iteration_too_few_is_no_whole_row() -> None:
@@ -365,4 +346,4 @@ def test_one_iteration_too_few_is_no_whole_row() -> None:
     outer = StatementLoop("c:i", Linear.symbol("R"), (vector(4, whole), rest))
     known = {"c:i": Linear.symbol("R") - 1, "c:j": whole - 1, "c:m": LENGTH - whole * 4 - 2}
     result = reroll(outer, Aliasing(known, SAMPLE), Lanes())
-    assert list(executed_where(result, SAMPLE | {"R": 9})) == list(executed_where(outer, SAMPLE | {"R": 9}))
+    assert list(executed(result, SAMPLE | {"R": 9})) == list(executed(outer, SAMPLE | {"R": 9}))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from memopt.analysis.bounds import Limits
 from memopt.analysis.rounding import without_quotients
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.analysis.statements import CellStatement, StatementLoop
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import ElementType, Read
+from tests.support.statements import executed
 
 R, ROW, J = Linear.symbol("R"), Linear.symbol("c:i"), Linear.symbol("c:j")
 
@@ -19,16 +18,6 @@ R, ROW, J = Linear.symbol("R"), Linear.symbol("c:i"), Linear.symbol("c:j")
 def copy(write: Linear, *conditions: Linear) -> CellStatement:
     return CellStatement(Linear.symbol("a") + write, (Linear.symbol("b"),), Read(0), ElementType.F64, 0,
                          conditions=conditions)
-
-
-def executed(item: StatementItem, values: dict[str, int]) -> Iterator[tuple[int, ...]]:
-    if isinstance(item, CellStatement):
-        if all(c.evaluate(values) >= 0 for c in item.conditions):
-            yield tuple(a.evaluate(values) for a in item.accesses)
-        return
-    for number in range(item.trips.evaluate(values)):
-        for inner in item.items:
-            yield from executed(inner, values | {item.counter: number})
 
 
 def rows(length: Linear, lanes: int) -> StatementLoop:
