@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from memopt.ir.plan import Isa
+from memopt.ir.isa import Isa
 
 # What ``--print-after`` can name: stages whose result has a text form, and the passes of passes.pipeline in order.
 PRINTABLE = ("lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability", "legality",

@@ -11,7 +11,8 @@ pieces by where the cells it touches lie: before the block, in it, or beyond.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import ceil, prod
@@ -56,24 +57,29 @@ class Blocking:
                         tuple(place.items()), conflicts)
 
 
+_Piece = tuple[Statement, dict[str, int]]  # with iterations of its loops inside a block, and of the blocks
+_Cut = Callable[[Statement, str, Linear, tuple[Linear, ...], int, int], tuple[_Piece, ...]]
+
+
 def blockings(
     scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS, facts: tuple[Linear, ...] = ()
 ) -> Iterator[Blocking]:
     """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
     can wait for the rest of its block, or the rest for it; every one of ``facts`` is >= 0."""
-    made, rows = 0, Rows.of(scop)
+    made, rows, cut = 0, Rows.of(scop), functools.cache(_pieces)
     values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
         date = {s.name: rows.date(s, loops[s.name]) for s in scop.statements}
         if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
-            blocking = _blocked(scop, loops, rows, trips, steps)
+            blocking = _blocked(scop, loops, rows, cut, trips, steps)
             if blocking is not None and _promising(blocking, facts):
                 made += 1
                 yield blocking
 
 
-def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, trips: int, steps: int) -> Blocking | None:
+def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, cut: _Cut, trips: int, steps: int) -> Blocking | None:
+    """``cut``: ``_pieces``, which choices of loops have in common."""
     stepping = _stepping(scop, loops, rows)
     statements: list[Statement] = []
     kept: dict[str, str] = {}
@@ -84,10 +90,12 @@ def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, trips: int, steps
         forms = [rows.row(f, stepping[a.array, n]) for a in (statement.write, *statement.reads)
                  for n, f in enumerate(a.subscripts) if (a.array, n) in stepping]
         cells = tuple(f for f in dict.fromkeys(forms) if f is not None)
-        for piece, count in _pieces(statement, loop, step, cells, trips, steps):
+        for piece, count in cut(statement, loop, step, cells, trips, steps):
             statements.append(piece)
             kept[piece.name], counts[piece.name] = loop, count
-    if not len(scop.statements) < len(statements) <= MOST_PIECES:
+        if len(statements) > MOST_PIECES:
+            return None
+    if len(statements) <= len(scop.statements):
         return None
     return Blocking(replace(scop, statements=tuple(statements)), steps, kept, counts)
 
@@ -114,7 +122,7 @@ def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
 
     def inside(earlier: Statement, later: Statement) -> Conflicts:
         date = {s.name: Linear.symbol(BLOCK) for s in (earlier, later)}
-        return carry(tuple(between(earlier, later, facts)), date) or ()
+        return carry(between(earlier, later, facts), date) or ()
 
     own = inside(largest, largest)
     if not own or any(c.first != largest.write or c.second != largest.write for c in own):
@@ -127,7 +135,7 @@ def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
 
 def _pieces(
     statement: Statement, loop: str, start: Linear, forms: tuple[Linear, ...], trips: int, steps: int
-) -> Iterator[tuple[Statement, dict[str, int]]]:
+) -> tuple[_Piece, ...]:
     """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the block;
     ``start``: the date of the loop's first iteration."""
     whole, step = instances(statement), start + Linear.symbol(loop)
@@ -135,20 +143,22 @@ def _pieces(
     for form in forms:
         least, most = _range(form - step, whole)
         if (least, most) != (0, 0):  # a cell a few steps ahead is in the next block at the end of each
-            found = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
-            ways.append([w for w in found if w])
+            parts = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
+            ways.append([w for w in parts if w])
     blocked = replace(
         statement, dimensions=(*statement.dimensions, Dimension(BLOCK, _trips(statement, loop) + start)),
         position=(*statement.position, 0),
         conditions=(*statement.conditions, *_inside(step, steps)))
     usual = average_trips(statement, trips)
+    found: list[_Piece] = []
     for number, chosen in enumerate(product(*ways)):
         conditions = tuple(c for way in chosen for c in way.conditions)
         piece = replace(blocked, name=f"{statement.name}p{number}", conditions=(*blocked.conditions, *conditions))
         if not instances(piece).is_empty:
             short = {loop} | {_innermost(statement, way.form, loop) for way in chosen if way.within}
             count = {n: min(c, steps) if n in short else c for n, c in usual.items()}
-            yield piece, count | {BLOCK: ceil(usual[loop] / steps)}
+            found.append((piece, count | {BLOCK: ceil(usual[loop] / steps)}))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

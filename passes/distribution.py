@@ -24,10 +24,13 @@ MOST_STATEMENTS = 32
 
 
 def distribute(region: Region) -> tuple[Region, ...]:
-    """The region's statements on their own, in order; raises ``Rejected(NO_SCHEDULE)`` when they are intertwined."""
+    """The region's statements on their own, in order; raises ``Rejected(NO_SCHEDULE)`` when they are intertwined,
+    ``Rejected(NO_PLAN)`` when one of them is no contraction for sure."""
     scop = region.scop
     if len(scop.statements) > MOST_STATEMENTS:
         raise Rejected(Reason.NO_PLAN, f"{len(scop.statements)} statements in one nest")
+    if not all(s.write.subscripts for s in scop.statements):
+        raise Rejected(Reason.NO_PLAN, "a single cell has no loops to be tiled")
     parts = tuple(Scop(scop.arrays, (s,)) for s in scop.statements)
     if len(parts) > 1:
         _check(scop, parts)

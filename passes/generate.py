@@ -12,14 +12,15 @@ from dataclasses import replace
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, NestPlan
-from memopt.ir.reasons import VerifyError
+from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region, Relation
-from memopt.ir.scop import TRIPS
+from memopt.ir.scop import TRIPS, has_calls
 from memopt.x86.assembler import Assembled, assemble
 from memopt.x86.frame import XSAVE_BYTES, FrameLayout, align
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes import retry
-from passes.guards import displaced_code, entry_code
+from passes.entry import displaced_code, entry_code
+from passes.function_calls import is_of_call
 from passes.kernel import KernelCode
 from passes.magnitude import magnitude_guards
 from passes.rejoin import exit_code
@@ -41,7 +42,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     layout = FrameLayout.build(tuple(live_in.symbol for live_in in region.live_ins), 0, xsave_bytes)
     made = kernel(layout)
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
-    _check_kernel(made)
+    _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),
                                       *retry.room_guards(region)))
     scratch = copies_offset(made.scratch_needed) + retry.copies_bytes(region)
@@ -70,8 +71,9 @@ def _room_guards(plan: NestPlan) -> tuple[Relation, ...]:
 
 
 def _check_fit(assembled: Assembled, layout: FrameLayout, scratch: int, placement: Placement) -> None:
-    for what, needed, there in (("code", len(assembled.code), placement.code_size),
-                                ("frame", layout.size, placement.frame_size),
+    if len(assembled.code) > placement.code_size:
+        raise Rejected(Reason.NO_PLAN, f"{len(assembled.code)} bytes of code do not fit in {placement.code_size}")
+    for what, needed, there in (("frame", layout.size, placement.frame_size),
                                 ("scratch", scratch, placement.scratch_size)):
         if needed > there:
             raise VerifyError(f"{needed} bytes of {what} do not fit in {there}")
@@ -79,11 +81,11 @@ def _check_fit(assembled: Assembled, layout: FrameLayout, scratch: int, placemen
         raise VerifyError(f"the frame at {placement.frame:#x} is not 64-byte aligned")
 
 
-def _check_kernel(made: KernelCode) -> None:
-    """The kernel starts at its label and does not name the stack pointer."""
+def _check_kernel(made: KernelCode, calls: bool) -> None:
+    """The kernel starts at its label and does not name the stack pointer, but where it calls functions."""
     if made.items[:1] != (Label("kernel"),):
         raise VerifyError("the kernel does not start at its label")
-    if any(_uses_stack(item) for item in made.items):
+    if any(_uses_stack(item) and not (calls and is_of_call(item)) for item in made.items):
         raise VerifyError("the kernel uses the stack pointer")
 
 

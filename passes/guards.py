@@ -1,12 +1,7 @@
-"""The way into a version: take the frame, save the program's registers, check every guard, or leave no trace.
+"""What is checked at every entry before a version runs: that it was made for these values, trips and memory.
 
-Invariant: whichever way it goes, registers, flags and memory that the program can see are those of the header when
-the displaced instructions run; the stack is not touched, and until the guards have passed only rax, rcx, rdx, rbp
-and the flags are changed. ``frame.busy`` is taken before anything is written that an interrupted version may own:
-a signal handler that re-enters the nest, at whatever instruction, goes straight to the original code.
-
-Labels: ``entry`` (the patch jumps here), ``fail`` (a guard failed), ``kernel`` and ``kernel_done``, and ``displaced``
-(the moved header instructions).
+Invariant: memory is read only where the original reads it too, or where a guard before has made sure that it may be;
+only ``TOUCHED``, the frame and the flags are changed. Any failure goes to the label ``fail`` (passes.entry).
 """
 
 from __future__ import annotations
@@ -14,186 +9,115 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Mirror, Region, Register, Relation, Trips
-from memopt.ir.scop import LIMIT, TRIPS
+from memopt.ir.region import (
+    Cell,
+    Disjoint,
+    Guard,
+    Lane,
+    LiveIn,
+    Mirror,
+    Numeric,
+    Progression,
+    Region,
+    Register,
+    Relation,
+    Trips,
+)
+from memopt.ir.scop import INFINITY, LIMIT, TRIPS, has_extremes
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, dword, instruction, jump
+from memopt.x86.instructions import GENERAL, Item, Label, Mem, dword, instruction, jump
 from passes.linear_code import checked, is_imm32
 
 FAIL = "fail"
-VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
-_XSAVE_HEADER = 512  # offset in the XSAVE area; 64 bytes (volume 1, 13.4.2)
+TOUCHED = ("rcx", "rdx", "rbp", "rax")  # by guard code; rax last: it carries the flags before
 _MASKED = 0x1f80  # MXCSR: all six floating-point exceptions masked
+_DENORMALS_ARE_ZEROS = 1 << 6
 _SMALLEST_PAGE = 4096  # either all of its bytes are mapped or none
-_TOUCHED = ("rcx", "rdx", "rbp", "rax")  # by guard code; rax last: it carries the flags before
 
 
-def absolute(address: int, size: int = 8) -> Mem:
-    """Memory at a fixed address within rel32 reach of the code."""
-    return Mem("rip", displacement=address, size=size)
+def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[Item]:
+    """Live-ins, R, guards and the modes of MXCSR; ``most``: see ``NestPlan.most_iterations``.
 
-
-def displaced_code(region: Region, moved: bytes) -> Code:
-    """The displaced header instructions, relocated to where this code will lie, and the way back."""
-    back = region.header + len(region.displaced)
-    return (Label("displaced"), Bytes(moved), instruction("jmp", Imm(back)))
-
-
-def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None,
-               prologue: Code = ()) -> Code:
-    """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there); ``most``: see
-    ``NestPlan.most_iterations``; ``prologue`` runs just before the kernel, vector registers as at entry."""
-    frame = placement.frame
-    return (
-        *(_take_locked if region.flags_dead else _take)(layout, frame),
-        *_save(layout, frame),
-        instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
-        instruction("lea", "rbp", absolute(frame)),
-        *_checks(region, layout, most),
-        *_check_exceptions_masked(layout),
-        instruction("inc", absolute(placement.statistics + STATISTICS_RUNS)),
-        *time_stamp(),
-        instruction("mov", Mem("rbp", displacement=layout.cycles), "rax"),
-        *vector_state("save", layout, xcr0),
-        *prologue,
-        jump("kernel"),
-        Label(FAIL),
-        *leave(layout, frame, _TOUCHED),
-    )
-
-
-def _checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """Live-ins, R and guards. Cells behind a pointer are read only when every guard that does not need them holds:
-    that the program reads them too on its way through the nest is one of the things those guards make sure of."""
-    behind = {x.symbol for x in region.live_ins
-              if isinstance(x.location, Cell) and x.location.base not in ("", "rsp")}
-    late = behind | ({TRIPS} if behind & region.trips.numerator.symbols else set())
-    for after in (False, True):
+    Cells behind a pointer are read only when every guard that does not need them holds: that the program reads them too
+    on its way through the nest is one of the things those guards make sure of."""
+    behind = _behind(region)
+    behind[TRIPS] = max((behind[s] for s in region.trips.numerator.symbols), default=0)
+    for level in sorted({0, *behind.values()}):
         for live_in in region.live_ins:
-            if (live_in.symbol in behind) == after:
-                yield from load_live_in(live_in, layout)
-        if (TRIPS in late) == after:
+            if behind[live_in.symbol] == level:
+                yield from _load_live_in(live_in, layout)
+        if behind[TRIPS] == level:
             yield from _trips(region.trips, region.left, layout, most)
         for guard in region.guards:
-            if bool(late & _symbols(guard)) == after:
+            late = max((behind.get(s, 0) for s in _symbols(guard)), default=0)
+            if late == level and not isinstance(guard, Progression):
                 yield from _guard(guard, layout)
+    for number, guard in enumerate(g for g in region.guards if isinstance(g, Progression)):
+        yield from _progression(guard, f"progression_{number}", layout)
     for mirror in region.mirrors:
         yield from _mirrored(mirror, layout)
+    for number, numeric in enumerate(region.numeric):
+        yield from _numeric(numeric, f"numeric{number}", layout)
+    yield from _check_modes(region, layout)
+
+
+def _behind(region: Region) -> dict[str, int]:
+    """How many pointers lead to each live-in; the stack and fixed addresses are there in any case."""
+    found: dict[str, int] = {}
+    pending = list(region.live_ins)
+    while pending:
+        bases = {x.symbol: x.location.base if isinstance(x.location, Cell) else "" for x in pending}
+        known = [x for x in pending if bases[x.symbol] not in bases]
+        if not known:
+            raise VerifyError(f"cells behind one another: {', '.join(bases)}")
+        for live_in in known:
+            base = bases[live_in.symbol]
+            found[live_in.symbol] = 0 if base in ("", "rsp") else 1 + found.get(base, 0)
+        pending = [x for x in pending if x not in known]
+    return found
 
 
 def _symbols(guard: Guard) -> frozenset[str]:
     if isinstance(guard, Relation):
         return guard.expression.symbols
+    if isinstance(guard, Progression):
+        return frozenset().union(*(p.symbols for p in guard.pointers))
     ends = (guard.first.low, guard.first.high, guard.second.low, guard.second.high)
     return frozenset().union(*(end.symbols for end in ends))
 
 
-def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...]) -> Iterator[Item]:
-    """Flags and ``registers`` (rax the last) back from the frame, the frame given up, on to ``displaced``."""
-    yield instruction("mov", "rax", absolute(frame + layout.flags))
-    # al is 1 when OF was set: 1 + 0x7f overflows, 0 + 0x7f does not. sahf restores the other five.
-    yield instruction("add", "al", 0x7f)
-    yield instruction("sahf")
-    for name in registers:
-        yield instruction("mov", name, absolute(frame + layout.register(name)))
-    yield instruction("mov", absolute(frame + layout.busy), 0)
-    yield jump("displaced")
-
-
-def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Item]:
-    """``direction`` "save" or "restore" for every vector and mask register the system lets a program use."""
-    area = Mem("rbp", displacement=layout.xsave)
-    mask = xcr0 & VECTOR_STATE
-    if not mask:  # a machine without XSAVE has SSE only
-        yield instruction("fxsave64" if direction == "save" else "fxrstor64", area)
-        return
-    if direction == "save":  # XRSTOR faults on leftovers in the header, and XSAVE writes only part of it
-        for offset in range(_XSAVE_HEADER, _XSAVE_HEADER + 64, 8):
-            yield instruction("mov", Mem("rbp", displacement=layout.xsave + offset), 0)
-    yield instruction("mov", "eax", mask)
-    yield instruction("xor", "edx", "edx")
-    yield instruction("xsave64" if direction == "save" else "xrstor64", area)
-
-
-def time_stamp() -> tuple[Item, ...]:
-    """rax = time-stamp counter; changes rdx and the flags."""
-    return (instruction("rdtsc"), instruction("shl", "rdx", 32), instruction("or", "rax", "rdx"))
-
-
-def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take ``busy`` without a flag, a stack slot or a register to spare; if it is taken, leave at once.
-
-    ``busy`` is swapped with rcx: zero came out: it was free, and what went in, not zero, both marks it taken and
-    keeps rcx. Else swap back. An rcx of zero cannot mark anything, but then rcx is known and free to use. A signal
-    between any two of these instructions finds busy either still free, and leaves it so, or taken.
-    """
-    busy, saved = absolute(frame + layout.busy), absolute(frame + layout.register("rcx"))
-    yield Label("entry")
-    yield jump("entry_rcx_zero", "rcxz")
-    yield instruction("xchg", busy, "rcx")
-    yield jump("entry_taken", "rcxz")
-    yield instruction("xchg", busy, "rcx")
-    yield jump("displaced")
-    yield Label("entry_rcx_zero")
-    yield instruction("mov", "rcx", busy)
-    yield jump("entry_free", "rcxz")
-    yield instruction("mov", "ecx", 0)
-    yield jump("displaced")
-    yield Label("entry_free")
-    yield instruction("mov", busy, 1)
-    yield instruction("mov", saved, "rcx")
-    yield jump("entry_save")
-    yield Label("entry_taken")
-    yield instruction("mov", "rcx", busy)
-    yield instruction("mov", saved, "rcx")
-    yield instruction("mov", busy, 1)
-    yield Label("entry_save")
-
-
-def _take_locked(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take ``busy``, free to change the flags: of several threads, and signal handlers, one gets it."""
-    yield Label("entry")
-    yield Bytes(b"\xf0")  # lock, for the next instruction
-    yield instruction("bts", absolute(frame + layout.busy, 4), 0)
-    yield jump("displaced", "b")
-    yield instruction("mov", absolute(frame + layout.register("rcx")), "rcx")
-
-
-def _save(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    for name in GENERAL:
-        if name != "rcx":
-            yield instruction("mov", absolute(frame + layout.register(name)), name)
-    yield instruction("lahf")
-    yield instruction("seto", "al")
-    yield instruction("mov", absolute(frame + layout.flags), "rax")
-
-
-def header_register(name: str, layout: FrameLayout, scratch: str) -> tuple[str, list[Item]]:
+def _header_register(name: str, layout: FrameLayout, scratch: str) -> tuple[str, list[Item]]:
     """A register that holds the header value of ``name``, and the code that makes it so (in ``scratch``)."""
-    if name not in _TOUCHED:
+    if name not in TOUCHED:
         return name, []
     return scratch, [instruction("mov", scratch, Mem("rbp", displacement=layout.register(name)))]
 
 
-def cell_operand(cell: Cell, layout: FrameLayout, scratch: str) -> tuple[Mem, list[Item]]:
+def _cell_operand(cell: Cell, layout: FrameLayout, scratch: str) -> tuple[Mem, list[Item]]:
     """The cell as a memory operand, and the code that prepares its base (in ``scratch``, flags changed).
 
     Only while no register but the guard's own has changed since the header, rbp holding the frame.
     """
     if cell.base == "":
         return Mem(scratch, size=cell.width), [instruction("mov", scratch, cell.displacement)]
-    base, items = header_register(cell.base, layout, scratch)
+    base, items = _cell_base(cell.base, layout, scratch)
     if is_imm32(cell.displacement):
         return Mem(base, displacement=cell.displacement, size=cell.width), items
     items = [instruction("mov", scratch, cell.displacement)]
-    items.append(instruction("add", scratch, Mem("rbp", displacement=layout.register(cell.base))))
+    held = layout.register(cell.base) if cell.base in GENERAL else layout.symbols[cell.base]
+    items.append(instruction("add", scratch, Mem("rbp", displacement=held)))
     return Mem(scratch, size=cell.width), items
 
 
-def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
+def _cell_base(base: str, layout: FrameLayout, scratch: str) -> tuple[str, list[Item]]:
+    if base in GENERAL:
+        return _header_register(base, layout, scratch)
+    return scratch, [instruction("mov", scratch, Mem("rbp", displacement=layout.symbols[base]))]
+
+
+def _load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     """The symbol's slot filled from its location."""
     slot = Mem("rbp", displacement=layout.symbols[live_in.symbol])
     items: list[Item] = []
@@ -206,7 +130,7 @@ def load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
         source, items = _lane_operand(location, layout)
         source = replace(source, size=live_in.width)
     else:
-        source, items = cell_operand(location, layout, "rcx")
+        source, items = _cell_operand(location, layout, "rcx")
         source = Mem(source.base, displacement=source.displacement, size=live_in.width)
     if live_in.width == 8:
         load = instruction("mov", "rax", source)
@@ -288,6 +212,24 @@ def _guard(guard: Guard, layout: FrameLayout) -> Iterator[Item]:
             yield jump(FAIL, "ne")
 
 
+def _progression(words: Progression, label: str, layout: FrameLayout) -> Iterator[Item]:
+    """To ``fail`` unless the words are what they should be, and every pointer points to one."""
+    for pointer in words.pointers:
+        yield from checked(pointer - words.low, layout, FAIL)
+        yield instruction("test", "al", 7)
+        yield jump(FAIL, "ne")
+    yield instruction("mov", "rcx", words.low)
+    yield instruction("mov", "rax", words.first)
+    yield instruction("mov", "rdx", words.high)
+    yield Label(label)
+    yield instruction("cmp", "rax", Mem("rcx"))
+    yield jump(FAIL, "ne")
+    yield instruction("add", "rax", words.step)
+    yield instruction("add", "rcx", 8)
+    yield instruction("cmp", "rcx", "rdx")
+    yield jump(label, "ne")
+
+
 def _mirrored(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
     """To ``fail`` unless the location holds what its cell holds; last of all, so that the cell can be read."""
     start = {LIMIT: Linear()}
@@ -311,6 +253,33 @@ def _mirrored(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
     yield jump(FAIL, "ne")
 
 
+def _numeric(numeric: Numeric, label: str, layout: FrameLayout) -> Iterator[Item]:
+    """To ``fail`` where there is a NaN: shifted left by one, so without its sign, it is beyond the infinities."""
+    size = numeric.size
+    value, limit = part_of_register("rax", size), part_of_register("rcx", size)
+    if isinstance(numeric.where, Lane):
+        there, items = _lane_operand(numeric.where, layout)
+        yield from items
+    else:
+        end, there = Mem("rbp", displacement=layout.temporary), Mem("rdx", size=size)
+        yield from checked(numeric.where.high - size, layout, FAIL)
+        yield instruction("mov", end, "rax")
+        yield from checked(numeric.where.low, layout, FAIL)
+        yield instruction("cmp", "rax", end)
+        yield jump(FAIL, "g")
+        yield instruction("mov", "rdx", "rax")
+    yield instruction("mov", limit, INFINITY[size] << 1)
+    yield Label(label)
+    yield instruction("mov", value, there)
+    yield instruction("add", value, value)
+    yield instruction("cmp", value, limit)
+    yield jump(FAIL, "a")
+    if not isinstance(numeric.where, Lane):
+        yield instruction("add", "rdx", size)
+        yield instruction("cmp", "rdx", end)
+        yield jump(label, "le")
+
+
 def part_of_register(name: str, width: int) -> str:
     """The name of the low ``width`` bytes of a 64-bit register."""
     if width not in (4, 8):
@@ -326,10 +295,13 @@ def _compare(left: Linear, right: Linear, layout: FrameLayout) -> Iterator[Item]
     yield instruction("cmp", "rdx", "rax")
 
 
-def _check_exceptions_masked(layout: FrameLayout) -> Iterator[Item]:
+def _check_modes(region: Region, layout: FrameLayout) -> Iterator[Item]:
+    """All exceptions are masked, and where a minimum or maximum is taken denormals are no zeros: what chooses between
+    two numbers keeps them, MINPD and MAXPD would make them zeros (Intel SDM 1, 10.2.3.4)."""
+    extremes = any(has_extremes(s.expression) for s in region.scop.statements)
     control = Mem("rbp", displacement=layout.mxcsr, size=4)
     yield instruction("stmxcsr", control)
     yield instruction("mov", "eax", control)
-    yield instruction("not", "eax")
-    yield instruction("test", "eax", _MASKED)
+    yield instruction("and", "eax", _MASKED | (_DENORMALS_ARE_ZEROS if extremes else 0))
+    yield instruction("cmp", "eax", _MASKED)
     yield jump(FAIL, "ne")

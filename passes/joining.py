@@ -29,7 +29,7 @@ def joined(shape: LeafShape) -> LeafShape:
         return shape
 
     def moved(along: Along) -> Along:
-        return replace(along, row=0, rest=along.rest - along.vector * first)
+        return replace(along, row=0, rest=along.rest + along.vector * first)
 
     return replace(
         shape, leaf=replace(shape.leaf, rows=None, row_count=1),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memopt.ir.operations import called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from memopt.x86.instructions import Mem
-from passes import floating, integers, truths, widths
+from passes import floating, function_calls, integers, truths, widths
 from passes.emitter import Emitter
 from passes.truths import Truth
 from passes.vector_code import I64, Held, VectorCode
@@ -119,6 +120,8 @@ class _Tree:
             return self._resize(name, operands[0], element, target)
         if is_truth(expression):
             raise Rejected(Reason.NO_PLAN, f"the truth value of {name} as data")
+        if (address := called(name)) is not None:
+            return function_calls.call(self._code, address, element, self._values(operands), target)
         if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ("sqrt", "neg", "abs")):
             return self._floating(name, self._values(operands), element, target)
         return self._integer(name, operands, element, target)

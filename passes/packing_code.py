@@ -8,6 +8,7 @@ so raise no exception flag of their own. Invariant: only elements the original r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
@@ -66,14 +67,22 @@ class Packing:
         """Each k is one run of bytes: copied in the widest moves that fill it exactly."""
         chunk = next(c for c in (self.isa.vector_bytes, 32, 16, 8, 4)
                      if c <= self.isa.vector_bytes and self.step % c == 0)
+
+        def copy() -> None:
+            for offset in range(0, self.step, chunk):
+                self._copy_chunk(emitter, chunk, offset)
+
+        self._down_the_reduction(emitter, SOURCE, PANEL, copy)
+
+    def _down_the_reduction(self, emitter: Emitter, source: str, panel: str, copy: Callable[[], None]) -> None:
+        """``copy`` for each of DEPTH steps, r8 and r9 on their way from ``source`` and ``panel``; clobbers rcx."""
         loop = emitter.fresh("row")
-        emitter.op("mov", "r8", SOURCE)
-        emitter.op("mov", "r9", PANEL)
+        emitter.op("mov", "r8", source)
+        emitter.op("mov", "r9", panel)
         emitter.op("mov", "rcx", DEPTH)
         emitter.align(32)
         emitter.place(loop)
-        for offset in range(0, self.step, chunk):
-            self._copy_chunk(emitter, chunk, offset)
+        copy()
         emitter.add("r8", self.down, "rax")
         emitter.op("add", "r9", self.step)
         emitter.op("sub", "rcx", 1)
@@ -94,21 +103,16 @@ class Packing:
     def _strided_elements(self, emitter: Emitter) -> None:
         """Elements one by one: groups of a few along the panel, each group down the whole reduction."""
         group = max(g for g in range(1, _GROUP + 1) if self.width % g == 0)
-        across, loop = emitter.fresh("group"), emitter.fresh("row")
+        across = emitter.fresh("group")
         emitter.op("mov", "r10", SOURCE)
         emitter.op("mov", "r11", PANEL)
         emitter.place(across)
-        emitter.op("mov", "r8", "r10")
-        emitter.op("mov", "r9", "r11")
-        emitter.op("mov", "rcx", DEPTH)
-        emitter.align(32)
-        emitter.place(loop)
-        for member in range(group):
-            self._copy_element(emitter, member * self.along, member)
-        emitter.add("r8", self.down, "rax")
-        emitter.op("add", "r9", self.step)
-        emitter.op("sub", "rcx", 1)
-        emitter.jump(loop, "ne")
+
+        def copy() -> None:
+            for member in range(group):
+                self._copy_element(emitter, member * self.along, member)
+
+        self._down_the_reduction(emitter, "r10", "r11", copy)
         if group < self.width:
             emitter.add("r10", group * self.along, "rax")
             emitter.op("add", "r11", group * self.element * self.operand.copies)
@@ -126,20 +130,11 @@ class Packing:
 
     def _ragged_panel(self, emitter: Emitter) -> None:
         """Element ``x`` of the panel comes from element ``min(x, count - 1)`` of the source."""
-        across, loop, last = map(emitter.fresh, ("across", "row", "last"))
+        across, last = map(emitter.fresh, ("across", "last"))
         emitter.op("mov", "r10", SOURCE)
         emitter.op("mov", "r11", PANEL)
         emitter.place(across)
-        emitter.op("mov", "r8", "r10")
-        emitter.op("mov", "r9", "r11")
-        emitter.op("mov", "rcx", DEPTH)
-        emitter.align(32)
-        emitter.place(loop)
-        self._copy_element(emitter, 0, 0)
-        emitter.add("r8", self.down, "rax")
-        emitter.op("add", "r9", self.step)
-        emitter.op("sub", "rcx", 1)
-        emitter.jump(loop, "ne")
+        self._down_the_reduction(emitter, "r10", "r11", lambda: self._copy_element(emitter, 0, 0))
         emitter.op("sub", COUNT, 1)
         emitter.jump(last, "le")
         emitter.add("r10", self.along, "rax")

@@ -17,7 +17,8 @@ from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
 from passes import retry
-from passes.guards import absolute, leave, part_of_register, time_stamp, vector_state
+from passes.entry import absolute, leave, time_stamp, vector_state
+from passes.guards import part_of_register
 from passes.linear_code import is_imm32, wrapping
 
 _RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")

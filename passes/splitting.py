@@ -85,5 +85,6 @@ def instances(statement: Statement) -> Polyhedron:
     names = tuple(d.name for d in statement.dimensions)
     bounds = [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
     bounds += statement.conditions
-    symbols = {s for e in bounds for s in e.symbols} - set(names)
+    cells = (s for access in (statement.write, *statement.reads) for s in access.subscripts)
+    symbols = {s for e in (*bounds, *cells) for s in e.symbols} - set(names)
     return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)

@@ -14,7 +14,7 @@ from memopt.ir.plan import Leaf, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
 
-MOST_BYTES = 1 << 22
+MOST_BYTES = 1 << 24
 
 
 def store(

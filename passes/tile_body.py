@@ -18,6 +18,7 @@ from passes.emitter import Emitter, displaced
 from passes.leaf_shape import VECTOR, LeafShape, Stream
 from passes.lowering import Lowering
 from passes.tile_values import Point, Tile, Uses, Values, is_truth, uses
+from passes.vector_needs import SHIFTS
 from passes.vectors import Leaf, MaskRegisters, OutOfRegisters, Registers, VectorUnit, view
 
 MASK = "k1"
@@ -104,7 +105,7 @@ def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression,
             number = values.number(node, point)
             found[number] = found.get(number, (0,))[0] + 1, node, point
         elif isinstance(node, Apply):
-            for operand in node.operands:
+            for operand in node.operands[:1] if node.operator in SHIFTS else node.operands:
                 visit(operand, point)
 
     for point in kind.tile.points(0, rows_outside=True):

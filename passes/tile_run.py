@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Expression
+from memopt.ir.scop import Expression, has_calls
 from memopt.x86.instructions import Mem
 from passes import masks
 from passes.addresses import group, spilled
@@ -92,7 +92,8 @@ class TileRunner:
         steps = 4
         while steps > 1 and steps * tile.row_count * tile.vector_count * tile.turns > _MOST_OPERATIONS:
             steps //= 2
-        if self.inner is None or (self.inner == VECTOR and tile.row_count * tile.vector_count > 1):
+        if (self.inner is None or (self.inner == VECTOR and tile.row_count * tile.vector_count > 1)
+                or has_calls(self._shape.statement.expression)):
             steps = 1
         return TileKind(tile, unit, False, steps)
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read, has_calls
 from memopt.x86.instructions import Instruction
 from passes.emitter import Emitter
 from passes.lowering import Lowering, is_truth
 from passes.vectors import MaskRegisters, Registers, VectorUnit
 
-_COUNTS = ("shl", "shr", "sar")
+SHIFTS = frozenset(("shl", "shr", "sar"))  # their count is part of the instruction, no value
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,9 @@ class Needs:
 
 def unit_for(isa: Isa, expression: Expression, reads: Sequence[ElementType], result: ElementType,
              lanes: int = 0) -> VectorUnit:
-    """The unit of a statement: the widest of its types fills the vector."""
+    """The unit of a statement: the widest of its types fills the vector; one lane where functions are called."""
     elements = {result, *reads, *_elements(expression)}
+    lanes = 1 if has_calls(expression) else lanes
     widest = max(elements, key=lambda e: (e.size, e is result, e.is_float, e.value))
     return VectorUnit(isa, widest, lanes, mixed=len({e.size for e in elements}) > 1)
 
@@ -41,7 +42,7 @@ def _elements(expression: Expression) -> Iterator[ElementType]:
         case Apply(operator, operands, element):
             if not is_truth(expression):
                 yield element
-            for operand in operands[:1] if operator in _COUNTS else operands:
+            for operand in operands[:1] if operator in SHIFTS else operands:
                 yield from _elements(operand)
         case Read():
             return

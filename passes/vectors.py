@@ -106,6 +106,10 @@ class Registers:
     def left(self) -> int:
         return len(self._free)
 
+    def taken(self, unit: VectorUnit) -> tuple[str, ...]:
+        """The registers of ``unit`` that are not free."""
+        return tuple(r for r in map(unit.register, range(unit.registers)) if r not in self._free)
+
     def take(self) -> str:
         if not self._free:
             raise OutOfRegisters("register tile does not fit the register file")

@@ -3,7 +3,8 @@
 A handler that mends faults (lazy memory, garbage collectors) may sit behind any access of a nest; one that prints and
 dies changes nothing. Some libraries install such a one in every program that uses them; where the handler lies tells
 theirs from the program's own. Sources: libgfortran runtime/compile_options.c (backtrace_handler re-raises), Open MPI
-opal/util/stacktrace.c (SA_RESETHAND), UCX ucs/debug/debug.c (ucs_error_signal_handler).
+opal/util/stacktrace.c (SA_RESETHAND), UCX ucs/debug/debug.c (ucs_error_signal_handler), R src/main/main.c
+(sigactionSegv ends the process, except where the stack has no room left: that is told by the address of the fault).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from runtime.memory import mapping_at, mappings
 from runtime.remote import Call
 from runtime.tracee import Tracee, field_of, status_field
 
-_TERMINAL = ("libgfortran.so", "libopen-pal.so", "libucs.so")
+_TERMINAL = ("libgfortran.so", "libopen-pal.so", "libucs.so", "libR.so")
 _SYS_RT_SIGACTION, _SIGACTION_BYTES = 13, 32
 _MASK_BYTES = 8
 

@@ -98,13 +98,6 @@ def supervised() -> Supervisor | None:
     return _supervised
 
 
-def run_natively(executable: Executable, arguments: Sequence[str]) -> int:
-    """Start the program and only wait for it. The result is for ``jobcontrol.leave``."""
-    supervisor = launch(executable, arguments).supervisor
-    release_inherited_files()
-    return wait_to_end(supervisor)
-
-
 def release_inherited_files() -> None:
     """Let go of memopt's copies of what it inherited for the program, standard error apart.
 

@@ -198,18 +198,16 @@ def get_vector_state(tid: int) -> bytes:
     return buffer.raw[:size]
 
 
+def set_vector_state(tid: int, state: bytes) -> None:
+    """``state`` as ``get_vector_state`` gave it."""
+    _regset(SETREGSET, tid, NT_X86_XSTATE, ctypes.create_string_buffer(state, len(state)))
+
+
 def get_event_message(tid: int) -> int:
     """PTRACE_GETEVENTMSG: the new process's number after a fork or clone event."""
     value = ctypes.create_string_buffer(8)
     request(GETEVENTMSG, tid, 0, value)
     return int.from_bytes(value.raw, "little")
-
-
-def get_signal_code(tid: int) -> int:
-    """si_code of the signal about to be delivered (SI_KERNEL 0x80, TRAP_BRKPT 1, TRAP_TRACE 2, ...)."""
-    information = ctypes.create_string_buffer(128)
-    request(GETSIGINFO, tid, 0, information)
-    return int.from_bytes(information.raw[8:12], "little", signed=True)
 
 
 def get_fault_address(tid: int) -> int:

@@ -19,8 +19,7 @@ import fcntl
 import mmap
 import os
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -241,11 +240,6 @@ def parse_records(data: bytes, pid: int) -> tuple[list[Sample], int]:
             lost += struct.unpack_from("<8xQ", data, offset + _HEADER.size)[0]
         offset += size
     return samples, lost
-
-
-def histogram(samples: Iterable[Sample]) -> Counter[int]:
-    """Samples per address, all threads together."""
-    return Counter(sample.address for sample in samples)
 
 
 def _attribute(flags: int, interval_ns: int) -> bytes:

@@ -31,10 +31,18 @@ _MAP_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x10
 _BREAKPOINT = b"\xcc"
 _STUB_BYTES = 288  # for a clone, or _BATCH other calls
 _BATCH = 2
-_SYS_RT_SIGRETURN, _SYSCALL_BYTES = 15, 2
+_SYSCALL_BYTES = 2
+_SYS_WRITE, _SYS_RT_SIGRETURN = 1, 15
+_SYS_GETTIMEOFDAY, _SYS_GETRUSAGE, _SYS_TIMES, _SYS_CLOCK_GETTIME = 96, 98, 100, 228
+_HARMLESS = frozenset((_SYS_RT_SIGRETURN, _SYS_GETTIMEOFDAY, _SYS_GETRUSAGE, _SYS_TIMES, _SYS_CLOCK_GETTIME))
+_MOST_CALLS = 32  # made or pretended on the way to one place
+_BEYOND_CALL_S = 0.2  # of processor time, after the first of them: a place that does not come soon may never come again
 _SETTLE_S = 10.0
+_GLANCE_S = 0.005  # between looks at the copy's processor time
+_STARVED_S = 600.0  # for a copy that gets no processor to use its time on
 _STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
 _CHUNK = 1 << 20
+_MOST_UNLIKE = 1024  # words that copies disagree on where they read clocks
 
 # The XSAVE area (Intel SDM 1, 13.4): bytes that say how the state is stored, not what it is.
 _XSAVE_BOOKKEEPING = (464, 576)
@@ -45,6 +53,7 @@ class End(Enum):
     SIGNAL = "it got a signal"
     TIMEOUT = "it took too long"
     ENDED = "it was killed"
+    UNLIKE = "it went another way than a copy of the same instant"
 
 
 class ShadowStopped(Exception):
@@ -169,14 +178,16 @@ class Shadow:
     def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
         """Run until the ``hits``-th arrival at ``address`` (being there already is not one); processor seconds used.
 
-        ``address`` must be the start of an instruction. Raises ``ShadowStopped``.
+        On the way the copy may ask for the time, and what it writes counts as written: programs say how far they are.
+        ``timeout_s``: of the copy's processor time, so that a busy machine changes no answer. ``address`` must be the
+        start of an instruction. Raises ``ShadowStopped``.
         """
-        deadline = time.monotonic() + timeout_s
         before = self._processor_time()
+        limit = before + timeout_s
         try:
             for _ in range(hits):
-                self._leave(address, deadline)
-                self._arrive(address, deadline)
+                self._leave(address, limit)
+                self._arrive(address, limit)
         except TargetEnded as ended:
             raise ShadowStopped(End.ENDED) from ended
         return self._processor_time() - before
@@ -192,6 +203,17 @@ class Shadow:
         raw = self.tracee.vector_state()
         start, end = _XSAVE_BOOKKEEPING
         return raw[:start] + bytes(end - start) + raw[end:]
+
+    def join(self, other: Shadow, ignore: Sequence[tuple[int, int]] = ()) -> None:
+        """Take over the registers and the memory, as ``compare`` sees it, of a copy that stands at the same place: on
+        their way there they may have read the clock, which no two do at one time. Raises ``ShadowStopped``."""
+        differences = compare(other, self, ignore, _MOST_UNLIKE + 1)
+        if len(differences) > _MOST_UNLIKE or any(not d.first for d in differences):
+            raise ShadowStopped(End.UNLIKE, f"first {differences[0]}")
+        for difference in differences:
+            self.write(difference.address, difference.first)
+        self.tracee.set_vector_state(other.tracee.vector_state())
+        self.set_registers(other.registers())
 
     def read(self, address: int, size: int) -> bytes:
         return self.tracee.memory.read(address, size)
@@ -225,21 +247,21 @@ class Shadow:
         """Seconds on a processor, page faults included (/proc/PID/schedstat; exact for a stopped thread)."""
         return running_seconds(self.pid) or time.monotonic()
 
-    def _leave(self, address: int, deadline: float) -> None:
+    def _leave(self, address: int, limit: float) -> None:
         """Execute the instruction at ``address`` if the shadow stands there."""
         for _ in range(_STEPS):
             if self.registers().rip != address:
                 return
-            stop = self._go(ptrace.SYSEMU_SINGLESTEP, deadline)
+            stop = self._go(ptrace.SYSEMU_SINGLESTEP, limit)
             if stop.signal != signal.SIGTRAP:
                 raise self._stopped_by(stop)
         raise ShadowStopped(End.TIMEOUT, f"in a one-instruction loop at {address:#x}")
 
-    def _arrive(self, address: int, deadline: float) -> None:
+    def _arrive(self, address: int, limit: float) -> None:
         original = self.read(address, 1)
         self.write(address, _BREAKPOINT)
         try:
-            stop = self._go(ptrace.SYSEMU, deadline)
+            stop = self._go(ptrace.SYSEMU, limit)
         finally:
             self.write(address, original)
         registers = self.registers()
@@ -247,29 +269,51 @@ class Shadow:
             raise self._stopped_by(stop)
         self.set_registers(replace(registers, rip=address))
 
-    def _go(self, how: int, deadline: float) -> Stop:
-        """Run to the next stop that is not a stop signal's; at a timeout the shadow is stopped first."""
+    def _go(self, how: int, limit: float) -> Stop:
+        """Run to the next stop that is not a stop signal's, until the copy's processor time is ``limit``; then it is
+        stopped first."""
+        calls = 0
         while True:
             self.tracee.go(how, self.pid)
             try:
-                stop = self.tracee.wait(self.pid, max(0.0, deadline - time.monotonic()))
+                stop = self._wait(limit)
             except WaitTimeout as error:
                 self.tracee.stop(10.0)
                 raise ShadowStopped(End.TIMEOUT, f"at {self.registers().rip:#x}") from error
-            if stop.kind is StopKind.SYSCALL and self.registers().orig_rax == _SYS_RT_SIGRETURN:
-                self._return_from_handler()
+            call = self.registers().orig_rax if stop.kind is StopKind.SYSCALL and calls < _MOST_CALLS else None
+            calls += 1
+            if call is not None and call != _SYS_RT_SIGRETURN:
+                limit = min(limit, self._processor_time() + _BEYOND_CALL_S)
+            if call in _HARMLESS:
+                self._make(call)
+            elif call == _SYS_WRITE:
+                registers = self.registers()
+                self.set_registers(replace(registers, rax=registers.rdx))
             elif stop.kind in (StopKind.SIGNAL, StopKind.SYSCALL) and stop.signal != signal.SIGSTOP:
                 return stop
 
-    def _return_from_handler(self) -> None:
-        """Let the one system call happen that changes nothing but the caller: a fork often falls into a handler,
-        because a signal is what stops a program that is being attached to."""
+    def _wait(self, limit: float) -> Stop:
+        """The next stop; ``WaitTimeout`` when the copy has used its processor time up to ``limit``."""
+        pause, starved = _GLANCE_S, time.monotonic() + _STARVED_S
+        while True:
+            try:
+                return self.tracee.wait(self.pid, pause)
+            except WaitTimeout:
+                left = limit - self._processor_time()
+                if left <= 0 or time.monotonic() > starved:
+                    raise
+                pause = max(_GLANCE_S, left)
+
+    def _make(self, call: int) -> None:
+        """Let a system call happen that changes nothing but the caller. A fork often falls into a handler, because a
+        signal is what stops a program that is being attached to."""
         registers = self.registers()
-        self.set_registers(replace(registers, rip=registers.rip - _SYSCALL_BYTES, rax=_SYS_RT_SIGRETURN))
+        self.set_registers(replace(registers, rip=registers.rip - _SYSCALL_BYTES, rax=call))
         for _ in ("exit of the call that was not made", "entry of the same call, made now", "exit"):
             self.tracee.go(ptrace.SYSCALL, self.pid)
             self.tracee.wait(self.pid, _SETTLE_S)
-        self.tracee.set_signal_mask(remote.ALL_SIGNALS)  # it has just restored the program's
+        if call == _SYS_RT_SIGRETURN:
+            self.tracee.set_signal_mask(remote.ALL_SIGNALS)  # it has just restored the program's
 
     def _stopped_by(self, stop: Stop) -> ShadowStopped:
         registers = self.registers()

@@ -180,6 +180,9 @@ class Tracee:
     def vector_state(self, tid: int = 0) -> bytes:
         return self._ask(tid or self.pid, ptrace.get_vector_state)
 
+    def set_vector_state(self, state: bytes) -> None:
+        self._ask(self.pid, lambda thread: ptrace.set_vector_state(thread, state))
+
     def signal_mask(self) -> int:
         return self._ask(self.pid, ptrace.get_signal_mask)
 

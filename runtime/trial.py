@@ -2,35 +2,50 @@
 
 Shadows of one instant run the same iterations, one by the original code, one by each version; all then run as many
 iterations of the original as a version has to leave to it, and must agree in every register, all vector state and
-every byte of memory. Those iterations also rewrite what a version may leave behind (dead registers), so nothing has to
-be left out.
+every byte of memory. Those iterations also rewrite what a version may leave behind in registers; stack cells that
+nobody reads again (``Region.stale``) are left out. Then each runs on by itself, for as long as its time takes to say
+something (runtime.timing).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
+from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, Lane, LiveIn, Region, Register
-from memopt.ir.scop import TRIPS, ElementType
+from memopt.ir.region import Cell, Lane, LiveIn, Region, Register, admits
+from memopt.ir.scop import FLOATS, TRIPS, ElementType
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
-from runtime.install import jump, jump_bytes
 from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
+from runtime.timing import (
+    REACH_SECONDS,
+    SHORTEST,
+    TELLING_SECONDS,
+    Run,
+    Times,
+    further,
+    own_pages,
+    ownable,
+    results,
+    run_original,
+    run_version,
+    write_code,
+    written,
+)
 
-REACH_SECONDS = 60.0  # for one outer iteration of the original
 AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
-MOST_COPIED = 1 << 24  # bytes of results that each trial copy gets for itself before anything is timed
 TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
 MOST_BY_HAND = 2048  # iterations of the original: more would tell nothing new about short ones
+MOST_PASSED = 4  # entries with other values than a version is for
+MOST_ITERATIONS = 1 << 24  # of one of them
+PASSING_SECONDS = 0.5  # for one of them
 LEAST_TIMED = 64  # iterations from which on the measured time decides
 GAIN = 1.03  # a version must be faster by this factor
-_COUNTING_BYTES = 20
-SHORTEST = 1e-9  # seconds that anything takes
 CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 
@@ -45,11 +60,11 @@ class Measurement:
     even: bool = True
 
 
-def reach(shadow: Shadow, header: int) -> float:
+def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> float:
     """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first, or the
     reason why memory that the loop writes to is none of a copy's (runtime.memory.check_private)."""
     try:
-        return shadow.run_to(header, REACH_SECONDS)
+        return shadow.run_to(header, timeout_s)
     except ShadowStopped as stopped:
         if stopped.fault is not None:
             check_private(mappings(shadow.pid), stopped.fault, stopped.fault + 1, written=False)
@@ -77,9 +92,27 @@ def peek(shadow: Shadow, address: int, bits: int) -> int:
 def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
     """The live-in symbols and R of ``region`` in a shadow that stands at its header."""
     registers, vectors = general_registers(shadow.registers()), vector_registers(shadow)
-    values = {live.symbol: _live_value(live, registers, vectors, shadow) for live in region.live_ins}
+    values: dict[str, int] = {}
+    pending = list(region.live_ins)
+    while pending:  # a cell behind another one after that
+        waiting = {live.symbol for live in pending}
+        for live in pending:
+            if not isinstance(live.location, Cell) or live.location.base not in waiting:
+                values[live.symbol] = _live_value(live, registers | values, vectors, shadow)
+        pending = [live for live in pending if live.symbol not in values]
     values[TRIPS] = region.trips.numerator.evaluate(values) // region.trips.divisor
     return values
+
+
+def admitted(region: Region, shadow: Shadow) -> dict[str, int] | None:
+    """``live_values``, None where the guards would not let them pass."""
+    try:
+        values = live_values(region, shadow)
+        return values if admits(region, values, functools.partial(peek, shadow)) else None
+    except Rejected as rejected:
+        if rejected.reason is not Reason.PROTECTED_MAPPING:
+            raise
+        return None  # what leads there is no pointer at this entry
 
 
 def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, bytes], shadow: Shadow) -> int:
@@ -102,55 +135,87 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
     and the first version the rest in its shadow, starting elsewhere. ``exact``: bit for bit; else results may differ
     as far as reassociation makes them. ``others``: where versions of other nests lie. For each version its times or
     why it is out: SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where
-    the original cannot be run: TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE.
+    the original cannot be run: TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE, or where the versions are for
+    other values: GUARD_FAILED.
     """
     first = versions[0][1]
     header, left = first.region.header, first.region.left
     try:
         original.run_to(header, REACH_SECONDS)
-        values = live_values(first.region, original)
+        own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
+        passed, values = _come_to_it(first, original)
+        for shadow, _ in versions:
+            shadow.run_to(header, REACH_SECONDS)
+            write_code(shadow, first)
+            for iterations in passed:
+                _pass(first, shadow, iterations)
+            shadow.join(original, own)
         work = Work(first.region.scop, values)
-        usual = max(slice_iterations, MOST_BY_HAND, TIMED_ITERATIONS) + left + 1
-        if values[TRIPS] < 2 + left:
-            raise Rejected(Reason.TOO_SHORT, f"{values[TRIPS]} iterations left in the trial")
-        for shadow in (original, *(s for s, _ in versions)):
-            _copy_results(shadow, first.region, values, usual)
-        _write_code(original, first)
-        overhead = _run_original(original, first, 0)
-        seconds, timed = max(_run_original(original, first, 1) - overhead, SHORTEST), 0
+        own_pages(original, first, results(first.region, values, 1 + left))
+        overhead = run_original(original, first, 0)
+        seconds, timed = max(run_original(original, first, 1) - overhead, SHORTEST), 0
         affordable = max(1, int(AFFORDABLE_SECONDS / seconds))
-        count = min(values[TRIPS] - 1 - left, max(slice_iterations, min(affordable, MOST_BY_HAND)))
+        by_hand = min(affordable, MOST_BY_HAND, ownable(first.region, values, MOST_BY_HAND))
+        count = min(values[TRIPS] - 1 - left, max(slice_iterations, by_hand))
         by_hand = min(count, affordable)
         if by_hand > 1:
-            elapsed = _run_original(original, first, by_hand - 1) - overhead
+            own_pages(original, first, results(first.region, values, by_hand + left))
+            elapsed = run_original(original, first, by_hand - 1) - overhead
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
-            _run_version(original, first, count - by_hand)
+            run_version(original, first, count - by_hand)
         original.run_to(header, REACH_SECONDS, hits=left)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    seconds *= work.mean / work.per_iteration(timed, max(1, by_hand - timed))
-    own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
-    heat = _Heat(original, values, work, count, seconds, overhead, exact, own)
-    return [heat.run(shadow, compiled) for shadow, compiled in versions]
+    heat = _Heat(original, values, work, count, overhead, exact, own)
+    times = [heat.run(shadow, compiled) for shadow, compiled in versions]
+    if all(isinstance(t, Rejected) for t in times):
+        return [t for t in times if isinstance(t, Rejected)]
+    yardstick = Times.of(work, work.mean, seconds * (by_hand - timed), timed, by_hand - timed)
+    yardstick = heat.more(original, first, run_original, yardstick)
+    return [t if isinstance(t, Rejected)
+            else _judged(compiled, work, yardstick, heat.more(shadow, compiled, run_version, t))
+            for (shadow, compiled), t in zip(versions, times, strict=True)]
+
+
+def _come_to_it(first: CompiledRegion, original: Shadow) -> tuple[list[int], dict[str, int]]:
+    """How many iterations each entry had that ``original`` passed until the guards let it in, and the values there. A
+    function may be called with other arrays every second time, and new copies would cost the program more."""
+    passed: list[int] = []
+    write_code(original, first)
+    while (values := admitted(first.region, original)) is None or values[TRIPS] < 2 + first.region.left:
+        if len(passed) == MOST_PASSED:
+            raise Rejected(Reason.GUARD_FAILED if values is None else Reason.TOO_SHORT, "in a trial copy")
+        try:
+            passed.append((values or live_values(first.region, original))[TRIPS])
+        except Rejected as rejected:
+            raise Rejected(Reason.GUARD_FAILED, "in a trial copy") from rejected
+        _pass(first, original, passed[-1])
+    return passed, values
+
+
+def _pass(first: CompiledRegion, shadow: Shadow, iterations: int) -> None:
+    """Run on to the next entry of the loop, which has ``iterations`` to go."""
+    if not 0 < iterations <= MOST_ITERATIONS:
+        raise Rejected(Reason.GUARD_FAILED, "in a trial copy")
+    run_original(shadow, first, iterations, PASSING_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Heat:
-    """What every version is held against: ``original`` after ``count`` iterations and those left to it, in
-    ``seconds`` each (of average length); ``overhead``: what running and stopping take; ``own``: memory of
-    versions, which is not compared."""
+    """What every version is held against: ``original`` after ``count`` iterations and those left to it; ``overhead``:
+    seconds that running and stopping take; ``own``: memory of versions, which is not compared."""
 
     original: Shadow
     values: dict[str, int]
     work: Work
     count: int
-    seconds: float
     overhead: float
     exact: bool
     own: tuple[tuple[int, int], ...]
 
-    def run(self, version: Shadow, compiled: CompiledRegion) -> Measurement | Rejected:
+    def run(self, version: Shadow, compiled: CompiledRegion) -> Times | Rejected:
+        """Let a version do what the original did, and compare."""
         try:
             return self._run(version, compiled)
         except ShadowStopped as stopped:
@@ -158,30 +223,42 @@ class _Heat:
         except Rejected as rejected:
             return rejected
 
-    def _run(self, version: Shadow, compiled: CompiledRegion) -> Measurement:
+    def _run(self, version: Shadow, compiled: CompiledRegion) -> Times:
         header, left, count = compiled.region.header, compiled.region.left, self.count
-        _write_code(version, compiled)
-        version.run_to(header, REACH_SECONDS)
+        placement = compiled.placement
+        write_code(version, compiled)
+        scratch = (placement.scratch, placement.scratch + placement.scratch_size)
+        own_pages(version, compiled, [scratch, *results(compiled.region, self.values, count + left + 1)])
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left)
-        results = [] if self.exact else _written(compiled.region, self.values)
-        _agree(self.original, version, [*self.own, *results], self.exact)
-        _check_close(self.original, version, compiled.region, results)
+        rounded = [] if self.exact else written(_floating(compiled.region), self.values)
+        _agree(self.original, version, [*self.own, *rounded, *_stale(compiled.region, version)], self.exact)
+        _check_close(self.original, version, _floating(compiled.region), rounded)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        more = min(self.values[TRIPS] - count - 1 - left, max(TIMED_ITERATIONS, count), affordable)
-        start = 0
+        most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + TIMED_ITERATIONS))
+        more = min(most - count - 1, max(TIMED_ITERATIONS, count), affordable)
         if more > count:
-            start, elapsed, count = count + 1, self._timed(version, compiled, more), more
-        measured = Measurement(self.seconds,
-                               elapsed / count * self.work.mean / self.work.per_iteration(start, count), count,
-                               self.work.even)
-        whole = compiled.region.retried is None  # else a few iterations pay for copies that would serve all
-        if whole and count >= LEAST_TIMED and measured.version * GAIN > measured.original:
-            raise Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
-        return measured
+            own_pages(version, compiled, results(compiled.region, self.values, count + 1 + more + left))
+            return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
+        return Times.of(self.work, self.work.mean, elapsed, 0, count)
 
     def _timed(self, version: Shadow, compiled: CompiledRegion, iterations: int) -> float:
-        return max(_run_version(version, compiled, iterations) - self.overhead, SHORTEST)
+        return max(run_version(version, compiled, iterations) - self.overhead, SHORTEST)
+
+    def more(self, shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times) -> Times:
+        """``times``, with those of further entries where it is too short to be told from the overhead."""
+        if self.overhead == 0:  # it cannot be told: every iteration is stopped at
+            return times
+        return further(shadow, compiled, run, times, self.work.mean, functools.partial(admitted, compiled.region))
+
+
+def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
+    measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
+    whole = compiled.region.retried is None  # else a few iterations pay for copies that would serve all
+    telling = version.run >= LEAST_TIMED and original.seconds >= TELLING_SECONDS
+    if whole and telling and measured.version * GAIN > measured.original:
+        return Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
+    return measured
 
 
 def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
@@ -192,20 +269,16 @@ def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
             (placement.scratch, placement.scratch + placement.scratch_size))
 
 
-def _written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
-    return [(f.interval.low.evaluate(values), f.interval.high.evaluate(values)) for f in region.footprints if f.written]
+def _stale(region: Region, shadow: Shadow) -> list[tuple[int, int]]:
+    registers = general_registers(shadow.registers())
+    starts = [(registers[c.base] + c.displacement, c.width) for c in region.stale]
+    return [(start, start + width) for start, width in starts]
 
 
-def _copy_results(shadow: Shadow, region: Region, values: dict[str, int], iterations: int) -> None:
-    """Give the shadow pages of its own where ``iterations`` of the loop write: a fault takes more time than a short
-    iteration, and a loop that walks down a column meets a page at each."""
-    few = {**values, TRIPS: min(values[TRIPS], iterations)}
-    parts = [(max(low, first), min(high, last)) for (low, high), (first, last) in
-             zip(_written(region, few), _written(region, values), strict=True)]
-    if sum(high - low for low, high in parts) <= MOST_COPIED:
-        for low, high in parts:
-            if low < high:
-                shadow.write(low, shadow.read(low, high - low))
+def _floating(region: Region) -> Region:
+    """``region`` with those footprints alone whose elements are rounded; integers are never close, but equal."""
+    return replace(region, footprints=tuple(
+        f for f in region.footprints if region.scop.array(f.array).element in FLOATS))
 
 
 def _check_close(original: Shadow, version: Shadow, region: Region, results: list[tuple[int, int]]) -> None:
@@ -222,52 +295,6 @@ def _check_close(original: Shadow, version: Shadow, region: Region, results: lis
             error = float(numpy.abs(ours[finite] - theirs[finite]).max(initial=0.0))
         if not numpy.array_equal(numpy.isfinite(ours), numpy.isfinite(theirs)) or error > CLOSE[element] * largest:
             raise Rejected(Reason.SHADOW_MISMATCH, f"an error of {error:.3g} where values reach {largest:.3g}")
-
-
-def _run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
-    """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header."""
-    placement = compiled.placement
-    shadow.write(placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
-    before = _runs(shadow, placement.statistics)
-    shadow.set_registers(replace(shadow.registers(), rip=compiled.entry))
-    elapsed = shadow.run_to(placement.code, REACH_SECONDS)
-    if _runs(shadow, placement.statistics) != before + 1:
-        raise Rejected(Reason.GUARD_FAILED, "in a trial copy")
-    return elapsed
-
-
-def _write_code(shadow: Shadow, compiled: CompiledRegion) -> None:
-    shadow.write(compiled.placement.code, compiled.code)
-
-
-def _run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
-    """Run ``iterations`` of the original from the header, where it stands, to the header; processor seconds.
-
-    A breakpoint at the header would cost more than a short iteration. Where the flags are dead there, a counter takes
-    its place: the header leads to it, and it goes on to the displaced instructions until it is zero. No iteration at
-    all takes what running and stopping take; 0 where that cannot be told.
-    """
-    region, placement = compiled.region, compiled.placement
-    start = -(-(placement.code + len(compiled.code)) // 16) * 16
-    counter = placement.frame + placement.frame_size - 8
-    end = start + _COUNTING_BYTES
-    if not region.flags_dead or end > placement.code + placement.code_size:
-        return shadow.run_to(region.header, REACH_SECONDS, hits=iterations) if iterations else 0.0
-    code = b"\x48\x83\x2d" + (counter - (start + 8)).to_bytes(4, "little", signed=True) + b"\x01"  # sub [counter], 1
-    code += b"\x74\x05" + jump_bytes(start + 10, placement.code)  # je to the end
-    code += jump_bytes(start + 15, placement.code)
-    patch = jump(region.header, start, region.displaced)
-    shadow.write(start, code)
-    shadow.write(counter, (iterations + 1).to_bytes(8, "little"))
-    shadow.patch(patch.address, patch.replacement)
-    elapsed = shadow.run_to(start + 15, REACH_SECONDS)
-    shadow.patch(patch.address, patch.original)
-    shadow.set_registers(replace(shadow.registers(), rip=region.header))
-    return elapsed
-
-
-def _runs(shadow: Shadow, statistics: int) -> int:
-    return int.from_bytes(shadow.read(statistics + STATISTICS_RUNS, 8), "little")
 
 
 def _agree(original: Shadow, version: Shadow, ignore: Sequence[tuple[int, int]], exact: bool) -> None:

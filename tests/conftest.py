@@ -1,7 +1,8 @@
-"""Fixtures for every test: C programs, built once a session."""
+"""For every test: the priority of what it starts, and C programs, built once a session."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from bench.variants import KERNELS, compile_c
+from memopt.session.watch import NICE
 
 _PROGRAMS = Path(__file__).resolve().parent / "programs"
 
 Build = Callable[..., Path]
+
+
+def pytest_configure() -> None:
+    """memopt goes back to priority ``NICE``, and a program that keeps its own has ended before memopt has had its turn,
+    where all processors are busy. Programs that have to be replaced start at that priority, like all else."""
+    os.nice(max(0, NICE - os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 @pytest.fixture(scope="session")

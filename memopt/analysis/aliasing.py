@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, greatest, least, number_at_least
+from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, greatest, least, number_at_least, proved, sign_where
 from memopt.analysis.parameters import is_parameter
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Interval
 from memopt.ir.scop import TRIPS
@@ -35,6 +35,28 @@ class Aliasing:
         """Whether two cells may share a byte in some iteration, counters of equal name being equal."""
         return self._overlap(first, first_bits, second, second_bits, self.ranges)
 
+    def overlap_where(self, given: tuple[Linear, ...], first: Linear, first_bits: int, second: Linear,
+                      second_bits: int) -> bool:
+        """The same, in iterations in which all of ``given`` are >= 0."""
+        if not self.overlap(first, first_bits, second, second_bits):
+            return False
+        difference = first - second
+        if not given or difference.is_constant or not self._known(difference):
+            return True
+        return not any(self._never_negative(beyond, given)
+                       for beyond in (difference - second_bits // 8, -difference - first_bits // 8))
+
+    def _known(self, difference: Linear) -> bool:
+        """Whether it is over what has bounds: counters, parameters and R."""
+        return all(s in self.ranges or s == TRIPS or is_parameter(s) or isinstance(s, Quotient)
+                   for s in difference.symbols)
+
+    def _never_negative(self, linear: Linear, given: tuple[Linear, ...]) -> bool:
+        try:
+            return proved(sign_where(linear, self.ranges, given, self.sample), self.limits)
+        except Rejected:  # a rounded trip count of unknown size
+            return False
+
     def overlap_across(self, counters: Iterable[str], first: Linear, first_bits: int, second: Linear,
                        second_bits: int) -> bool:
         """The same for two iterations that may differ in ``counters``."""
@@ -50,18 +72,23 @@ class Aliasing:
         counters = {s for s in difference.symbols if s.startswith(LOOP_COUNTER)}
         if any(not is_parameter(s) for s in difference.symbols - counters - {TRIPS}):
             return False
-        if not counters <= ranges.keys():
+        if any(s not in ranges and not isinstance(s, Quotient) for s in counters):
             return True
-        try:
-            low = number_at_least(least(difference, ranges), self.limits)
-            high = number_at_least(least(-difference, ranges), self.limits)
-        except Rejected:  # a rounded trip count of unknown size
-            return True
+        low, high = (self._bound(side, ranges) for side in (difference, -difference))
         if low is not None and high is not None:
             return self._meets(difference, max(low, 1 - first_bits // 8), min(-high, second_bits // 8 - 1))
         if (low or 0) >= second_bits // 8 or (high or 0) >= first_bits // 8:
             return False
-        return not self._apart(first, first_bits, second, second_bits, ranges)
+        try:
+            return not self._apart(first, first_bits, second, second_bits, ranges)
+        except Rejected:  # a rounded trip count of unknown size
+            return True
+
+    def _bound(self, linear: Linear, ranges: Ranges) -> int | None:
+        try:
+            return number_at_least(least(linear, ranges), self.limits)
+        except Rejected:  # as above; the other side may have a bound
+            return None
 
     @staticmethod
     def _meets(difference: Linear, low: int, high: int) -> bool:

@@ -48,14 +48,48 @@ class ByteAccess:
     def extent(self, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
         """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R and
         parameters."""
-        low, high = self.bounds(self.address - Linear(self.base().terms), sample)
+        low, high = self.bounds(self.address - Linear(self.base().terms), sample, numbers=False)
         return low, high + self.element.size
 
-    def bounds(self, linear: Linear, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
-        """Smallest and largest value over the iterations that make the access, Linear over R and parameters."""
+    def bounds(self, linear: Linear, sample: Mapping[str, int], numbers: bool = True) -> tuple[Linear, Linear]:
+        """Smallest and largest value over the iterations that make the access, Linear over R and parameters;
+        ``numbers`` where they can be had, though others may be tighter."""
         ranges = {d: t - 1 for d, t in self.trips}
         conditions = (*self.conditions, *(r for r in ranges.values() if not r.is_constant))
-        return (least_where(linear, ranges, conditions, sample), -least_where(-linear, ranges, conditions, sample))
+        return (least_where(linear, ranges, conditions, sample, numbers),
+                -least_where(-linear, ranges, conditions, sample, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Hull:
+    """The bytes of several accesses, from their common base on: bounds of each, over R and parameters, and of those
+    the extreme ones."""
+
+    lows: frozenset[Linear]
+    highs: frozenset[Linear]
+    low: Linear
+    high: Linear
+
+    @staticmethod
+    def of(members: Iterable[ByteAccess], sample: Mapping[str, int], tight: Mapping[str, int] | None = None) -> Hull:
+        """Extreme at ``sample``, of bounds that are tight at ``tight``, there too unless told."""
+        lows, highs = map(frozenset, zip(*(m.extent(tight or sample) for m in members), strict=True))
+        # Rows that are counted from the end: their bounds follow R in both directions, the extreme one is guarded.
+        # So is that of bounds that follow parameters, and one that is extreme for smaller R too.
+        return Hull(lows, highs, min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))),
+                    max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))))
+
+    @property
+    def bounds(self) -> frozenset[Linear]:
+        return self.lows | self.highs
+
+    @property
+    def needs(self) -> list[Linear]:
+        """All >= 0, or else low and high are no bounds."""
+        return [b - self.low for b in self.lows] + [self.high - b for b in self.highs]
+
+    def reaches(self, sample: Mapping[str, int]) -> tuple[int, int]:
+        return self.low.evaluate(sample), self.high.evaluate(sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +114,19 @@ class Cluster:
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int]) -> Cluster:
         members = tuple(members)
         symbols = Linear(members[0].base().terms)
-        lows, highs = map(set, zip(*(m.extent(sample) for m in members), strict=True))
-        if all(b.symbols <= {TRIPS} for b in lows | highs) and not any(m.address.coefficient(TRIPS) for m in members):
-            low, high = _below(lows), -_below({-h for h in highs})
-            return Cluster(members, symbols, symbols + low, symbols + high)
-        # Rows that are counted from the end: their bounds follow R in both directions, the extreme one is guarded.
-        # So is that of bounds that follow parameters.
-        low = min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
-        high = max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS)))
-        needs = [b - low for b in lows] + [high - b for b in highs]
-        return Cluster(members, symbols, symbols + low, symbols + high,
-                       tuple(n for n in dict.fromkeys(needs) if not proved(n)))
+        hull = Hull.of(members, sample)
+        last = {**sample, TRIPS: 2}
+        if any(n.evaluate(last) < 0 for n in hull.needs):
+            if (all(b.symbols <= {TRIPS} for b in hull.bounds)
+                    and not any(m.address.coefficient(TRIPS) for m in members)):
+                low, high = _below(hull.lows), -_below({-h for h in hull.highs})
+                return Cluster(members, symbols, symbols + low, symbols + high)
+            # What is tightest for the captured R may be no bound for the last iterations where another one is.
+            late = Hull.of(members, sample, last)
+            if late.reaches(sample) == hull.reaches(sample) and all(n.evaluate(last) >= 0 for n in late.needs):
+                hull = late
+        return Cluster(members, symbols, symbols + hull.low, symbols + hull.high,
+                       tuple(n for n in dict.fromkeys(hull.needs) if not proved(n)))
 
     def footprint(self, name: str) -> Footprint:
         return Footprint(name, self.interval, self.written)
@@ -254,8 +290,9 @@ def _nearest_digits(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]
         yield digit
 
 
-def _below(bounds: set[Linear]) -> Linear:
+def _below(bounds: Iterable[Linear]) -> Linear:
     """A lower bound of all ``bounds``, Linear over R, for R >= 1."""
+    bounds = tuple(bounds)
     rest = Linear.symbol(TRIPS) - 1
     slope = min(b.coefficient(TRIPS) for b in bounds)
     return rest * slope + min(b.constant + b.coefficient(TRIPS) for b in bounds)

@@ -115,9 +115,11 @@ def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sam
     return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
 
 
-def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
-    """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``."""
-    return _least_where(linear, ranges, _strongest(conditions), sample, least)
+def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int],
+                numbers: bool = True) -> Linear:
+    """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``, or with
+    ``numbers`` one that is a number."""
+    return _least_where(linear, ranges, _strongest(conditions), sample, least, numbers)
 
 
 def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Linear:
@@ -143,7 +145,7 @@ def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
 
 
 def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...], sample: Mapping[str, int],
-                 bound_of: Callable[[Linear, Ranges], Linear]) -> Linear:
+                 bound_of: Callable[[Linear, Ranges], Linear], numbers: bool = True) -> Linear:
     linear = _without_free(linear, ranges, frozenset().union(*(c.symbols for c in conditions)))
     best, reduced = bound_of(linear, ranges), linear
     for _ in range(2 * len(conditions) + 1):  # each is worth taking off once or twice
@@ -151,7 +153,8 @@ def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...],
         for condition in conditions:
             for factor in _factors(reduced, condition):
                 bound = bound_of(reduced - condition * factor, ranges)
-                if bound.evaluate(sample) > best.evaluate(sample) or (bound.is_constant and not best.is_constant):
+                if bound.evaluate(sample) > best.evaluate(sample) or (
+                        numbers and bound.is_constant and not best.is_constant):
                     best, reduced, improved = bound, reduced - condition * factor, True
         if not improved:
             break

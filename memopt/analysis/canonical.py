@@ -29,6 +29,7 @@ from memopt.analysis.values import (
 
 _LESS = {"fcompare": "flt", "fqcompare": "fqlt"}
 _NOT_ABOVE = {"fcompare": "fle", "fqcompare": "fqle"}
+_FLAGS = 0x45  # all that a comparison sets: carry, parity, zero
 
 
 def canonical_nest(node: LoopNode) -> LoopNode:
@@ -188,21 +189,32 @@ def _not_above(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _flag_test(operands: tuple[Value, ...]) -> Value | None:
-    """``flags & mask == 0`` after a floating-point comparison, as comparisons; ``flags >> 2 & 1 == 0``: parity."""
-    value, zero = operands
-    bits = None
+    """Flags after a floating-point comparison that are all 0, as comparisons; one that is 1."""
+    value, other = operands
+    mask, shift, number = -1, 0, constant_of(other)
+    while isinstance(value, Node):
+        match value:
+            case Node("zext", (inner,), _):
+                value = inner
+            case Node("and", (inner, Integer() as chosen), _) if (kept := constant_of(chosen)) is not None:
+                value, mask = inner, mask & kept
+            case Node("shr", (inner, Integer() as moved), _) if (count := constant_of(moved)) is not None:
+                value, mask, shift = inner, mask << count, shift + count
+            case _:
+                break
+    bits = mask & _FLAGS
     match value:
-        case Node("and", (Node("shr", (flags, count), _), one), _) if constant_of(count) == 2 and constant_of(one) == 1:
-            value, bits = flags, 0x04
-    while isinstance(value, Node) and value.operator == "zext":
-        value = value.operands[0]
-    match value:
-        case Node("and", (Node("fcompare" | "fqcompare" as name, (left, right), _), Integer() as chosen), _) if (
-                constant_of(zero) == 0):
-            mask = constant_of(chosen)
-            bits = mask if bits is None or mask is None else bits & mask
+        case Node("fcompare" | "fqcompare" as name, (left, right), _) if number is not None:
+            clear = _all_clear(name, left, right, bits)
         case _:
             return None
+    if clear is None or not number:
+        return clear
+    return inverted(clear) if number << shift == bits and bits.bit_count() == 1 else None
+
+
+def _all_clear(name: str, left: Value, right: Value, bits: int) -> Value | None:
+    """Whether none of ``bits`` is set by a comparison."""
     less, greater = Node(_LESS[name], (left, right), 1), Node(_LESS[name], (right, left), 1)
     match bits:
         case 0x41 | 0x45:  # neither below nor equal

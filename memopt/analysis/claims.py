@@ -6,7 +6,7 @@ again with an equation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
@@ -14,9 +14,9 @@ from typing import Protocol
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign_where
-from memopt.analysis.copies import Shape, counters, moved, statements
+from memopt.analysis.copies import Shape, counters, moved
 from memopt.analysis.privates import is_private
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
@@ -29,7 +29,8 @@ class Captured(Protocol):
     """What the captured state says, and what may be relied on: the region's guards."""
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Is ``distance``, over live-in symbols, always ``expected``? May raise Specialise to make it so."""
+        """Is ``distance``, over live-in symbols, always ``expected``? What is so at the captured
+        values may be taken for always so here, and made so when the lift starts again."""
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         """Whether two live-in operands hold the same bits in the captured state."""
@@ -44,7 +45,6 @@ class Claims:
 
     zero: list[Linear] = field(default_factory=list)
     alike: list[tuple[Scalar, Scalar]] = field(default_factory=list)
-
 
     def copies(self, shapes: Sequence[Shape], step: tuple[int, ...]) -> None:
         """Each of ``shapes``, which have one form, lies ``step`` further than the one before."""
@@ -68,7 +68,7 @@ class Known:
         but for those of ``free``."""
         apart = counters(one) | counters(two) | free
         return any(self.aliasing.overlap_across(apart, a, 8 * size, b, 8 * other)
-                   for x in statements(one) for y in statements(two)
+                   for x in statements_of(one) for y in statements_of(two)
                    for number, (a, size) in enumerate(_cells(x)) for place, (b, other) in enumerate(_cells(y))
                    if not (number and place))
 
@@ -99,6 +99,12 @@ class Known:
             return proved(sign_where(linear, self.ranges, given, self.aliasing.sample), self.aliasing.limits)
         except Rejected:
             return False
+
+    def decides(self, wanted: Collection[Linear], given: Collection[Linear]) -> bool | None:
+        """Whether all of ``wanted`` are >= 0 wherever ``given`` are; None where that is not always the same."""
+        if any(self.proves(-w - 1, given) for w in wanted):
+            return False
+        return True if all(self.proves(w, given) for w in wanted) else None
 
     def plausible(self, claims: Claims) -> bool:
         """Whether they hold in the captured state, whatever the iteration."""

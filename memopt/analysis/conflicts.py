@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.analysis.polyhedra import Polyhedron
+from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
@@ -65,11 +66,13 @@ def shared_loops(first: Statement, second: Statement) -> int:
     return next((n for n in range(most) if first.position[n] != second.position[n]), most)
 
 
-def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> Iterator[Conflict]:
+@by_identity
+def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> tuple[Conflict, ...]:
     """Conflicts in which an instance of ``earlier`` comes first."""
     touching = tuple(_touching(earlier, later))
     if not touching:
-        return
+        return ()
+    found: list[Conflict] = []
     ordered = tuple(_ordered(earlier, later, facts))
     for first, second in touching:
         cells = [_primed(b, later) - a for a, b in zip(first.subscripts, second.subscripts, strict=True)]
@@ -78,7 +81,8 @@ def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()
         for each in ordered:
             met = each.where(equal=cells)
             if not met.is_empty:
-                yield Conflict(earlier.name, later.name, first, second, met)
+                found.append(Conflict(earlier.name, later.name, first, second, met))
+    return tuple(found)
 
 
 def _touching(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access]]:

@@ -11,7 +11,14 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.analysis.statements import (
+    CellStatement,
+    ItemT,
+    StatementItem,
+    StatementLoop,
+    conditional,
+    statements_of,
+)
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, Expression, Read, Scalar
 
@@ -70,33 +77,23 @@ def counters(item: StatementItem) -> set[str]:
     return {item.counter}.union(*map(counters, item.items))
 
 
-def statements(item: StatementItem) -> Iterator[CellStatement]:
-    if isinstance(item, CellStatement):
-        yield item
-    else:
-        for inner in item.items:
-            yield from statements(inner)
-
-
 def conditions(*items: StatementItem) -> frozenset[Linear]:
     """What must be >= 0 for each of the statements in ``items``, apart from what follows their own counters."""
     own = frozenset().union(*map(counters, items))
-    common = frozenset.intersection(*(frozenset(s.conditions) for i in items for s in statements(i)))
+    common = frozenset.intersection(*(frozenset(s.conditions) for i in items for s in statements_of(i)))
     return frozenset(c for c in common if c.symbols.isdisjoint(own))
 
 
-def unconditional(item: StatementItem, known: frozenset[Linear]) -> StatementItem:
+def unconditional(item: ItemT, known: frozenset[Linear]) -> ItemT:
     """``item`` where ``known`` are >= 0."""
     if isinstance(item, CellStatement):
         return replace(item, conditions=tuple(c for c in item.conditions if c not in known))
     return replace(item, items=tuple(unconditional(i, known) for i in item.items))
 
 
-def conditional(item: StatementItem, more: Iterable[Linear]) -> StatementItem:
-    """``item`` only where ``more`` are >= 0."""
-    if isinstance(item, CellStatement):
-        return replace(item, conditions=(*item.conditions, *sorted(more, key=str)))
-    return replace(item, items=tuple(conditional(i, more) for i in item.items))
+def restricted(item: ItemT, more: Iterable[Linear]) -> ItemT:
+    """``item`` only where ``more`` are >= 0, in an order of their own: those of copies correspond."""
+    return conditional(item, sorted(more, key=str))
 
 
 def _linears(item: StatementItem) -> Iterator[Linear]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memopt.analysis.polyhedra import DEFAULT_BUDGET, IntegerMap, IntegerSet, budget, no_pairs, no_points
+from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS, Access, Scop, Statement
 
@@ -101,6 +102,7 @@ def _symbols(scop: Scop) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+@by_identity
 def _names(scop: Scop) -> dict[str, str]:
     """isl names of the symbols: their own where isl can read it."""
     return {s: s if _IDENTIFIER.match(s) else f"symbol{i}" for i, s in enumerate(_symbols(scop))}

@@ -23,9 +23,7 @@ _BITWISE = ("and", "or", "xor", "not", "andnot")
 def split(loop: StatementLoop, sample: Mapping[str, int], ranges: Ranges) -> StatementLoop:
     """The nest with wide moves of narrow elements as one statement for each element."""
     groups = _Groups.of(loop, sample, ranges)
-    items, = _split_items((loop,), groups)
-    assert isinstance(items, StatementLoop)
-    return items
+    return replace(loop, items=_split_items(loop.items, groups))
 
 
 def _split_items(items: tuple[StatementItem, ...], groups: _Groups) -> tuple[StatementItem, ...]:

@@ -11,14 +11,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import Algebra, Obligation, Specialise
+from memopt.analysis.algebra import Algebra, Obligation
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
-from memopt.analysis.restarts import Inline
+from memopt.analysis.restarts import Inline, Specialise
+from memopt.analysis.tables import Table
 from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
     Carried,
@@ -50,8 +51,9 @@ class OuterLoop:
 
     ``zeros``: when not empty, some iterations leave it where a square root is invalid (memopt.analysis.walk), as long
     as these lanes ("xmm2.0", bits; "" for none) are zero. Those in ``fixed`` hold numbers by which branches went.
-    ``wider``: as in memopt.ir.region.Region.
-    Those in ``narrow`` have their numbers in the low 32 bits, the others are zero.
+    ``unordered``: for a NaN as well. ``wider``: as in memopt.ir.region.Region. ``tables``: words that were taken for
+    linear, with what of the pointers to them is no multiple of a word. Locations in ``narrow`` have their numbers in
+    the low 32 bits, the others are zero.
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
@@ -73,6 +75,8 @@ class OuterLoop:
     zeros: dict[str, int] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)
     wider: bool = False
+    tables: dict[Table, tuple[Linear, ...]] = field(default_factory=dict)
+    unordered: bool = False
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -93,6 +97,7 @@ class Executor:
         self.facts, self.depth = facts, 0
         self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
         self.algebra.widenings.addresses = frozenset(facts.deferred)
+        self.algebra.written = facts.written
         self.exits = Exits(self.algebra)
         self.algebra.decide = self.exits.decide
         self.places = Places(facts, self.algebra, loads)
@@ -133,7 +138,9 @@ class Executor:
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
-                         dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices))
+                         dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
+                         {t: tuple(pointers) for t, pointers in self.places.tables.items()},
+                         bool(self.walker.unordered))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
@@ -194,7 +201,7 @@ class Executor:
             obligations[number] = replace(obligations[number], given=(*obligations[number].given, given))
 
     def _not_taken(self, leaving: Formula, given: tuple[Linear, ...]) -> None:
-        with self.algebra.under(given, ""):
+        with self.algebra.under(given):
             self.exits.never(leaving)
 
     @staticmethod
@@ -217,7 +224,7 @@ class Executor:
             state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
-        with self.algebra.under((), "~"):
+        with self.algebra.under((), 1, "~m"):
             last = self.walker.walk(loop, state)
         if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
@@ -237,6 +244,9 @@ class Executor:
         way = None if turns is not None else self._way(leaving, counter)
         after: State = {}
         for location, value in exit_state.items():
+            if value is entry.get(location):
+                after[location] = value
+                continue
             varies = not isinstance(value, Integer) or counter in self.algebra.widenings.numbers(value.linear).symbols
             if value == entry.get(location) or not varies:
                 after[location] = value

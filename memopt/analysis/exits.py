@@ -13,6 +13,8 @@ from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, neg
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
+MOST_WAYS = 32  # each of them is run through, in every attempt
+
 Conditions = tuple[Linear, ...]  # each >= 0
 
 
@@ -161,13 +163,16 @@ class Exits:
     def ways(self, formula: Formula, general: bool) -> list[Conditions]:
         """Where ``formula`` holds, as disjoint sets of conditions that are all >= 0.
 
-        Unless ``general``, a counter is taken to lie on one side of what it is compared with for equality.
+        Unless ``general``, a counter is taken to lie on one side of what it is compared with for equality. What does
+        not change is decided.
         """
         match formula:
             case bool():
                 return [()] if formula else []
-            case Opaque():
+            case Opaque() | Not(Opaque()):
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
+            case Atom(linear) | Not(Atom(linear)) if fixable(linear):
+                return [()] if self.decide(formula) else []
             case Either(left, right):
                 return self.ways(left, general) + self._product(negate(left), right, general)
             case Not(Either(left, right)):
@@ -185,7 +190,10 @@ class Exits:
         raise AssertionError(formula)
 
     def _product(self, left: Formula, right: Formula, general: bool) -> list[Conditions]:
-        return [a + b for a in self.ways(left, general) for b in self.ways(right, general)]
+        first, second = self.ways(left, general), self.ways(right, general)
+        if len(first) * len(second) > MOST_WAYS:
+            raise Rejected(Reason.NO_PLAN, f"the branch at {self.algebra.address:#x} is about too many cases")
+        return [a + b for a in first for b in second]
 
     def _comparable(self, needs: Conditions) -> None:
         for need in needs:

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from memopt.analysis.facts import GENERAL
 from memopt.analysis.held import Held
-from memopt.analysis.slices import origin
+from memopt.analysis.privates import is_private
+from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import INDEX
-from memopt.analysis.values import Atom, Integer, LiveVector, Node, Truth, Value, constant_of
+from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant_of
 from memopt.ir.linear import Linear
+from memopt.ir.operations import CALL, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 
@@ -47,6 +50,8 @@ def _is_float(value: Value) -> bool:
     match value:
         case Node(name, _, _) if name in _FLOATING or name in _FROM_INTEGER or name in _FROM_FLOAT:
             return True
+        case Node(name, _, _) if called(name) is not None:
+            return True
         case Node("select", (_, first, second), _):
             return _is_float(first) or _is_float(second)
         case Node("and" | "or" | "xor" | "not", operands, width) if width in FLOATS:
@@ -72,7 +77,7 @@ class ExpressionBuilder:
             case Integer(linear, _):
                 return self._number(linear, wanted)
         cell = self.held.find(value, self.given)
-        if cell is not None:
+        if cell is not None and not (is_private(cell) and self._is_narrowed(value)):
             return self._read(cell, wanted)
         match value:
             case LiveVector():
@@ -112,8 +117,8 @@ class ExpressionBuilder:
         base, low = origin(value)
         if isinstance(base, LiveVector) and low % 8 == 0:
             return _scalar(base, low, wanted)
-        if not isinstance(base, Node | LiveVector) and self.held.find(base, self.given) is None:
-            raise Missing(value)
+        if not isinstance(base, Node | LiveVector):
+            base, low = self._around(value, base, low)
         if base.width not in INTEGERS:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a part of {base.width} bits is stored")
         whole, integer = INTEGERS[base.width], INTEGERS[value.width]
@@ -121,6 +126,24 @@ class ExpressionBuilder:
         if low:
             expression = Apply("shr", (expression, Constant(low, whole)), whole)
         return cast(Apply("trunc", (expression,), integer), integer, wanted)
+
+    def _is_narrowed(self, value: Value) -> bool:
+        """Whether it is one byte or two of what a general register carries in a wider private cell: that is computed
+        as a number, whose bytes have no cells of their own."""
+        base, low = origin(value)
+        return isinstance(base, Carried | Final) and base.location in GENERAL and value.width < 32 and (
+            self._around(value, base, low)[0].width > value.width)
+
+    def _around(self, value: Value, base: Value, low: int) -> tuple[Value, int]:
+        """The widest part of ``base`` that a cell holds with ``value`` in it, which starts at bit ``low`` of
+        ``base``, and where in that part it starts."""
+        for size in sorted(INTEGERS, reverse=True):
+            start = low - low % size
+            if low + value.width <= start + size <= base.width:
+                whole = part(base, start, size)
+                if self.held.find(whole, self.given) is not None:
+                    return whole, low - start
+        raise Missing(value)
 
     def _node(self, node: Node, wanted: ElementType) -> Expression:
         name, operands, width = node.operator, node.operands, node.width
@@ -142,6 +165,8 @@ class ExpressionBuilder:
             return cast(Apply(name, (shifted, count_operand), INTEGERS[width]), INTEGERS[width], wanted)
         if name in ("sext", "zext"):
             return self._extension(node, wanted)
+        if (address := called(name)) is not None:
+            return self._apply(f"{CALL} {address:x}", operands, FLOATS[width], FLOATS[width], wanted)
         if name == "concat" and width in INTEGERS and width > 8:
             return self._side_by_side(node, wanted)
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {name}")

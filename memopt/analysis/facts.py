@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
-from memopt.analysis.parameters import Sample, fit, is_parameter, live_in, parameter, parametric, varies
+from memopt.analysis.parameters import Sample, counted, fit, is_parameter, live_in, parameter, parametric, varies
+from memopt.analysis.tables import Table, table_around
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
 SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rsp>:<bits>"
+
+MOST_TABLES = 8  # of one instruction
 
 State = dict[str, Value]
 
@@ -27,17 +31,21 @@ class Facts:
     """What the lift knows about the captured program: it grows from attempt to attempt.
 
     ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
-    (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``:
-    live-in memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only
-    follow one another; such a guard seldom holds at first entry. ``by_trips``: express the exit test's counter by
-    the iterations that remain. ``split``: branches that go different ways in different iterations, by address: 1 where
-    the difference is whether a loop runs at all, or on which side of a bound a counter is, 2 in general.
-    ``deferred``: instructions whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never
-    go round. ``lanes``: vector lanes that hold one number throughout. ``calls``: the loop calls functions, so what lies
-    below rsp when it is entered is nothing to rely on.
-    ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
+    (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``: live-in
+    memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only follow one
+    another; such a guard seldom holds at first entry; ``declined``: where attempts that are not ``eager`` would have
+    gone on otherwise if they were. ``by_trips``: express the exit test's counter by the iterations
+    that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
+    is whether a loop runs at all, or on which side of a bound a counter is, 2 in general. ``deferred``: instructions
+    whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never go round. ``lanes``:
+    vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
+    ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on. ``tables``: of
+    pointers to rows, by the address of the instruction that loads from them. ``ordered``: the order of operands is to
+    be kept. ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
     ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
-    ``moving`` is, which advance with the patched loop.
+    ``moving`` is, which advance with the patched loop. ``framed``: rbp is as far from rsp as it was captured: what is
+    stored relative to it is on the stack. ``written``: addresses, as captured, of cells that are data: the loop stores
+    to them.
     """
 
     registers: Mapping[str, int]
@@ -52,10 +60,28 @@ class Facts:
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
     lanes: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
     calls: bool = False
+    tables: dict[int, tuple[Table, ...]] = field(default_factory=dict)
+    ordered: bool = False
     earlier: Sequence[Sample] = ()
     parameters: dict[str, None] = field(default_factory=dict)
     moving: frozenset[str] = frozenset()
+    framed: bool = False
+    written: frozenset[int] = frozenset()
+    declined: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.framed:
+            distance = self.registers["rbp"] - self.registers["rsp"]
+            self.equations.append((Linear.symbol("rbp") - Linear.symbol("rsp"), distance))
+            self._solve("rbp", Linear.symbol("rsp") + distance)
+
+    def eagerly(self, address: int) -> bool:
+        """Whether to go on, at the instruction at ``address``, as only ``eager`` attempts do."""
+        if not self.eager:
+            self.declined.add(address)
+        return self.eager
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
@@ -70,7 +96,20 @@ class Facts:
 
     def specialised(self) -> Facts:
         """To start again with numbers for all sizes."""
-        return Facts(self.registers, self.peek, self.vectors, eager=self.eager)
+        return replace(self.afresh(), earlier=(), moving=frozenset())
+
+    def moved(self, symbol: str) -> Facts:
+        """To start again with ``symbol`` as no parameter."""
+        return replace(self.afresh(), moving=self.moving | {symbol})
+
+    def stored(self, address: int) -> Facts:
+        """To start again with the cell at ``address`` as data."""
+        return replace(self.afresh(), written=self.written | {address})
+
+    def afresh(self) -> Facts:
+        """Without what attempts asked for so far."""
+        return Facts(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls, earlier=self.earlier,
+                     moving=self.moving, framed=self.framed, written=self.written, declined=self.declined)
 
     def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
         """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""
@@ -79,9 +118,12 @@ class Facts:
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
         if not parametric(linear) and varies(linear, samples, self.earlier):
             if symbolic and len(linear.terms) == 1 and linear.symbols.isdisjoint(self.moving):
-                self._add_parameter(*linear.symbols)
-                return
-            found = fit(linear, self._candidates(linear), samples, self.earlier)
+                found = counted(linear, self._candidates(linear), samples, self.earlier)
+                if found is None:
+                    self._add_parameter(*linear.symbols)
+                    return
+            else:
+                found = fit(linear, self._candidates(linear), samples, self.earlier)
             if found is not None:
                 (chosen,) = found.symbols
                 self._add_parameter(live_in(chosen))
@@ -118,6 +160,13 @@ class Facts:
         symbol = f"m[{address}]:{width}"
         self.cells.setdefault(symbol, (address, width))
         return symbol
+
+    def add_table(self, address: int, place: int) -> None:
+        known = self.tables.get(address, ())
+        found = None if any(place in t for t in known) else table_around(place, self.peek)
+        if found is None or len(known) >= MOST_TABLES:
+            raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"loaded at {address:#x}")
+        self.tables[address] = (*known, found)
 
     def symbol(self, name: str) -> Linear:
         return self.solved.get(name, Linear.symbol(name))

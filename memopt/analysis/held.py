@@ -16,6 +16,8 @@ from memopt.analysis.slices import origin
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
 
+_Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -34,15 +36,15 @@ class Held:
 
     aliasing: Aliasing
     places: dict[Value, dict[Place, None]] = field(default_factory=dict)
-    answers: dict[tuple[Linear, int, Linear, int], bool] = field(default_factory=dict)
+    answers: dict[_Question, bool] = field(default_factory=dict)
 
     def copy(self) -> Held:
         return Held(self.aliasing, {base: dict(places) for base, places in self.places.items()}, self.answers)
 
-    def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int) -> bool:
-        question = cell, bits, pointer, width
+    def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int, given: tuple[Linear, ...] = ()) -> bool:
+        question = given, cell, bits, pointer, width
         if question not in self.answers:
-            self.answers[question] = self.aliasing.overlap(*question)
+            self.answers[question] = self.aliasing.overlap_where(*question)
         return self.answers[question]
 
     def replace(self, other: Held) -> None:
@@ -72,24 +74,25 @@ class Held:
     def holds(self, value: Value, cell: Linear) -> bool:
         return cell in self.all(value)
 
-    def kill(self, pointer: Linear, width: int) -> None:
-        """After a store of ``width`` bits at ``pointer``: what it did not overwrite stays, down to bytes."""
+    def kill(self, pointer: Linear, width: int, given: tuple[Linear, ...] = ()) -> None:
+        """After a store of ``width`` bits at ``pointer`` where ``given`` are >= 0, as long as that is so: what it did
+        not overwrite stays, down to bytes."""
         self.aliasing.go_on()
         for base, places in self.places.items():
-            if any(self.overlap(p.cell, p.bits, pointer, width) for p in places):
-                self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width)}
+            if any(self.overlap(p.cell, p.bits, pointer, width, given) for p in places):
+                self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width, given)}
 
-    def _rest(self, place: Place, pointer: Linear, width: int) -> list[Place]:
-        if not self.overlap(place.cell, place.bits, pointer, width):
+    def _rest(self, place: Place, pointer: Linear, width: int, given: tuple[Linear, ...]) -> list[Place]:
+        if not self.overlap(place.cell, place.bits, pointer, width, given):
             return [place]
         if place.bits <= 8 or not (place.cell - pointer).is_constant:
             return []
         half = place.bits // 2
         halves = (replace(place, low=place.low + n, bits=half, cell=place.cell + n // 8) for n in (0, half))
-        return [piece for one in halves for piece in self._rest(one, pointer, width)]
+        return [piece for one in halves for piece in self._rest(one, pointer, width, given)]
 
     def add_conditional(self, inner: Held, conditions: tuple[Linear, ...]) -> None:
-        """What ``inner`` holds after items that ran only where ``conditions`` are >= 0."""
+        """What ``inner`` holds where ``conditions`` are >= 0: after items that ran only there, or instead of them."""
         for base, places in inner.places.items():
             mine = self.places.setdefault(base, {})
             for place in places:

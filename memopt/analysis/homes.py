@@ -6,13 +6,14 @@ to after the loop. Where there is none, or where the program uses that cell othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from memopt.analysis.held import Held
 from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
@@ -42,8 +43,12 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Homes:
+    """``always(distance, 0)``: whether two cells are one, if need be when the lift starts again
+    (memopt.analysis.claims.Captured)."""
+
     nothing: Held
     needs: Needs
+    always: Callable[[Linear, int], bool]
 
     def parts(self, loop: LoopNode) -> list[CarriedPart]:
         """The carried values that matter, in the widths they are used in."""
@@ -72,13 +77,23 @@ class Homes:
         flow = self.flow(loop.items, known)
         for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
-            if held.holds(carried.entry, cell.substitute({loop.counter: Linear()})):
+            start = cell.substitute({loop.counter: Linear()})
+            if held.holds(carried.entry, start):
                 return Home(carried, cell, store=False, initialise=False)
+            self._ask(held.all(carried.entry), start)
         where = held.find(carried.entry)
         after = where if where in owned else self._stored_after(carried.finals, rest)
         if after is None or any(self._touches(i, after, carried.entry.width) for i in loop.items):
             return None
         return Home(carried, after, store=True, initialise=not held.holds(carried.entry, after))
+
+    def _ask(self, cells: list[Linear], start: Linear) -> None:
+        """Compilers load the first value through one register, those of later iterations through another: whether one
+        of ``cells`` is ``start`` after all is known when the lift starts again."""
+        known = self.nothing.aliasing.sample
+        for distance in (cell - start for cell in cells):
+            if distance.symbols <= known.keys() and not is_private(distance) and distance.evaluate(known) == 0:
+                self.always(distance, 0)
 
     def _stored_after(self, finals: tuple[Value, ...], rest: tuple[Item, ...]) -> Linear | None:
         """The cell that one of ``finals`` ends in, through later loops that go on accumulating; nothing in between

@@ -11,26 +11,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 NEIGHBOURHOOD = 11  # samples within 2 KiB belong together until the loop around them is known
-ENOUGH = 32  # samples in one neighbourhood, of those since the last decision, before a look pays
+ENOUGH = 32  # units of time in one neighbourhood, since the last decision, before a look pays
 
 
 @dataclass
 class Hotness:
-    """``samples`` counts every instruction address over the whole run; ``first`` is when the first sample of a
-    neighbourhood was read (monotonic clock)."""
+    """``samples`` weighs every instruction address over the whole run, by the time its samples stand for; ``first`` is
+    when the first sample of a neighbourhood was read (monotonic clock). ``recent``: those of ``samples`` since the last
+    decision: what ran before, sampled more often, must not outweigh what runs now."""
 
     samples: Counter[int] = field(default_factory=Counter)
     first: dict[int, float] = field(default_factory=dict)
     recent: Counter[int] = field(default_factory=Counter)
     settled: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, addresses: Iterable[int]) -> None:
+    def add(self, addresses: Iterable[int], weight: int = 1) -> int:
+        """New samples that stand for ``weight`` units of time each; how many of them belong to no settled loop."""
         new = Counter(addresses)
-        self.samples.update(new)
+        self.samples.update({address: weight * count for address, count in new.items()})
         now = time.monotonic()
         for address in new:
             self.first.setdefault(address >> NEIGHBOURHOOD, now)
-        self.recent.update(a for a in new.elements() if not self._is_settled(a))
+        fresh = Counter({a: n for a, n in new.items() if not self._is_settled(a)})
+        self.recent.update({address: weight * count for address, count in fresh.items()})
+        return fresh.total()
 
     def hottest(self) -> int | None:
         """The address with most recent samples in the hottest unsettled neighbourhood, once there are enough."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Specialise, fixable
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
+from memopt.analysis.overwritten import overwritten
 from memopt.analysis.places import Places, stack_stores
-from memopt.analysis.values import Carried, Integer, Node, Value
+from memopt.analysis.restarts import Specialise, Together
+from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, constant
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
@@ -116,7 +118,7 @@ class Induction:
 
     def _wrong(self, header: State, after: State, steps: dict[str, int], opaque: frozenset[str]) -> set[str]:
         """Locations that do not hold at the back edge what was guessed for the next iteration."""
-        return {p for p, v in after.items() if header.get(p) != v and p not in opaque
+        return {p for p, v in after.items() if (h := header.get(p)) is not v and h != v and p not in opaque
                 and not self._advances(header.get(p), v, steps.get(p, 0))}
 
     def _advances(self, before: Value | None, after: Value, step: int) -> bool:
@@ -126,7 +128,7 @@ class Induction:
             return True
         difference = self.algebra.settled(after.linear - before.linear - step)
         if not difference.is_constant and not self.algebra.at_sample(difference):
-            if fixable(difference) and self.facts.eager and not self.algebra.exploring:
+            if fixable(difference) and not self.algebra.exploring and self.facts.eagerly(self.algebra.address):
                 raise Specialise(difference)
             return self.algebra.trial > 0
         return difference.is_constant and difference.constant % (1 << before.width) == 0
@@ -148,16 +150,26 @@ class Induction:
         steady = {symbol: held.linear for p, before in unknown.items()
                   if isinstance(before, Integer) and isinstance(held := entry.get(p), Integer)
                   and after.get(p, before) == before for symbol in before.linear.symbols}
+        needs: list[Specialise] = []
         for location, before in unknown.items():
             value, held = after.get(location, before), entry.get(location)
-            if value in (before, held) or self._same_again(held, value):
+            try:
+                if value in (before, held) or self._same_again(held, value):
+                    continue
+                step = self._step(before, value, steady)
+            except Specialise as need:
+                if overwritten(self.walker.graph, self.walker.lift, loop.header, (location,)):
+                    opaque.add(location)  # no matter what it holds there: nothing is asked of its first value
+                else:
+                    needs.append(need)
                 continue
-            step = self._step(before, value, steady)
             if step is None or not isinstance(held, Integer):
                 opaque.add(location)
             else:
                 steps[location] = step
                 self._narrow(entry, location, value)
+        if needs:
+            raise Together(tuple(needs))
         first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
                  and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
         for location in sorted(opaque):  # it follows another one, as their entry values show
@@ -166,11 +178,10 @@ class Induction:
                 moved = self.algebra.widenings.numbers(value.linear).substitute(first) - held.linear
                 if moved.is_constant and moved.constant:
                     steps[location] = moved.constant
-        if self.facts.eager:
-            for location in sorted(opaque):
-                delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
-                if delayed is not None and isinstance(entry.get(location), Integer):
-                    steps[location] = delayed
+        for location in sorted(opaque):
+            delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
+            if delayed is not None and isinstance(entry.get(location), Integer) and self.facts.eagerly(loop.header):
+                steps[location] = delayed
         return steps, frozenset(opaque - steps.keys())
 
     def _narrow(self, entry: State, location: str, after: Value) -> None:
@@ -186,7 +197,8 @@ class Induction:
     def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
         """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None
         when the loop is always left first). Slots that turn out to be written are added to ``entry``."""
-        written = self._written(loop, entry)
+        written = self._written(loop, entry) - {
+            lane for lane, number in self.facts.lanes.items() if entry.get(lane) == constant(number, 64)}
         steady: frozenset[str] = frozenset()
         while True:
             unknown = {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written - steady)}
@@ -217,8 +229,8 @@ class Induction:
         if loop.header not in self.written:
             blocks = [self.walker.lift(b) for b in loop.blocks]
             put = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
-            if any(isinstance(o, Forget) for b in blocks for o in b.operations):
-                put.update(CLOBBERED)
+            for returned in (o for b in blocks for o in b.operations if isinstance(o, Forget)):
+                put.update(CLOBBERED if returned.in_rax else (*CLOBBERED, "rax"))
             stored = {s for b in blocks for s in stack_stores(b)}
             self.written[loop.header] = frozenset(put), tuple(sorted(stored, key=lambda s: (-slot_range(s)[1], s)))
         places, slots = self.written[loop.header]
@@ -249,9 +261,12 @@ class Induction:
             return frozenset()
         finally:
             self.algebra.exploring = before
-        pairs = ((p, entry.get(p), after.get(p)) for p in written)
-        return frozenset(p for p, old, new in pairs if isinstance(old, Integer) and isinstance(new, Integer)
-                         and self.algebra.at_sample(old.linear) == self.algebra.at_sample(new.linear))
+        return frozenset(p for p in written if self._as_before(entry.get(p), after.get(p)))
+
+    def _as_before(self, old: Value | None, new: Value | None) -> bool:
+        if isinstance(old, Integer) and isinstance(new, Integer):
+            return self.algebra.at_sample(old.linear) == self.algebra.at_sample(new.linear)
+        return isinstance(old, LiveVector) and old == new
 
     def _same_again(self, entry: Value | None, after: Value) -> bool:
         """A register reloaded with what it held: by another name, so that only the captured values show it."""

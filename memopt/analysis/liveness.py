@@ -10,11 +10,12 @@ Bits that no iteration changes are an exception: `setb r11b` rewrites the low by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, proved, sign
 from memopt.analysis.execute import OuterLoop
+from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.nest import Guarded, LoopNode
 from memopt.analysis.values import (
     Atom,
@@ -44,18 +45,35 @@ def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), li
     """How many iterations the original must run itself, so that no opaque header value reaches the code after the
     loop but those that are ``restored``, where ``limits`` hold. Raises Rejected(CARRIED_VALUE) when
     more than MOST_LEFT would be needed."""
+    needed = ""
+    for left, found in _used(outer, restored, limits):
+        if not found:
+            return max(left, 1)
+        needed = min(found)
+    raise Rejected(Reason.CARRIED_VALUE, f"{needed.rstrip('?')} is still used after the loop")
+
+
+def carried_on(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> frozenset[str]:
+    """The registers whose values come through all iterations to the code after the loop, however many of them the
+    original runs itself; none when something else does so too."""
+    *_, (left, found) = _used(outer, restored, limits)
+    carried = {c.location for c in outer.node.carried if c.entry.width == c.following.width == 64}
+    return frozenset(found) if left == MOST_LEFT and found <= carried & {*GENERAL, *LANES} else frozenset()
+
+
+def _used(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> Iterator[tuple[int, set[str]]]:
+    """By how many iterations the original runs itself: the opaque locations whose header values the code after the
+    loop depends on. Ends where one is not known to come through an iteration."""
     checker = _Liveness(outer, restored, limits)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()
               if not (location == "cc_ndep" and flags is not None and flag_family(flags)[0] in _TWO_OPERANDS)}
     for left in range(0 if outer.leaves_first else 1, MOST_LEFT + 1):
         found = checker.needed(needed.values(), left)
-        if not found:
-            return max(left, 1)
+        yield left, found
         if not found <= checker.following.keys():
-            break
+            return
         needed = {location: checker.following[location] for location in sorted(found)}
-    raise Rejected(Reason.CARRIED_VALUE, f"{next(iter(needed))} is still used after the loop")
 
 
 def running(outer: OuterLoop, left: int, sample: Mapping[str, int]) -> tuple[Linear, ...]:
@@ -66,10 +84,13 @@ def running(outer: OuterLoop, left: int, sample: Mapping[str, int]) -> tuple[Lin
     return tuple(b for b in bounds if b.terms and b.symbols <= sample.keys() and b.evaluate(sample) >= 0)
 
 
-def _moment(outer: OuterLoop, left: int) -> tuple[dict[str, Linear], Ranges]:
-    """The patched loop's counter with ``left`` iterations to go, and the other counters' largest values then."""
+def _moment(outer: OuterLoop, left: int, first: str = "") -> tuple[dict[str, Linear], Ranges]:
+    """The patched loop's counter with ``left`` iterations to go, that of ``first`` in its first one, and the other
+    counters' largest values then."""
     now = {outer.node.counter: Linear.symbol(TRIPS) - left}
-    return now, {c: n.substitute(now) for c, n in outer.ranges.items() if c != outer.node.counter}
+    if first:
+        now[first] = Linear()
+    return now, {c: n.substitute(now) for c, n in outer.ranges.items() if c not in now}
 
 
 class _Liveness:
@@ -80,6 +101,8 @@ class _Liveness:
         self.loops = _loops(outer.node)
         self.following = {c.location: c.following for c in outer.node.carried}
         self.left = 0
+        self.first = ""  # the counter of an inner loop whose first iteration is looked at
+        self.renewed: dict[str, set[str]] = {}  # inner loops whose header values are those of later iterations
 
     def needed(self, values: Iterable[Value], left: int) -> set[str]:
         """The opaque locations on whose header values, with ``left`` iterations to go, ``values`` of that iteration
@@ -99,6 +122,13 @@ class _Liveness:
         match value:
             case Carried(loop, location, _) if loop in (self.name, "entry"):
                 found |= {location} - self.restored if loop == self.name else set()
+            case Carried(loop, location, _) if loop in self.renewed:
+                self.renewed[loop].add(location)
+                after = [c.following for c in self.loops[loop].carried if c.location == location]
+                found |= set() if after else {location + "?"}
+                parts = () if self.first else after
+            case Final() if (renewed := self._renewed(value)) is not None:
+                found |= renewed
             case Carried() | Final():
                 parts = self._parts(value)
                 found |= set() if parts else {value.location + "?"}
@@ -131,7 +161,7 @@ class _Liveness:
         return False
 
     def _positive(self, linear: Linear) -> bool:
-        now, ranges = _moment(self.outer, self.left)
+        now, ranges = _moment(self.outer, self.left, self.first)
         return proved(sign(linear.substitute(now) - 1, ranges), self.limits)
 
     def _parts(self, value: Carried | Final) -> list[Value]:
@@ -144,6 +174,32 @@ class _Liveness:
             entries = [] if runs else [c.entry for c in loop.carried if c.location == value.location]
             return entries + [v for place, v in loop.finals if place == value.location]
         return [v for c in loop.carried if c.location == value.location for v in (c.entry, c.following)]
+
+    def _renewed(self, value: Final) -> set[str] | None:
+        """The opaque locations that ``value`` depends on, where its loop passes on nothing that it was entered with:
+        its first iteration always runs, and neither what that leaves to the next one nor what it may leave behind
+        depends on a header value of its own. None where this is not known.
+
+        An inner loop that runs less and less often, and in the last iteration not at all, is the case."""
+        loop = self.loops.get(value.loop)
+        if (loop is None or self.first or value.loop in self.renewed or loop.trips is None
+                or not self._positive(loop.trips)):
+            return None
+        left = [v for place, v in loop.finals if place == value.location]
+        self.renewed[value.loop], found, seen = set(), set[str](), set[Value]()
+        for part in left:
+            self._collect(part, seen, found)
+        passed = self.renewed.pop(value.loop)
+        first = [*left, *(c.following for c in loop.carried if c.location in passed)]
+        return found if left and not self._passes(loop, value.loop, first) else None
+
+    def _passes(self, loop: LoopNode, name: str, values: Iterable[Value]) -> bool:
+        """Whether any of ``values``, in the first iteration of ``loop``, depends on what the loop was entered with."""
+        self.first, self.renewed[name], seen = loop.counter, set(), set[Value]()
+        for value in values:
+            self._collect(value, seen, set())
+        self.first = ""
+        return bool(self.renewed.pop(name))
 
     def _steady(self, value: Value, mask: int) -> bool:
         """Whether the bits of ``mask`` in ``value`` are those of one location at entry to the region: they come from

@@ -83,12 +83,6 @@ def innermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
     return found
 
 
-def outermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
-    """Like ``innermost_loop_at``, for the loop around all others there."""
-    innermost = innermost_loop_at(forest, address)
-    return None if innermost is None else list(forest.chain(innermost))[-1]
-
-
 def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest, Loop] | None:
     """A cycle around ``address`` that is entered at several blocks as a loop, as seen from one of them, with the loops
     in it; None when there is no such cycle.
@@ -180,14 +174,3 @@ def _cycle(graph: FlowGraph, source: int, target: int, inside: frozenset[int]) -
                 backward.add(predecessor)
                 pending.append(predecessor)
     return frozenset(forward & backward)
-
-
-def topological_order(forest: LoopForest, loop: Loop) -> tuple[int, ...]:
-    """The loop's blocks, header first, each after its predecessors inside the loop, back edges left out.
-
-    Raises Rejected(IRREDUCIBLE) when the loop holds a cycle that is no natural loop.
-    """
-    for source, target in forest.irreducible:
-        if source in loop.blocks and target in loop.blocks:
-            raise Rejected(Reason.IRREDUCIBLE, f"jump at {forest.graph.blocks[source].instructions[-1].address:#x}")
-    return tuple(b for b in reverse_postorder(forest.graph) if b in loop.blocks)

@@ -71,6 +71,14 @@ def settled(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
         or (c.location in GENERAL and (c.location, 0) in found) for low in (0, 32)))
 
 
+def at_header(node: LoopNode, locations: Iterable[str]) -> Iterator[Value]:
+    """What ``locations`` carry, as wide as ``settled`` asks for."""
+    for location in sorted(locations):
+        whole, high = _header(node, location), _half(node, location, 32)
+        narrow = _is_zero(high) if location in GENERAL else high == part(whole, 32, 32)
+        yield part(whole, 0, 32) if narrow else whole
+
+
 def _header(node: LoopNode, location: str) -> Value:
     return Carried(loop_name(node), location)
 

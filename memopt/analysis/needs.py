@@ -69,9 +69,10 @@ class Needs:
     uses: Counter[Value]
 
     @staticmethod
-    def of(node: LoopNode) -> Needs:
+    def of(node: LoopNode, used: tuple[Value, ...] = ()) -> Needs:
+        """``used``: values that are needed besides those that are stored."""
         flow = Flow.of(node)
-        pending = [store.value for store in stores_of((node,))]
+        pending = [*(store.value for store in stores_of((node,))), *used]
         uses = Counter(pending)
         seen: set[Value] = set()
         parts: dict[Value, list[Value]] = {}

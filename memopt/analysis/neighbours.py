@@ -12,16 +12,17 @@ from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import (
     Shape,
     commuted,
-    conditional,
     conditions,
     moved,
     restored,
+    restricted,
     shape,
-    statements,
     unconditional,
 )
 from memopt.analysis.exits import is_bit
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
+from memopt.analysis.leftovers import Leftovers
+from memopt.analysis.short_rows import ShortRows
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 
 LOOK_BACK = 24  # items before the last one that it may be joined to
@@ -39,7 +40,8 @@ class Neighbours:
             result.append(self._lean(item))
             while (joined := self._last_joined(result)) is not None:
                 result = joined
-        return self._aligned(tuple(result))
+        whole = ShortRows(self.known).joined(Leftovers(self.known).joined(tuple(result)))
+        return self._aligned(whole) if len(whole) == len(result) else self.join(whole)
 
     def _lean(self, item: StatementItem) -> StatementItem:
         """A loop without the conditions that hold whenever it runs at all."""
@@ -75,8 +77,8 @@ class Neighbours:
         """Whether they may be pieces of one loop, at a glance."""
         if not any(isinstance(item, StatementLoop) for item in (one, *last)):
             return False
-        mine = [(s.elements, len(s.indices)) for s in statements(one)]
-        theirs = [(s.elements, len(s.indices)) for item in last for s in statements(item)]
+        mine = [(s.elements, len(s.indices)) for s in statements_of(one)]
+        theirs = [(s.elements, len(s.indices)) for item in last for s in statements_of(item)]
         return bool(mine) and theirs == mine * (len(theirs) // len(mine))
 
     @staticmethod
@@ -101,13 +103,12 @@ class Neighbours:
             return None
         shared = frozenset(c for c in theirs if c in mine or self.known.proves(c, (*mine, one.trips - 1)))
         core = unconditional(one, mine)
-        assert isinstance(core, StatementLoop)
         more, claims = self._as_continuation(core, tuple(unconditional(i, shared) for i in last), shared)
         if more is None or not self.known.plausible(claims) or not self.known.hold(claims):
             return None
         trips = one.trips + more
         self.known.ranges[one.counter] = trips - 1
-        return self._lean(conditional(replace(core, trips=trips), shared))
+        return self._lean(restricted(replace(core, trips=trips), shared))
 
     def _as_continuation(self, one: StatementLoop, last: Items, given: Iterable[Linear] = ()) -> (
             tuple[Linear | None, Claims]):
@@ -155,7 +156,6 @@ class Neighbours:
         if len(here) != 1 or len(there) != 1 or -next(iter(here)) - 1 not in there:
             return None
         bare, other = unconditional(one, mine), unconditional(two, theirs)
-        assert isinstance(other, StatementLoop)
         claims = Claims()
         if isinstance(bare, StatementLoop):
             trips, same = bare.trips, self._same(shape(*_at(other, Linear.symbol(bare.counter))),
@@ -165,7 +165,7 @@ class Neighbours:
         equal = self.known.proves(trips - other.trips, mine) and self.known.proves(other.trips - trips, mine)
         if not same or not equal or not self.known.hold(claims):
             return None
-        return self._lean(conditional(other, mine & theirs))
+        return self._lean(restricted(other, mine & theirs))
 
     def _preceded(self, run: Items, two: StatementLoop) -> StatementItem | None:
         """One iteration and then ``two`` as one loop. It may be done only where a remainder of two is one: the loop
@@ -180,7 +180,6 @@ class Neighbours:
                 and self.known.proves(two.trips, everywhere)):
             return None
         core = unconditional(two, theirs)
-        assert isinstance(core, StatementLoop)
         claims = Claims()
         if not self._same(shape(*_at(core, -more)), shape(*(unconditional(i, mine) for i in run)),
                           claims) or not self.known.hold(claims):
@@ -189,7 +188,7 @@ class Neighbours:
         self.known.ranges[two.counter] = trips - 1
         onwards = {two.counter: Linear.symbol(two.counter) - more}
         whole = StatementLoop(two.counter, trips, tuple(moved(i, onwards) for i in core.items))
-        return self._lean(conditional(whole, everywhere))
+        return self._lean(restricted(whole, everywhere))
 
     def _same(self, one: Shape, two: Shape, claims: Claims) -> bool:
         if one.key != two.key:

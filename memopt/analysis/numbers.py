@@ -16,6 +16,7 @@ from memopt.analysis.values import Formula, Integer, Loaded, Node, Truth, Value,
 from memopt.analysis.widening import WIDE, Widenings
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason
 
 LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
 TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during a trial
@@ -37,6 +38,7 @@ class Obligation:
 
     ``widening``: without it a 64-bit value is still right modulo 2**32, which is all a 32-bit comparison looks at.
     ``given``: only where all of these are >= 0. ``branch``: the branch that is taken to go one way.
+    ``reason``: what it means where it does not hold.
     """
 
     linear: Linear
@@ -45,6 +47,7 @@ class Obligation:
     widening: bool = False
     given: tuple[Linear, ...] = ()
     branch: int | None = None
+    reason: Reason = Reason.UNPROVED
 
 
 @dataclass
@@ -62,7 +65,9 @@ class Numbers:
     ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
     given: tuple[Linear, ...] = ()  # >= 0 where the code being run is reached
     copy: str = ""  # tells apart the loops of code that is run more than once
+    depth: int = 0  # how many such ways the code being run is in
     selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
+    written: frozenset[int] = frozenset()  # addresses of cells that hold data, as captured
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
     def __post_init__(self) -> None:
@@ -70,19 +75,23 @@ class Numbers:
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
-    def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None) -> None:
+    def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None,
+                reason: Reason = Reason.UNPROVED) -> None:
         if not linear.is_constant or linear.constant < 0:
-            self.obligations.append(Obligation(linear, self.address, why, widening, self.given, branch))
+            self.obligations.append(Obligation(linear, self.address, why, widening, self.given, branch, reason))
 
     @contextmanager
-    def under(self, conditions: tuple[Linear, ...], copy: str) -> Iterator[None]:
-        """What is required inside is required only where ``conditions`` are >= 0; its loops are named by ``copy``."""
-        before = self.given, self.copy
-        self.given, self.copy = self.given + conditions, self.copy + copy
+    def under(self, conditions: tuple[Linear, ...], number: int = 0, mark: str = "~") -> Iterator[None]:
+        """What is required inside is required only where ``conditions`` are >= 0; its loops are named by the
+        ``number`` of this way and of those around it: no two loops have one name, whose ranges would be one."""
+        before = self.given, self.copy, self.depth
+        level = str(self.depth) if self.depth else ""
+        self.given, self.copy = self.given + conditions, self.copy + (mark + level) * number
+        self.depth += 1
         try:
             yield
         finally:
-            self.given, self.copy = before
+            self.given, self.copy, self.depth = before
 
     def settled(self, linear: Linear) -> Linear:
         """``linear`` with numbers for widened values, which must not have wrapped around here."""
@@ -104,7 +113,7 @@ class Numbers:
         size = 1 << value.width
         low = -(size >> 1) if signed else 0
         linear = self.settled(value.linear)
-        turns = (self.at_sample(linear) - low) // size if self.reached else 0
+        turns = (self.at_sample(linear) - low) // size if self.reached or fixable(linear) else 0
         linear = linear - turns * size
         if linear.is_constant or (value.width == 64 and signed):
             return linear, ()
@@ -119,7 +128,7 @@ class Numbers:
                 return value
             case Loaded(event, width):
                 where = self.load_address(event)
-                if fixable(where):
+                if fixable(where) and self.at_sample(where) not in self.written:
                     raise Promote(where, width)
                 return None
             case Truth(bool() as known, width):
@@ -138,11 +147,25 @@ class Numbers:
                 return self._node_number(operator, operands, width)
         return None
 
+    def _is_data(self, value: Value) -> bool:
+        """Whether it is computed from what is loaded from a cell that changes with the iteration, or is stored to."""
+        match value:
+            case Loaded(event, _):
+                where = self.load_address(event)
+                return not fixable(where) or self.at_sample(where) in self.written
+            case Node("select", _, _):
+                return False
+            case Node(_, operands, _):
+                return any(map(self._is_data, operands))
+        return False
+
     def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
         raise NotImplementedError  # memopt.analysis.algebra
 
     def _node_number(self, operator: str, operands: tuple[Value, ...], width: int) -> Integer | None:
         """The number an operation gives once its operands are known numbers."""
+        if any(map(self._is_data, operands)):  # nothing is asked for in vain
+            return None
         found = [self.integer(o) for o in operands]
         numbers = tuple(n for n in found if n is not None)
         if len(numbers) < len(operands):

@@ -15,7 +15,7 @@ from memopt.analysis.facts import Facts
 from memopt.analysis.parameters import is_parameter
 from memopt.analysis.restarts import Defer, Split
 from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
 
@@ -29,7 +29,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
 
     For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
     that is not yet split in general, Defer when it comes from a widening that does not wait yet, else
-    Rejected(UNPROVED).
+    Rejected for its reason.
     """
     without_last = {**outer.ranges, outer.node.counter: outer.ranges[outer.node.counter] - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
@@ -52,7 +52,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
         if obligation.widening and obligation.address not in facts.deferred:
             raise Defer(obligation.address)
     for obligation in unproved:
-        raise Rejected(Reason.UNPROVED, f"{obligation.why}, at {obligation.address:#x}")
+        raise Rejected(obligation.reason, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())
 
 

@@ -7,7 +7,7 @@ number is guessed from entries that were seen, and guarded like the number: a wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memopt.ir.linear import Linear
 
@@ -40,8 +40,23 @@ def varies(linear: Linear, now: Sample, earlier: Sequence[Sample]) -> bool:
 
 
 def fit(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequence[Sample]) -> Linear | None:
-    """``slope * parameter + rest`` that had the value of ``linear`` at every entry seen, for the first of the live-in
-    symbols ``candidates`` of which there is one."""
+    """``slope * parameter + rest`` that had the value of ``linear`` at every entry seen, for one of the live-in symbols
+    ``candidates``: the first of those of which so many bytes make an element, else the first."""
+    found = list(_fits(linear, candidates, now, earlier))
+    return next((f for f in found if _elements(f)), found[0] if found else None)
+
+
+def counted(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequence[Sample]) -> Linear | None:
+    """``fit`` where ``linear`` is a size in bytes and the parameter one in elements: what divides the size is known."""
+    return next((f for f in _fits(linear, candidates, now, earlier)
+                 if _elements(f) and abs(f.terms[0][1]) > 1 and not f.constant % f.terms[0][1]), None)
+
+
+def _elements(found: Linear) -> bool:
+    return abs(found.terms[0][1]) in (1, 2, 4, 8, 16)
+
+
+def _fits(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequence[Sample]) -> Iterator[Linear]:
     for symbol in candidates:
         points = [(e[symbol], v) for e in (now, *earlier)
                   if symbol in e and (v := _value(linear, e)) is not None]
@@ -51,8 +66,7 @@ def fit(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequenc
         slope = moved[1] // moved[0]
         rest = points[0][1] - slope * points[0][0]
         if all(v == slope * x + rest for x, v in points):
-            return Linear.symbol(parameter(symbol), slope, rest)
-    return None
+            yield Linear.symbol(parameter(symbol), slope, rest)
 
 
 def _value(linear: Linear, sample: Sample) -> int | None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from itertools import count
 
-from memopt.analysis.algebra import Algebra, Promote
+from memopt.analysis.algebra import Algebra, Promote, fixable
 from memopt.analysis.facts import SLOT, Facts, State, bits_of, slot_name, slot_range
 from memopt.analysis.nest import Item, LoadEvent, StoreEvent
+from memopt.analysis.numbers import LOOP_COUNTER, uneven_part
+from memopt.analysis.restarts import Tabulate
+from memopt.analysis.tables import WORD, Table, words
 from memopt.analysis.values import Carried, Integer, Loaded, Node, Value, centred
+from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
@@ -26,6 +30,7 @@ class Places:
         self.cells = {address: symbol for symbol, (address, _) in widest}
         self.slots: set[str] = set()
         self.forgotten = count()
+        self.tables: dict[Table, dict[Linear, None]] = {}  # with what of a pointer into it is no multiple of a word
 
     def get(self, state: State, location: str) -> Value:
         if location not in state:
@@ -35,12 +40,15 @@ class Places:
     def pointer(self, value: Value) -> Linear:
         linear = self.algebra.linear(value)
         if linear is None:
+            for word in words(value):
+                event = self.loads[word.event]
+                raise Tabulate(event.address, self.algebra.at_sample(event.pointer))
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
         return self.algebra.settled(linear)
 
     def _slot(self, pointer: Linear, width: int) -> str | None:
-        displacement = pointer - self.facts.symbol("rsp")
-        return slot_name(displacement.constant, width) if displacement.is_constant else None
+        top = self.facts.symbol("rsp")
+        return slot_name(pointer.constant - top.constant, width) if pointer.terms == top.terms else None
 
     def load(self, state: State, items: list[Item], pointer: Linear, width: int) -> Value:
         slot = self._slot(pointer, width)
@@ -49,10 +57,28 @@ class Places:
         symbol = self.cells.get(pointer)
         if symbol is not None and self.facts.cells[symbol][1] >= width:
             return self._cell(symbol, width)
+        row = self._row(pointer, width)
+        if row is not None:
+            return Integer(row, width)
         event = LoadEvent(len(self.loads), pointer, width, self.algebra.address)
         self.loads.append(event)
         items.append(event)
         return Loaded(event.identity, width)
+
+    def _row(self, pointer: Linear, width: int) -> Linear | None:
+        """The number at ``pointer``, where the instruction loads from a table (memopt.analysis.tables)."""
+        tables = self.facts.tables.get(self.algebra.address, ()) if width == 8 * WORD else ()
+        here = self.algebra.at_sample(pointer)
+        table = next((t for t in tables if here in t), tables[0] if tables and not self.algebra.reached else None)
+        uneven = uneven_part(pointer, WORD)
+        if table is None or any(s.startswith(LOOP_COUNTER) for s in uneven.symbols):
+            return None
+        for distance in (pointer - table.low, -pointer + (table.high - WORD)):
+            self.algebra.require(distance, "a row is one of the table's",
+                                 reason=Reason.DATA_DEPENDENT_ADDRESS)
+        if fixable(uneven):
+            self.tables.setdefault(table, {})[uneven] = None
+        return table.row(pointer)
 
     def load_slot(self, state: State, slot: str) -> Value:
         value = state.get(slot)
@@ -89,14 +115,14 @@ class Places:
         other = self.algebra.compute("trunc" if low > start else "high", (whole,), size * 8)
         return self.algebra.compute("concat", (value, other) if low > start else (other, value), length * 8)
 
-    def forget(self, state: State) -> None:
+    def forget(self, state: State, in_rax: bool) -> None:
         """Each time something else: values that are not known are not known to be equal."""
         number = next(self.forgotten)
         below = self.pointer(state["rsp"]) - self.facts.symbol("rsp")
         if not below.is_constant:
             raise Rejected(Reason.CALL, f"the stack moves at {self.algebra.address:#x}")
         dead = [p for p in state if p.startswith(SLOT) and slot_range(p)[0] < below.constant]
-        for location in (*CLOBBERED, *dead):
+        for location in (*CLOBBERED, *dead, *(() if in_rax else ("rax",))):
             state[location] = Carried("entry", f"{location}#{number}", bits_of(location))
 
     def live_slot(self, slot: str) -> Value:
@@ -140,19 +166,25 @@ class Places:
 
 def _overlapping(state: State, low: int, size: int) -> list[str]:
     """Slots of ``state`` that share a byte with ``size`` bytes at ``low``, the widest first."""
-    extents = {place: slot_range(place) for place in state if place.startswith(SLOT)}
-    found = [p for p, (start, length) in extents.items() if start < low + size and low < start + length]
-    return sorted(found, key=lambda p: (-extents[p][1], p))
+    found = []
+    for place in state:
+        if place.startswith(SLOT):
+            start, length = slot_range(place)
+            if start < low + size and low < start + length:
+                found.append((-length, place))
+    return [place for _, place in sorted(found)]
 
 
-def stack_stores(block: Block) -> set[str]:
-    """Slots that the block writes through rsp itself, as long as it leaves rsp alone or does no more than call."""
+@by_identity
+def stack_stores(block: Block, frame: str = "rsp") -> frozenset[str]:
+    """Slots that the block writes through rsp itself, as long as it leaves rsp alone or does no more than call; or
+    through another register ``frame``, named as if that were rsp."""
     offsets: dict[int, int] = {}
     found: set[str] = set()
     called = False
     for operation in block.operations:
         match operation:
-            case Get(_, result, "rsp", _):
+            case Get(_, result, location, _) if location == frame:
                 offsets[result] = 0
             case Compute(_, result, "add", (Temp(index), Literal(value, 64)), 64) if index in offsets:
                 offsets[result] = offsets[index] + centred(value, 64)
@@ -160,6 +192,6 @@ def stack_stores(block: Block) -> set[str]:
                 found.add(slot_name(offsets[index], width))
             case Put(_, "rsp", Temp(index)) if offsets.get(index) == -8:
                 called = True
-            case Put(_, "rsp", _):
-                return set()
-    return {slot_name(-8, 64)} & found if called else found
+            case Put(_, location, _) if location == frame:
+                return frozenset()
+    return frozenset({slot_name(-8, 64)} & found if called else found)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 import islpy as isl
@@ -175,6 +175,7 @@ class Polyhedron:
     variables: tuple[str, ...]
     symbols: tuple[str, ...]
     handle: Any
+    _parts: dict[tuple[tuple[Linear, ...], ...], Polyhedron] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def build(
@@ -190,12 +191,18 @@ class Polyhedron:
 
     def where(self, *, equal: Iterable[Linear] = (), nonnegative: Iterable[Linear] = ()) -> Polyhedron:
         """The points where every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0."""
+        key = tuple(equal), tuple(nonnegative)
+        if key not in self._parts:  # the same for each arrangement, so that what is asked of it is kept too
+            self._parts[key] = self._where(*key)
+        return self._parts[key]
+
+    def _where(self, equal: tuple[Linear, ...], nonnegative: tuple[Linear, ...]) -> Polyhedron:
         space = isl.LocalSpace.from_space(self.handle.get_space())
         handle = self.handle
         for expression in equal:
-            handle = handle.add_constraint(self._filled(isl.Constraint.alloc_equality(space), expression))
+            handle = handle.add_constraint(self.filled(isl.Constraint.alloc_equality(space), expression))
         for expression in nonnegative:
-            handle = handle.add_constraint(self._filled(isl.Constraint.alloc_inequality(space), expression))
+            handle = handle.add_constraint(self.filled(isl.Constraint.alloc_inequality(space), expression))
         return Polyhedron(self.variables, self.symbols, handle)
 
     @property
@@ -204,28 +211,42 @@ class Polyhedron:
 
     def least(self, expression: Linear) -> int | None:
         """The smallest value of ``expression``, None when there is no lower bound. Precondition: not empty."""
-        space = isl.LocalSpace.from_space(self.handle.get_space())
-        objective = self._filled(isl.Aff.zero_on_domain(space), expression, isl.dim_type.in_)
-        value = isl.Set.from_basic_set(self.handle).min_val(objective)
-        if value.is_nan():
-            raise Rejected(Reason.NO_SCHEDULE, "a statement never runs")
-        return None if value.is_neginfty() else int(value.to_python())
+        return _least(self, expression)
 
     def most(self, expression: Linear) -> int | None:
         """The largest value of ``expression``, None when there is no upper bound. Precondition: not empty."""
         least = self.least(-expression)
         return None if least is None else -least
 
-    def _filled(self, target: Any, expression: Linear, variables: Any = isl.dim_type.set) -> Any:
+    def filled(self, target: Any, expression: Linear, variables: Any = isl.dim_type.set) -> Any:
+        """``target``, an object of isl's, with the coefficients of ``expression``."""
         for symbol, coefficient in expression.terms:
+            _check_size(coefficient)
             if symbol in self.variables:
                 target = target.set_coefficient_val(variables, self.variables.index(symbol), coefficient)
             else:
                 target = target.set_coefficient_val(isl.dim_type.param, self.symbols.index(symbol), coefficient)
-        return target.set_constant_val(expression.constant)
+        _check_size(expression.constant)
+        return target.set_constant_val(expression.constant) if expression.constant else target
 
     def __str__(self) -> str:
         return str(self.handle)
+
+
+def _check_size(number: int) -> None:
+    if abs(number) >> 63:
+        raise Rejected(Reason.NO_SCHEDULE, "a bound is beyond 64 bits")
+
+
+@lru_cache(maxsize=1 << 14)
+def _least(points: Polyhedron, expression: Linear) -> int | None:
+    """Kept: a scheduler asks the same of the same dependence in many arrangements."""
+    space = isl.LocalSpace.from_space(points.handle.get_space())
+    objective = points.filled(isl.Aff.zero_on_domain(space), expression, isl.dim_type.in_)
+    value = isl.Set.from_basic_set(points.handle).min_val(objective)
+    if value.is_nan():
+        raise Rejected(Reason.NO_SCHEDULE, "a statement never runs")
+    return None if value.is_neginfty() else int(value.to_python())
 
 
 def syntax_tree(schedule: IntegerMap, context: IntegerSet) -> Any:

@@ -11,13 +11,14 @@ kept in a private cell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from memopt.analysis import mirrors
 from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import proved, sign
+from memopt.analysis.bounds import proved, sign_where
 from memopt.analysis.canonical import canonical_nest
 from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
@@ -49,18 +50,21 @@ class Recovered:
     settled: frozenset[str] = frozenset()
 
 
-def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation]) -> Recovered:
-    """The statements of a lifted nest; what they rely on is added to ``obligations``.
+def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
+            always: Callable[[Linear, int], bool], used: frozenset[str] = frozenset()) -> Recovered:
+    """The statements of a lifted nest; what they rely on is added to ``obligations``. ``always``: see
+    memopt.analysis.homes.Homes; what it is asked matters only when the lift starts again. ``used``: registers whose
+    values the outermost loop carries to the code after it.
 
     Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
     way that a version cannot take over.
     """
     node = unpacked(canonical_nest(node))
-    needs = Needs.of(node)
+    needs = Needs.of(node, tuple(mirrors.at_header(node, used)))
     kept = _Kept()
     nothing = Held(aliasing)
     for _ in range(ATTEMPTS):
-        recovery = _Recovery(nothing, needs, kept)
+        recovery = _Recovery(nothing, needs, kept, always)
         try:
             found = recovery.outermost(node)
         except _StartAgain:
@@ -113,6 +117,7 @@ class _Recovery:
     nothing: Held
     needs: Needs
     kept: _Kept
+    always: Callable[[Linear, int], bool]
     privates: Privates = field(default_factory=Privates)
     obligations: list[Obligation] = field(default_factory=list)
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
@@ -153,7 +158,7 @@ class _Recovery:
 
     @property
     def homes(self) -> Homes:
-        return Homes(self.nothing, self.needs)
+        return Homes(self.nothing, self.needs, self.always)
 
     # -- straight-line code -------------------------------------------------------------------------------------
 
@@ -174,9 +179,14 @@ class _Recovery:
                     held.replace(after)
                 case Guarded(conditions, inner):
                     under, inside = scope.under(conditions), held.copy()
+                    if contradictory(under.conditions):
+                        continue  # where two branches that exclude each other are both taken
                     result += (conditional(s, conditions) for s in self._items(inner, inside, under))
+                    before = held.copy()
                     held.kill_all(inner)
                     held.add_conditional(inside, conditions)
+                    for condition in conditions:  # one that does not hold is enough
+                        held.add_conditional(before, (-condition - 1,))
         return result
 
     def _copies(self, base: Value, held: Held, scope: _Scope, address: int) -> list[StatementItem]:
@@ -203,12 +213,12 @@ class _Recovery:
                 self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
         result.append(self._statement(store, held, scope))
-        held.kill(store.pointer, store.width)
+        held.kill(store.pointer, store.width, scope.conditions)
         held.hold(store.value, store.pointer)
         return result
 
     def _cases(self, store: StoreEvent, cases: list[Case], held: Held, scope: _Scope) -> list[StatementItem]:
-        result: list[StatementItem] = []
+        found: list[tuple[tuple[Linear, ...], list[StatementItem]]] = []
         after = held.copy()
         for case in cases:
             for need in case.needs:
@@ -216,12 +226,13 @@ class _Recovery:
             conditions = tuple(c for c in case.conditions if not implied((c,), scope.conditions))
             under = scope.under(conditions)
             if not contradictory(under.conditions):
-                found = self._store(replace(store, value=case.value), held.copy(), under)
-                result += (conditional(s, conditions) for s in found)
-        after.kill(store.pointer, store.width)
+                found.append((conditions, self._store(replace(store, value=case.value), held.copy(), under)))
+        after.kill(store.pointer, store.width, scope.conditions)
         after.hold(store.value, store.pointer)
         held.replace(after)
-        return result
+        if all(statements == found[0][1] for _, statements in found):  # whichever it is
+            return found[0][1] if found else []
+        return [conditional(s, conditions) for conditions, statements in found for s in statements]
 
     def _statement(self, store: StoreEvent, held: Held, scope: _Scope) -> CellStatement:
         def require(linear: Linear, why: str) -> None:
@@ -369,7 +380,8 @@ class _Recovery:
         for home in homes:
             if home.part.final is not None:
                 after.hold(home.part.final, home.cell.substitute({loop.counter: loop.trips}))
-        runs = proved(sign(loop.trips - 1, self.nothing.aliasing.ranges), self.nothing.aliasing.limits)
+        known = self.nothing.aliasing
+        runs = proved(sign_where(loop.trips - 1, known.ranges, scope.conditions, known.sample), known.limits)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 _, low = origin(final)

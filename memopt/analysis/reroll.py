@@ -41,7 +41,18 @@ class _Reroller:
         """Copies that no loop's step accounts for last: together with those of other iterations they may be more."""
         rolled = self._inside(loop)
         straight = self._straightened(rolled)
-        return rolled if straight == rolled else self._inside(straight)
+        return self._in_lanes(rolled) if straight == rolled else self._inside(straight)
+
+    def _in_lanes(self, loop: StatementLoop) -> StatementLoop:
+        """The outermost loop with the copies that make up its step in a loop of their own."""
+        templates = self._copies(loop, loop.items) if all(isinstance(i, CellStatement) for i in loop.items) else None
+        if templates is None:
+            return loop
+        count, counter = len(templates[0]), self.runs.counter()
+        self.known.ranges[counter] = Linear.of(count - 1)
+        lanes = tuple(rebuilt(item, tuple(n + Linear.symbol(counter, n.coefficient(loop.counter) // count)
+                                          for n in linears(item))) for item in (loop.items[c[0]] for c in templates))
+        return replace(loop, items=(StatementLoop(counter, Linear.of(count), lanes),))
 
     def _inside(self, loop: StatementLoop) -> StatementLoop:
         return replace(loop, items=self.neighbours.join(tuple(i for item in loop.items for i in self._item(item))))
@@ -79,6 +90,11 @@ class _Reroller:
 
     def _rolled(self, loop: StatementLoop, items: Items) -> StatementLoop | None:
         """``items``, all that the loop does, as as many copies as possible."""
+        templates = self._copies(loop, items)
+        return None if templates is None else self._of_first_copies(loop, items, templates)
+
+    def _copies(self, loop: StatementLoop, items: Items) -> list[list[int]] | None:
+        """The copies, as many as possible, of each statement that all of ``items`` are made of."""
         shapes = [shape(item) for item in items]
         classes: dict[Hashable, list[int]] = defaultdict(list)
         for number, one in enumerate(shapes):
@@ -94,7 +110,7 @@ class _Reroller:
                     assert step is not None
                     claims.copies([shapes[n] for n in chain], step)
                 if self.known.plausible(claims) and self.known.hold(claims):
-                    return self._of_first_copies(loop, items, templates)
+                    return templates
         return None
 
     def _templates(self, counter: str, shapes: list[Shape], classes: list[list[int]], count: int) -> (

@@ -20,6 +20,13 @@ class Specialise(Exception):
 
 
 @dataclass
+class Together(Exception):
+    """Start again knowing all of these: each attempt costs as much as the next."""
+
+    needs: tuple[Specialise, ...]
+
+
+@dataclass
 class Split(Exception):
     """Start again with the branch at ``address`` going different ways in different iterations."""
 
@@ -54,6 +61,26 @@ class Steady(Exception):
     lanes: dict[str, int]
 
 
+@dataclass
+class Tabulate(Exception):
+    """Start again with what the instruction at ``address`` loads as words of a table around ``place``
+    (memopt.analysis.tables)."""
+
+    address: int
+    place: int
+
+
+@dataclass
+class Keep(Exception):
+    """Start again knowing that what these registers carry is used after the loop: what they hold is computed too."""
+
+    locations: frozenset[str]
+
+
+class KeepOrder(Exception):
+    """Start again with every operation's operands in the order of the machine code (memopt.analysis.operand_order)."""
+
+
 class RelateToTrips(Exception):
     """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
 
@@ -64,3 +91,10 @@ class Promote(Exception):
 
     address: Linear
     width: int
+
+
+@dataclass
+class Written(Exception):
+    """Start again with the cell at ``address``, as captured, as data: the loop stores to it."""
+
+    address: int

@@ -7,16 +7,16 @@ numbers that it can be, with that as a condition, runs once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.bounds import Limits, Ranges, greatest, least, number_at_least, proved, sign
-from memopt.analysis.copies import conditional, linears, rebuilt
-from memopt.analysis.statements import StatementItem, StatementLoop
+from memopt.analysis.copies import linears, rebuilt, restricted
+from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
-
-Items = tuple[StatementItem, ...]
 
 
 def without_quotients(loop: StatementLoop, limits: Limits) -> StatementLoop:
@@ -28,26 +28,28 @@ def without_quotients(loop: StatementLoop, limits: Limits) -> StatementLoop:
 @dataclass(frozen=True, slots=True)
 class _Rounding:
     limits: Limits
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def inside(self, loop: StatementLoop, around: Ranges) -> StatementLoop:
-        return replace(loop, items=self._items(loop.items, {**around, loop.counter: loop.trips - 1}))
+        ranges = {**around, loop.counter: loop.trips - 1}
+        return replace(loop, items=tuple(self._item(item, ranges) for item in loop.items))
 
-    def _items(self, items: Items, around: Ranges) -> Items:
-        found = sorted({q for item in items for n in linears(item) for q in _nested(n)
+    def _item(self, item: StatementItem, around: Ranges) -> StatementItem:
+        """Around no more than has to be inside: a statement, or a loop that runs as often as the quotient says."""
+        item = _of_rests(item) if isinstance(item, CellStatement) else item
+        own = (item.trips,) if isinstance(item, StatementLoop) else item.linears
+        found = sorted({q for n in own for q in _nested(n)
                         if {s for s in q.numerator.symbols if s.startswith(LOOP_COUNTER)} <= around.keys()})
         if not found:
-            return tuple(self.inside(i, around) if isinstance(i, StatementLoop) else i for i in items)
+            return self.inside(item, around) if isinstance(item, StatementLoop) else item
         rounded = found[0]
-        using = [n for n, item in enumerate(items) if any(rounded in _nested(x) for x in linears(item))]
-        before, items, after = items[:using[0]], items[using[0]:using[-1] + 1], items[using[-1] + 1:]
         first, count = self._values(rounded, around)
-        counter = f"{LOOP_COUNTER}quotient{len(around)}"
+        counter = f"{LOOP_COUNTER}quotient{next(self.numbers)}"
         value = Linear.symbol(counter) + first
         rest = rounded.numerator - value * rounded.divisor
-        inside = (rebuilt(i, tuple(n.substitute({rounded: value}) for n in linears(i))) for i in items)
-        chosen = tuple(conditional(i, (rest, -rest + (rounded.divisor - 1))) for i in inside)
-        once = self.inside(StatementLoop(counter, count, chosen), around)
-        return (*self._items(before, around), once, *self._items(after, around))
+        inside = rebuilt(item, tuple(n.substitute({rounded: value}) for n in linears(item)))
+        chosen = restricted(inside, (rest, -rest + (rounded.divisor - 1)))
+        return self.inside(StatementLoop(counter, count, (chosen,)), around)
 
     def _values(self, rounded: Quotient, around: Ranges) -> tuple[Linear, Linear]:
         """A number it is not less than, and how many there are from there on up to one that it is not greater than:
@@ -61,6 +63,24 @@ class _Rounding:
             raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
         least_value = low // rounded.divisor
         return Linear.of(least_value), Linear.of(-high // rounded.divisor - least_value + 1)
+
+
+def _of_rests(statement: CellStatement) -> CellStatement:
+    """Without the quotients in what it accesses whose remainder its conditions tell: the largest there is."""
+    for condition in statement.conditions:
+        for q in condition.quotients:
+            exact = q.numerator - (q.divisor - 1)  # divisor * q
+            if condition == exact - Linear.symbol(q, q.divisor):
+                statement = statement.moved(tuple(
+                    n if number >= len(statement.linears) - len(statement.conditions) else _replaced(n, q, exact)
+                    for number, n in enumerate(statement.linears)))
+    return statement
+
+
+def _replaced(linear: Linear, rounded: Quotient, exact: Linear) -> Linear:
+    """``exact`` in place of what is ``divisor`` times ``rounded``."""
+    often, rest = divmod(linear.factor(rounded), rounded.divisor)
+    return linear if rest else linear + exact * often - Linear.symbol(rounded, often * rounded.divisor)
 
 
 def _nested(linear: Linear) -> set[Quotient]:

@@ -1,4 +1,5 @@
-"""Models of the C library's functions that copy and fill memory: the loops that they stand for.
+"""Models of library functions: the loops that those that copy and fill memory stand for; one operation for those of
+the mathematical library, whose result follows from their operands (C11, 7.12, and glibc's manual on errno).
 
 ``memcpy`` and ``memmove`` are copies forward, element by element; that is what they do as long as the destination does
 not lie inside the source, which is required ("forwards"). An element is as large as is known to divide the size
@@ -14,10 +15,18 @@ from dataclasses import dataclass
 from memopt.analysis.algebra import Algebra
 from memopt.analysis.values import Value, constant
 from memopt.ir.linear import Linear
-from memopt.ir.operations import Block, Forget, Literal, Operand
+from memopt.ir.operations import CALL, CHECK, Block, Literal, Operand
 from memopt.x86.folding import BlockBuilder
 
 COPIES, FILLS = ("memcpy", "memmove"), ("memset",)
+_WHOLE = ("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "asinh", "atan", "cbrt", "erf", "erfc")
+_PARTIAL = ("log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "acosh", "atanh")
+_TWO = {"atan2": CALL, "hypot": CALL, "pow": CHECK}
+FUNCTIONS = {name + suffix: (operator, operands, bits)
+             for names, operands in ((dict.fromkeys(_WHOLE, CALL) | dict.fromkeys(_PARTIAL, CHECK), 1), (_TWO, 2))
+             for name, operator in names.items() for suffix, bits in (("", 64), ("f", 32))}
+"""By name: the operator, how many operands, their bits. ``CALL``: the only value that errno is ever set to is ERANGE,
+so that the order of calls does not matter."""
 _STEP = 0x100  # between the addresses of a model's blocks
 _GRANULES = (8, 4, 2, 1)
 
@@ -34,6 +43,8 @@ class Routine:
 def model(routine: Routine, base: int, behind: int) -> dict[int, Block]:
     """The blocks of a call of ``routine`` from its first instruction on, which lie at ``base`` and after; ``behind``
     is where it returns to."""
+    if routine.name in FUNCTIONS:
+        return {base: _function(routine, base, behind)}
     loops = {size: base + (1 + number) * _STEP for number, size in enumerate(_GRANULES)}
     last = base + (1 + len(loops)) * _STEP
     blocks = {base: _entry(routine, base, loops, last)}
@@ -42,10 +53,7 @@ def model(routine: Routine, base: int, behind: int) -> dict[int, Block]:
 
 
 def _entry(routine: Routine, base: int, loops: dict[int, int], after: int) -> Block:
-    b = BlockBuilder()
-    b.address = base
-    bound = b.load(Literal(routine.slot, 64), 64)
-    b.exit(b.compute("ne", (bound, Literal(routine.address, 64)), 1), routine.address)
+    b = _bound(routine, base)
     to, size = b.get("rdi"), b.get("rdx")
     b.put("rax", to)
     if routine.name in FILLS:
@@ -58,6 +66,31 @@ def _entry(routine: Routine, base: int, loops: dict[int, int], after: int) -> Bl
     for number, target in loops.items():
         b.exit(b.compute("eq", (granule, Literal(number, 64)), 1), target)
     b.jump(after, "boring")
+    return b.finish(base, 0)
+
+
+def _bound(routine: Routine, base: int) -> BlockBuilder:
+    """What every model begins with: its slot holds the address."""
+    b = BlockBuilder()
+    b.address = base
+    bound = b.load(Literal(routine.slot, 64), 64)
+    b.exit(b.compute("ne", (bound, Literal(routine.address, 64)), 1), routine.address)
+    return b
+
+
+def _function(routine: Routine, base: int, behind: int) -> Block:
+    """Operands and result lie at the low ends of xmm0 and xmm1 (System V ABI, AMD64 supplement, 3.2.3)."""
+    operator, count, bits = FUNCTIONS[routine.name]
+    b = _bound(routine, base)
+    operands = tuple(b.resize(b.get(f"xmm{number}.0"), bits) for number in range(count))
+    value = b.compute(f"{operator} {routine.address:x}", operands, bits)
+    b.put("rsp", b.compute("add", (b.get("rsp"), Literal(8, 64)), 64))
+    b.forget(in_rax=False)
+    if bits == 32:
+        above = b.compute("trunc", (b.compute("shr", (b.get("xmm0.0"), Literal(32, 8)), 64),), 32)
+        value = b.compute("concat", (above, value), 64)
+    b.put("xmm0.0", value)
+    b.jump(behind, "boring")
     return b.finish(base, 0)
 
 
@@ -85,7 +118,7 @@ def _return(address: int, behind: int) -> Block:
     b = BlockBuilder()
     b.address = address
     b.put("rsp", b.compute("add", (b.get("rsp"), Literal(8, 64)), 64))
-    b.operations.append(Forget(address))
+    b.forget(in_rax=True)
     b.jump(behind, "boring")
     return b.finish(address, 0)
 

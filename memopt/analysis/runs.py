@@ -84,7 +84,7 @@ class Runs:
         if not self.known.plausible(claims) or not self.known.hold(claims):
             return None
         count = Linear.of(len(templates[0]))
-        counter = self._counter()
+        counter = self.counter()
         self.known.ranges[counter] = count - 1
         body = tuple(rebuilt(items[c.places[0]], tuple(
             n + Linear.symbol(counter, s) for n, s in zip(linears(items[c.places[0]]), c.step, strict=True)))
@@ -92,7 +92,8 @@ class Runs:
         rest = [x for n, x in enumerate(items) if n > start and n not in members]
         return (*items[:start], StatementLoop(counter, count, body), *rest)
 
-    def _counter(self) -> str:
+    def counter(self) -> str:
+        """A name for one more loop."""
         number = 0
         while f"{LOOP_COUNTER}run{number}" in self.known.ranges:
             number += 1

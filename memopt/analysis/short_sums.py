@@ -3,8 +3,9 @@
 Before: ``for l < 3: for m < 3: B[i, j] = B[i, j] + w[l, m] * A[i + l, j + m]``. After: one statement with nine
 products, added to ``B[i, j]`` in the same order; the sums in between, which nothing else reads, are not stored.
 
-Every operation is performed on the same operands in the same order. A single short loop is left alone: register tiles
-run all of it in each step (passes.tile_run).
+Loops that the compiler has unrolled in part have several statements that go on with one sum. Every operation is
+performed on the same operands in the same order. A single short loop around one statement is left alone: register
+tiles run all of it in each step (passes.tile_run).
 """
 
 from __future__ import annotations
@@ -21,40 +22,53 @@ MOST_TERMS = 32  # of a sum
 
 
 def written_out(scop: Scop) -> Scop:
-    """``scop`` with a single instance for each short sum over several loops."""
-    return replace(scop, statements=tuple(_written_out(scop, s) for s in scop.statements))
+    """``scop`` with a single instance for each short sum."""
+    groups: dict[tuple[object, ...], list[Statement]] = {}
+    for statement in scop.statements:
+        groups.setdefault((statement.dimensions, statement.position[:-1], statement.write, statement.conditions),
+                          []).append(statement)
+    places = {statement.name: number for number, statement in enumerate(scop.statements)}
+    made = (s for group in groups.values() for s in _written_out(scop, tuple(group)))
+    return replace(scop, statements=tuple(sorted(made, key=lambda s: places[s.name])))
 
 
-def _written_out(scop: Scop, statement: Statement) -> Statement:
-    level = _outermost(scop, statement)
+def _written_out(scop: Scop, group: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """``group``: statements in the same loops that write the same cell, in their order."""
+    level = _outermost(scop, group)
     if level is None:
-        return statement
-    dimensions, inner = statement.dimensions[:level], statement.dimensions[level:]
-    chain = _Chain(statement)
+        return group
+    first = group[0]
+    dimensions, inner = first.dimensions[:level], first.dimensions[level:]
+    chain = _Chain(first.write)
     for values in product(*(range(d.trips.constant) for d in inner)):
-        chain = chain.then({d.name: Linear.of(v) for d, v in zip(inner, values, strict=True)})
+        for statement in group:
+            chain = chain.then(statement, {d.name: Linear.of(v) for d, v in zip(inner, values, strict=True)})
     assert chain.expression is not None, "loops that run"
-    return replace(statement, dimensions=dimensions, reads=chain.reads, expression=chain.expression,
-                   position=statement.position[:level + 1])
+    return (replace(first, dimensions=dimensions, reads=chain.reads, expression=chain.expression,
+                    position=first.position[:level + 1]),)
 
 
-def _outermost(scop: Scop, statement: Statement) -> int | None:
-    """The level of the outermost loop of a short sum over two loops or more; None where there is none."""
-    level = len(statement.dimensions)
-    while level > 1 and _short(scop, statement, level - 1):
+def _outermost(scop: Scop, group: tuple[Statement, ...]) -> int | None:
+    """The level of the outermost loop of a short sum over two loops or more, or of several statements; None where
+    there is none."""
+    depth = len(group[0].dimensions)
+    level = depth
+    while level > 1 and _short(scop, group, level - 1):
         level -= 1
-    terms = prod(d.trips.constant for d in statement.dimensions[level:])
-    several = len(statement.dimensions) - level > 1
-    return level if several and terms <= MOST_TERMS and _accumulates(scop, statement) else None
+    terms = len(group) * prod(d.trips.constant for d in group[0].dimensions[level:])
+    several = depth - level > 1 or (depth > level and len(group) > 1)
+    return level if several and terms <= MOST_TERMS and all(_accumulates(scop, s) for s in group) else None
 
 
-def _short(scop: Scop, statement: Statement, level: int) -> bool:
-    """Whether a loop is around this statement alone, short, and moves neither its cell nor anything it depends on."""
-    loop = statement.dimensions[level]
-    position = statement.position[:level + 1]
-    alone = sum(len(s.dimensions) > level and s.position[:level + 1] == position for s in scop.statements) == 1
-    fixed = (*statement.write.subscripts, *statement.conditions, *(d.trips for d in statement.dimensions))
-    return (alone and loop.trips.is_constant and 1 < loop.trips.constant <= LONGEST
+def _short(scop: Scop, group: tuple[Statement, ...], level: int) -> bool:
+    """Whether a loop is around these statements alone, short, and moves neither their cell nor anything they depend
+    on."""
+    first = group[0]
+    loop = first.dimensions[level]
+    position = first.position[:level + 1]
+    inside = sum(len(s.dimensions) > level and s.position[:level + 1] == position for s in scop.statements)
+    fixed = (*first.write.subscripts, *first.conditions, *(d.trips for d in first.dimensions))
+    return (inside == len(group) and loop.trips.is_constant and 1 < loop.trips.constant <= LONGEST
             and not any(x.coefficient(loop.name) for x in fixed))
 
 
@@ -78,21 +92,21 @@ def _uses(statement: Statement, node: Expression) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """The instances so far as one ``expression`` over ``reads``."""
+    """The instances so far as one ``expression`` over ``reads``; all of them write ``cell``."""
 
-    statement: Statement
+    cell: Access
     reads: tuple[Access, ...] = ()
     expression: Expression | None = None
 
-    def then(self, values: dict[str, Linear]) -> _Chain:
+    def then(self, statement: Statement, values: dict[str, Linear]) -> _Chain:
         """With one more, the numbers of its inner loops given."""
         reads = list(self.reads)
 
         def place(node: Expression) -> Expression:
             match node:
                 case Read(index):
-                    access = self.statement.reads[index]
-                    if access == self.statement.write and self.expression is not None:
+                    access = statement.reads[index]
+                    if access == self.cell and self.expression is not None:
                         return self.expression
                     moved = replace(access, subscripts=tuple(s.substitute(values) for s in access.subscripts))
                     if moved not in reads:
@@ -104,5 +118,5 @@ class _Chain:
                     return replace(node, operands=tuple(map(place, operands)))
             return node
 
-        expression = place(self.statement.expression)
-        return _Chain(self.statement, tuple(reads), expression)
+        expression = place(statement.expression)
+        return _Chain(self.cell, tuple(reads), expression)

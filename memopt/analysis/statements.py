@@ -5,8 +5,9 @@ Addresses are Linear over live-in symbols and loop counters, in bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, ElementType, Expression, Index, render_operands
@@ -90,10 +91,11 @@ class StatementLoop:
 
 
 StatementItem = CellStatement | StatementLoop
+ItemT = TypeVar("ItemT", bound=StatementItem)
 
 
-def conditional(item: StatementItem, conditions: tuple[Linear, ...]) -> StatementItem:
-    """``item`` where ``conditions`` hold too."""
+def conditional(item: ItemT, conditions: Iterable[Linear]) -> ItemT:
+    """``item`` only where ``conditions`` are >= 0 too."""
     if isinstance(item, CellStatement):
         return replace(item, conditions=(*item.conditions, *conditions))
     return replace(item, items=tuple(conditional(i, conditions) for i in item.items))

@@ -20,6 +20,7 @@ from memopt.ir.scop import ElementType
 Fixed = dict[tuple[str, ElementType], bytes]
 """Lanes ("xmm2.0") that hold these numbers at entry."""
 
+COMPARISONS = ("fcompare", "fqcompare")
 _LESS, _EQUAL, _GREATER = 0x01, 0x40, 0x00  # as in memopt.ir.operations
 _NUMBERS = {32: (ElementType.F32, "<f", 2.0 ** -126), 64: (ElementType.F64, "<d", sys.float_info.min)}
 
@@ -28,7 +29,7 @@ def compared(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fix
     """The flags of a comparison, None when an operand may change or is not known; adds to ``fixed``."""
     found: Fixed = {}
     one, two = (_number(v, vectors, found) for v in (left, right))
-    if one is None or two is None or not found:
+    if one is None or two is None:
         return None
     fixed |= found
     return _LESS if one < two else _GREATER if one > two else _EQUAL

@@ -7,6 +7,7 @@ that is not linear stays a ``Node`` and is never guessed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -119,6 +120,7 @@ class Truth:
 Value = Integer | Loaded | Carried | Final | LiveVector | Node | Truth
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def constant(value: int, width: int) -> Integer:
     """A number by its representative in the signed range, so that sums with symbols stay small."""
     return Integer(Linear.of(centred(value, width)), width)
@@ -174,6 +176,21 @@ def data(formula: Formula) -> Iterator[Value]:
         case Either(left, right):
             yield from data(left)
             yield from data(right)
+
+
+def within(value: Value) -> Iterator[Value]:
+    """``value`` and all that it is made of, each once."""
+    seen: set[Value] = set()
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if part not in seen:
+            seen.add(part)
+            yield part
+            if isinstance(part, Node):
+                pending += part.operands
+            elif isinstance(part, Truth):
+                pending += data(part.formula)
 
 
 def substitute(value: Value, values: dict[str, Linear]) -> Value:

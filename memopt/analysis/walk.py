@@ -14,11 +14,24 @@ from memopt.analysis.facts import State
 from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.routines import ABOUT_COPIES
-from memopt.analysis.unchanging import Fixed, compared
-from memopt.analysis.values import Formula, Integer, LiveVector, Node, Value, constant, constant_of, data, negate
+from memopt.analysis.unchanging import COMPARISONS, Fixed, compared
+from memopt.analysis.values import (
+    Formula,
+    Integer,
+    LiveVector,
+    Loaded,
+    Node,
+    Value,
+    constant,
+    constant_of,
+    data,
+    negate,
+    within,
+)
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import (
+    CHECK,
     Block,
     Compute,
     Exit,
@@ -30,6 +43,7 @@ from memopt.ir.operations import (
     Operand,
     Put,
     Store,
+    called,
 )
 from memopt.ir.reasons import Reason, Rejected
 
@@ -105,6 +119,7 @@ class Walker:
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
     fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
+    unordered: set[int] = field(default_factory=set)  # those that leave for a NaN too
 
     def name(self, loop: Loop) -> str:
         return f"{loop.header:x}{self.algebra.copy}"
@@ -158,13 +173,28 @@ class Walker:
             place = _Place(following)
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
+        try:
+            return self._ways_to_join(fork, loop, state, walk)
+        except Rejected:
+            self._fix_compared(fork)
+            raise
+
+    def _fix_compared(self, fork: _Fork) -> None:
+        """Ask for the numbers that the branch compares and that come from one cell throughout."""
+        choice = () if fork.choice is None else data(fork.choice)
+        found = (v for value in choice for v in within(value) if isinstance(v, Node) and v.operator in COMPARISONS)
+        for part in (p for comparison in found for p in within(comparison)):
+            if isinstance(part, Loaded):
+                self.algebra.integer(part)
+
+    def _ways_to_join(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""
         ways: list[Way] = []
         exits: list[list[LeavingPoint]] = []
         raising: list[set[Value]] = []
         for number, (conditions, place) in enumerate(fork.ways):
             part = Walk(walk.counter, guessing=walk.guessing, raising=set(walk.raising))
-            with self.algebra.under(conditions, "~" * number):
+            with self.algebra.under(conditions, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
             self._check_roots(part)
             if end != fork.join:
@@ -231,8 +261,8 @@ class Walker:
                         return target if target in loop.blocks else None
                 case Jump():
                     return self._jump(operation)
-                case Forget():
-                    self.places.forget(state)
+                case Forget(_, in_rax):
+                    self.places.forget(state, in_rax)
         raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
 
     def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Walk) -> _Fork | None:
@@ -241,18 +271,30 @@ class Walker:
         result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
                   about(self.algebra, tuple(map(self.places.pointer, operands))))
         flags = None
-        if operation.operator in ("fcompare", "fqcompare"):
-            flags = compared(operands[0], operands[1], self.places.facts.vectors, self.fixed)
+        if operation.operator in COMPARISONS:
+            left, right = map(self._number, operands)
+            flags = compared(left, right, self.places.facts.vectors, self.fixed)
         if flags is not None:
             result = constant(flags, operation.width)
-        elif operation.operator in RAISING:
+        elif operation.operator in RAISING or called(operation.operator) is not None:
             walk.raising.add(result)
+            if operation.operator.startswith(CHECK):
+                self.zeros.setdefault("", 0)
         place.temps[operation.result] = result
-        if isinstance(result, Node) and result.operator == "select":
+        if operation.operator == "select" and isinstance(result, Node) and result.operator == "select":
             if operation.address in self.places.facts.split:
                 return self._selection(operation, operands, place, loop)
             self.algebra.selections[result] = operation.address
         return None
+
+    def _number(self, operand: Value) -> Value:
+        """An operand of a comparison as a number, if it is one that the loop does not change."""
+        match operand:
+            case Node("f32to64" as name, (single,), width):
+                return Node(name, (self._number(single),), width)
+            case Integer(linear, width) if not linear.is_constant and self.algebra.settles(linear):
+                return constant(self.algebra.specialised(linear).constant, width)
+        return operand
 
     def _selection(self, operation: Compute, operands: tuple[Value, ...], place: _Place, loop: Loop) -> _Fork:
         """A conditional move as a branch, up to the last block that every iteration runs."""
@@ -337,10 +379,16 @@ class Walker:
 
     def _invalid_root(self, leaving: Formula) -> Value | None:
         """x when ``leaving`` says 0 > x, for a floating-point number: sqrt(x) is invalid exactly then (or for a
-        signalling NaN). The zero may be in a register that the region never changes."""
+        signalling NaN). The zero may be in a register that the region never changes. Or x when it says that 0 <= x
+        does not hold: for a NaN as well, so nothing may be one that no invalid operation has made."""
         if not list(data(leaving)):
             return None
-        match canonical_formula(leaving):
+        condition = canonical_formula(leaving)
+        match condition:
+            case Node("not", (Node("fle" | "fqle", (zero, root), _),), 1):
+                condition = Node("flt", (root, zero), 1)
+                self.unordered.add(self.algebra.address)
+        match condition:
             case Node("flt" | "fqlt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
                 self.zeros.setdefault("", 0)
                 return root

@@ -7,16 +7,18 @@ between ways holds one value or the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Specialise, fixable
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.analysis.exits import is_bit
-from memopt.analysis.facts import SLOT, State
+from memopt.analysis.facts import SLOT, Facts, State
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.places import Places
+from memopt.analysis.restarts import Specialise
 from memopt.analysis.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
 from memopt.ir.linear import Linear, Quotient
+from memopt.ir.reasons import Reason, Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +39,16 @@ def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) 
 
     Unless ``general``, a loop's trip count may be taken to be zero, not less, where it does not run.
     """
+    slots = {p for way in ways for p in way.state if p.startswith(SLOT)}
     for way in ways:
-        for location in {p for other in ways for p in other.state if p.startswith(SLOT)} - way.state.keys():
+        for location in sorted(slots - way.state.keys()):
             places.load_slot(way.state, location)
+            if location not in way.state:  # only as a part of what the way holds as a whole
+                raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {algebra.address:#x}")
     entered = None if general else _entered_loop(ways, algebra)
     if entered is not None:
         runs, idle, loop = entered
-        known = {p: _after_loop(p, runs, idle, loop, algebra, places.facts.eager) for p in runs.state}
+        known = {p: _after_loop(p, runs, idle, loop, algebra, places.facts) for p in runs.state}
         return [*idle.items, *runs.items], {
             p: _either((runs, idle), p) if v is None else v for p, v in known.items()}
     return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
@@ -58,6 +63,9 @@ def _either(ways: Sequence[Way], location: str) -> Value:
     number = found and _by_bit(found, location)
     if number is not None:
         return number
+    for number in (_where_zero(ways, location), _where_zero(ways[::-1], location)):
+        if number is not None:
+            return number
     for way in reversed(ways[:-1]):
         if way.state[location] != value:
             truth: Formula = True
@@ -65,6 +73,30 @@ def _either(ways: Sequence[Way], location: str) -> Value:
                 truth = both(truth, Atom(condition, False))
             value = Node("select", (Truth(truth), way.state[location], value), value.width)
     return value
+
+
+def _where_zero(ways: Sequence[Way], location: str) -> Integer | None:
+    """The number of the second of two ways that is that of the first as well, where that is gone: one is a multiple of
+    a counter, the other what it is where the counter is zero."""
+    if len(ways) != 2:
+        return None
+    mine, other = (way.state[location] for way in ways)
+    if isinstance(mine, Integer) and isinstance(other, Integer):
+        difference = other.linear - mine.linear
+        for zero in _zeros(ways[0].conditions):
+            (symbol, factor), *_ = zero.terms
+            if difference == zero * (difference.factor(symbol) // factor):
+                return other
+    return None
+
+
+def _zeros(conditions: tuple[Linear, ...]) -> Iterator[Linear]:
+    """What is zero where ``conditions`` are all >= 0; counters are never negative."""
+    for condition in conditions:
+        counter = condition.constant == 0 and [s.startswith((LOOP_COUNTER, TRIAL)) and not isinstance(s, Quotient)
+                                               and c < 0 for s, c in condition.terms] == [True]
+        if condition.terms and (counter or -condition in conditions):
+            yield condition
 
 
 def _bit(ways: Sequence[Way]) -> tuple[Way, Way, Linear] | None:
@@ -121,7 +153,7 @@ def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
     return rest_of.constant < factor or not exactly
 
 
-def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra, eager: bool) -> Value | None:
+def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra, facts: Facts) -> Value | None:
     """What ``location`` holds after a loop that may run zero times; None when that depends on whether it runs."""
     ran, not_ran = runs.state[location], idle.state[location]
     if ran == not_ran:
@@ -135,15 +167,15 @@ def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Al
             assert loop.trips is not None
             difference = linear - not_ran.linear
             rests = [difference - loop.trips * n for n in _ratios(difference, loop.trips)]
-            if any(_vanishes(rest, algebra, eager) for rest in rests):
+            if any(_vanishes(rest, algebra, facts) for rest in rests):
                 algebra.require(loop.trips, "a loop that does not run ends where it begins", branch=algebra.address)
                 return ran
     return None
 
 
-def _vanishes(rest: Linear, algebra: Algebra, eager: bool) -> bool:
+def _vanishes(rest: Linear, algebra: Algebra, facts: Facts) -> bool:
     """Whether ``rest`` is zero; an ``eager`` attempt asks for what makes it so at the captured values."""
-    if rest.is_constant or not eager or algebra.at_sample(rest):
+    if rest.is_constant or not facts.eagerly(algebra.address) or algebra.at_sample(rest):
         return rest == Linear()
     if fixable(rest) and not algebra.exploring:
         raise Specialise(rest)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from memopt.elf.image import ElfError, Image
 from memopt.elf.linetable import Header, find_row
 
 _MAX_DEBUG_BYTES = 256 << 20
@@ -29,6 +30,12 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 def source_line(path: str, address: int) -> str | None:
     """``file.c:12`` for link-time ``address``, or None without (usable) debug information."""
+    try:
+        with Image(path) as image:  # a look that spares most programs the import of a big library
+            if not any(section.name.endswith("debug_line") for section in image.sections):
+                return None
+    except (ElfError, OSError):
+        return None
     try:
         with open(path, "rb") as stream:
             return _find_line(stream, address)

@@ -116,13 +116,3 @@ class Symbols:
                 with contextlib.suppress(ElfError):
                     name = self._image.string(table.strings.offset + name_at, _MAX_NAME)
                     yield Function(start, start + size, name)
-
-
-def function_name(path: str, address: int) -> str:
-    """What to call the function at link-time ``address`` of ``path``; "" when nothing is known about it."""
-    try:
-        with Image(path) as image:
-            function = Symbols(image).function_at(address)
-    except (ElfError, OSError):
-        return ""
-    return function.shown if function else ""

@@ -31,6 +31,8 @@ f64toi32 f64toi64 f32toi32 f32toi64  (rounding, value): to a signed integer; 0x8
 fround                             (rounding, value): to an integral floating-point value
 condition carry flags              from the saved flag state, see below
 granule                            of a size in bytes: the largest of 8, 4, 2, 1 known to divide it
+call F, check F                    the pure function at address F (hexadecimal), one floating-point operand or two;
+                                   ``check``: outside its domain it raises the invalid flag, and sets errno to EDOM
 forwards                           1-bit result, (destination, source, size): a copy upwards is memmove; only ever true
 =================================  ====================================================================
 
@@ -47,6 +49,7 @@ result; ``flags`` has the same operands as ``carry`` and the 64-bit flags regist
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 
@@ -154,9 +157,10 @@ class AlignmentCheck:
 @dataclass(frozen=True, slots=True)
 class Forget:
     """A function returned: what it need not preserve, memory below rsp included, holds something unknown; the result
-    in rax is put apart from that."""
+    in rax, if there is one, and that in xmm0 are put apart from that."""
 
     address: int
+    in_rax: bool = True
 
     def __str__(self) -> str:
         return "forget"
@@ -189,6 +193,16 @@ class Jump:
 
 CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_dep1", "cc_dep2", "cc_ndep",
              *(f"xmm{number}.{lane}" for number in range(16) for lane in range(4)))  # by Forget
+
+CALL, CHECK = "call", "check"  # what operators that are functions begin with
+
+
+@functools.cache
+def called(operator: str) -> int | None:
+    """The address of the function that an operator is."""
+    name, _, address = operator.partition(" ")
+    return int(address, 16) if name in (CALL, CHECK) else None
+
 
 Operation = Get | Put | Load | Store | Compute | AlignmentCheck | Forget | Exit | Jump
 

@@ -13,24 +13,10 @@ Everything else is a ``LoopPlan``: dates for each statement, and the register ti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
+from memopt.ir.isa import Isa as Isa
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Statement
-
-
-class Isa(Enum):
-    SSE2 = "sse2"
-    AVX2 = "avx2"
-    AVX512 = "avx512"
-
-    @property
-    def vector_bytes(self) -> int:
-        return {"sse2": 16, "avx2": 32, "avx512": 64}[self.value]
-
-    @property
-    def registers(self) -> int:
-        return 32 if self is Isa.AVX512 else 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ iterations H .. R-1 (at least one, or as many as the region asks for).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop
@@ -28,7 +29,7 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """``width`` bytes of memory at ``[base + displacement]``; ``base`` is a 64-bit register that holds its
-    header value, or "" for an absolute address."""
+    header value, or "" for an absolute address; for a live-in also the symbol of another one, of 8 bytes."""
 
     base: str
     displacement: int
@@ -105,7 +106,28 @@ class Disjoint:
         return f"{self.first} disjoint {self.second}"
 
 
-Guard = Relation | Disjoint
+@dataclass(frozen=True, slots=True)
+class Progression:
+    """Guard: the 8-byte words from ``low`` on and below ``high`` hold ``first``, ``first + step``, ..., and each of
+    ``pointers`` is ``low`` plus a multiple of 8. Read only when every guard that is no progression holds."""
+
+    low: int
+    high: int
+    first: int
+    step: int
+    pointers: tuple[Linear, ...]
+    why: str
+
+    def words(self) -> Iterator[tuple[int, int]]:
+        """Addresses, and what is there."""
+        return zip(range(self.low, self.high, 8), count(self.first, self.step), strict=False)
+
+    def __str__(self) -> str:
+        words = f"words [{self.low:#x}, {self.high:#x}) are {self.first:#x}, and {self.step:+#x} each"
+        return words + "".join(f", {p} among them" for p in self.pointers)
+
+
+Guard = Relation | Disjoint | Progression
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +190,17 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
+class Numeric:
+    """Guard, checked when all others hold: no floating-point number of ``size`` bytes in ``where`` is a NaN."""
+
+    where: Interval | Lane
+    size: int
+
+    def __str__(self) -> str:
+        return f"no NaN of {self.size} bytes in {self.where}"
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """Bytes of one array the region touches in iterations 0 .. R-1."""
 
@@ -185,7 +218,11 @@ class Region:
     H <= R - left. ``retried``: when not None, some iterations leave the loop where a square root is invalid. The
     version then copies every written footprint (in their order; that many bytes at most) before it starts, and when
     the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations.
-    ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over."""
+    ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over.
+    ``stale``: cells on the stack that the version leaves as they were at entry: those that the loop writes but, as has
+    been proved, nobody reads before the last iterations have written them.
+    ``numeric``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
+    footprints are read as a whole."""
 
     header: int
     displaced: bytes
@@ -201,12 +238,14 @@ class Region:
     mirrors: tuple[Mirror, ...] = ()
     passed: tuple[Passed, ...] = ()
     wider: bool = False
+    numeric: tuple[Numeric, ...] = ()
+    stale: tuple[Cell, ...] = ()
 
     @property
     def confined(self) -> bool:
         """Whether the version touches more of its footprints than the original does: then they lie in memory that was
         looked at, and belong to one thread."""
-        return self.wider or self.retried is not None
+        return self.wider or self.retried is not None or bool(self.numeric)
 
     @property
     def facts(self) -> tuple[Linear, ...]:
@@ -221,11 +260,29 @@ class Region:
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
+        lines += [f"  guard {n}" for n in self.numeric]
         lines += [f"  mirror {m}" for m in self.mirrors]
         lines += [f"  passed {p}" for p in self.passed]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
+
+
+def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int], int]) -> bool:
+    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R; ``peek(address, bits)`` reads
+    memory."""
+    for guard in region.guards:
+        if isinstance(guard, Disjoint):
+            one, two = guard.first, guard.second
+            if one.low.evaluate(values) < two.high.evaluate(values) and (
+                    two.low.evaluate(values) < one.high.evaluate(values)):
+                return False
+        elif isinstance(guard, Progression):
+            if any(peek(at, 64) != word for at, word in guard.words()):
+                return False
+        elif (number := guard.expression.evaluate(values)) < 0 or (guard.equal and number):
+            return False
+    return True
 
 
 def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
@@ -234,6 +291,6 @@ def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Reg
     What is copied as a whole, or touched where the original may pass over it, may have parts that the loop itself
     never touches."""
     guards = [Relation(bound, False, "the array lies in memory that was looked at")
-              for footprint, (low, high) in places.items() if footprint.written or region.wider
+              for footprint, (low, high) in places.items() if footprint.written or region.wider or region.numeric
               for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
     return replace(region, guards=(*region.guards, *guards))

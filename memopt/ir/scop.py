@@ -16,7 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
+from memopt.ir.operations import called
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
 LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
@@ -32,10 +34,10 @@ class ElementType(Enum):
     I16 = "i16"
     I8 = "i8"
 
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return int(self.value[1:]) // 8
+    size: int
+
+    def __init__(self, text: str) -> None:
+        self.size = int(text[1:]) // 8  # bytes
 
     @property
     def is_float(self) -> bool:
@@ -43,6 +45,8 @@ class ElementType(Enum):
 
 
 FLOATS = (ElementType.F64, ElementType.F32)
+# The bits of +infinity by bytes: what is beyond them, the sign left out, is a NaN (Intel SDM 1, table 4-3).
+INFINITY = {4: 0x7f800000, 8: 0x7ff0000000000000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +204,20 @@ class Scop:
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.arrays, *self.statements)))
+
+
+@by_identity
+def has_calls(expression: Expression) -> bool:
+    """Whether functions are called."""
+    return isinstance(expression, Apply) and (
+        called(expression.operator) is not None or any(map(has_calls, expression.operands)))
+
+
+@by_identity
+def has_extremes(expression: Expression) -> bool:
+    """Whether a floating-point minimum or maximum is taken."""
+    return isinstance(expression, Apply) and (
+        expression.operator in ("min", "max") or any(map(has_extremes, expression.operands)))
 
 
 def render(expression: Expression, reads: tuple[Access, ...]) -> str:

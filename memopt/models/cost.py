@@ -160,11 +160,13 @@ def _chain(statement: Statement) -> int:
 def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> float:
     """Cycles for lines that move into each cache, and for page walks."""
     cycles = 0.0
+    lines = {line: [sum(s.lines(trips, depth, line) for s in streams) for depth in range(len(trips))]
+             for line in {cache.line for cache in machine.levels[:3]}}
     for number, cache in enumerate(machine.levels[:3]):
         for access in streams:
             if access.reused and number > 1:
                 continue
-            depth = _reused_from(streams, access, trips, cache)
+            depth = _reused_from(lines[cache.line], access, trips, cache)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
             advance = access.strides[-1] if access.advance is None else access.advance
             cost = _STREAMED if abs(advance) <= cache.line else _SCATTERED
@@ -173,12 +175,12 @@ def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> 
     return cycles + WALK * sum(_walks(access, trips, machine.page_size) for access in streams)
 
 
-def _reused_from(streams: list[Stream], access: Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:
+def _reused_from(lines: list[int], access: Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:
     """The outermost loop whose reuse of ``access`` is had: all lines of one of its iterations stay in ``cache``. An
-    iteration of the innermost loop always does."""
+    iteration of the innermost loop always does. ``lines``: those of all streams, from each depth inwards."""
     capacity = _USABLE * cache.share / cache.line
     for depth in range(len(trips)):
-        fits = sum(s.lines(trips, depth, cache.line) for s in streams) <= capacity
+        fits = lines[depth] <= capacity
         if fits and access.lines(trips, depth, cache.line) <= access.room(trips, depth, cache):
             return max(depth - 1, 0)
     return len(trips) - 1

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
+from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
+from memopt.ir.operations import called
 from memopt.ir.plan import Isa
-from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
+from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement, has_calls
 from memopt.machine.description import Machine
 from memopt.models.cost import Stream, traffic
 
@@ -26,6 +28,7 @@ SCATTERED = 1.5
 ARITHMETIC = 0.5
 DIVIDED = 1.25  # for each element of a vector
 DIVIDED_ALONE = 4.5
+CALLED = 8  # divisions that a call of a library function is worth
 LATENCY = 4.0
 LONG_LATENCY = 13.0
 INSTANCE = 15.0  # to enter and leave one macro instance
@@ -47,18 +50,19 @@ class Place:
 
     def __init__(self, dimensions: Mapping[str, Linear]) -> None:
         self.dimensions = dimensions
-        self._known: dict[Access, dict[str, int]] = {}
+        self._known: dict[int, tuple[Access, dict[str, int]]] = {}  # by identity
 
     def strides(self, scop: Scop, access: Access) -> dict[str, int]:
         """Bytes that ``access`` moves by from one iteration of each variable to the next, where it does."""
-        if access not in self._known:
+        known = self._known.get(id(access))
+        if known is None:
             moved: dict[str, int] = {}
             for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
                 for name, coefficient in subscript.terms:
                     for variable, factor in self.dimensions.get(name, Linear()).terms:
                         moved[variable] = moved.get(variable, 0) + stride * coefficient * factor
-            self._known[access] = moved
-        return self._known[access]
+            known = self._known[id(access)] = access, moved
+        return known[1]
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,11 @@ def step(scop: Scop, access: Access, nest: LeafNest, variable: str | None) -> in
     return nest.place.strides(scop, access).get(variable, 0) if variable else 0
 
 
+@by_identity
 def lanes(scop: Scop, statement: Statement, isa: Isa) -> int:
-    """Iterations that one vector of the widest element holds."""
+    """Iterations that one vector of the widest element holds; functions are called for one at a time."""
+    if has_calls(statement.expression):
+        return 1
     return isa.vector_bytes // max(scop.array(a.array).element.size for a in (statement.write, *statement.reads))
 
 
@@ -129,8 +136,9 @@ def best_tile(
 ) -> TileCost:
     """The register tile that costs least for an iteration, among those the register file holds; ``rough``: only one
     of them is looked at."""
-    if rough:
+    if rough or has_calls(statement.expression):
         shape = min(4, nest.counts[nest.rows]) if nest.rows else 1, 2 if nest.vector else 1
+        shape = (1, 1) if has_calls(statement.expression) else shape
         return TileCost(*shape, _step_cycles(scop, statement, nest, isa, promote, *shape))
     along = [a for a in (statement.write, *statement.reads) if step(scop, a, nest, nest.vector)]
     most_rows = MOST_NEIGHBOURS if along and all(step(scop, a, nest, nest.rows) for a in along) else MOST_ROWS
@@ -179,7 +187,7 @@ def _step_cycles(
     store = STORE if along == size or not nest.vector else width * SCATTERED
     store *= rows * vectors * (1 / depth if promote else 1.0)
     simple, long = operation_counts(statement.expression)
-    division = width * DIVIDED if nest.vector else DIVIDED_ALONE
+    division = width * DIVIDED if width > 1 else DIVIDED_ALONE
     arithmetic = rows * vectors * (simple * ARITHMETIC + long * division)
     idle = 1.0
     if nest.vector:
@@ -199,22 +207,26 @@ def _loaded(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> Iter
         yield access, len({offset + row * by for offset in offsets for row in range(rows)})
 
 
-def neighbours(scop: Scop, statement: Statement) -> Iterator[tuple[Access, tuple[int, ...]]]:
+@by_identity
+def neighbours(scop: Scop, statement: Statement) -> tuple[tuple[Access, tuple[int, ...]], ...]:
     """The reads in groups that differ by constants: the first access of each, and how many bytes apart all are."""
     groups: dict[tuple[str, tuple[object, ...]], list[Access]] = {}
     for access in dict.fromkeys(statement.reads):
         groups.setdefault((access.array, tuple(s.terms for s in access.subscripts)), []).append(access)
-    for (array, _), found in groups.items():
-        strides = scop.array(array).strides
-        yield found[0], tuple(sum(stride * subscript.constant for stride, subscript
-                                  in zip(strides, access.subscripts, strict=True)) for access in found)
+    return tuple((found[0], tuple(sum(
+        stride * subscript.constant
+        for stride, subscript in zip(scop.array(array).strides, access.subscripts, strict=True)) for access in found))
+        for (array, _), found in groups.items())
 
 
+@by_identity
 def operation_counts(expression: Expression) -> tuple[int, int]:
-    """Operations, and those among them that take a divider."""
+    """Operations, and those among them that take a divider; a call is worth several."""
     if not isinstance(expression, Apply):
         return 0, 0
     simple, long = (0, 1) if expression.operator in ("div", "sqrt") else (1, 0)
+    if called(expression.operator) is not None:
+        long = CALLED
     for operand in expression.operands:
         more = operation_counts(operand)
         simple, long = simple + more[0], long + more[1]
@@ -286,14 +298,13 @@ def leaf_cycles(
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
 
 
-def _distinct(statement: Statement) -> Iterator[Access]:
+@by_identity
+def _distinct(statement: Statement) -> tuple[Access, ...]:
     """One access of each group that differs by constants: they walk over the same lines, one after the other."""
-    seen = set()
+    first: dict[tuple[str, tuple[object, ...]], Access] = {}
     for access in (statement.write, *statement.reads):
-        group = access.array, tuple(s.terms for s in access.subscripts)
-        if group not in seen:
-            seen.add(group)
-            yield access
+        first.setdefault((access.array, tuple(s.terms for s in access.subscripts)), access)
+    return tuple(first.values())
 
 
 def _stream(

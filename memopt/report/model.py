@@ -67,9 +67,9 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """``program``: its command line. ``notes``: what the user should know and that belongs to no loop, one line
-    each. ``samples``: how many the shares are made of. ``reason``: why the whole program was left alone from its start,
-    which the user has been told by then. ``processes``: what became of the processes it started, where they were
-    followed."""
+    each. ``samples``: what the shares are made of, in samples at the shortest interval. ``reason``: why the whole
+    program was left alone from its start, which the user has been told by then. ``processes``: what became of the
+    processes it started, where they were followed."""
 
     version: str
     program: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""What a call in a hot loop leads to: a small function of the program, or one of the C library's that has a model.
+"""What a call in a hot loop leads to: a small function of the program, or one of a library that has a model.
 
 A library function is called through a slot of the global offset table. Which one it is, is known for sure: the file's
-relocation names the symbol, and what the dynamic linker put there lies in the C library, which defines that symbol.
+relocation names the symbol, and what the dynamic linker put there lies in the library that defines that symbol.
 That the slot still holds it is a guard of the version.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from memopt.analysis.calls import Callee, is_small
 from memopt.analysis.flowgraph import discover
-from memopt.analysis.routines import COPIES, FILLS, Routine
+from memopt.analysis.routines import COPIES, FILLS, FUNCTIONS, Routine
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
@@ -22,7 +22,8 @@ from memopt.x86.decoder import decode
 from runtime.memory import Mapping, Memory, mapping_at
 
 _SLOT = re.compile(r"qword ptr \[rip ([+-]) (0x[0-9a-f]+|\d+)\]")
-_C_LIBRARY = re.compile(r"libc(\.so\.6|-2\.\d+\.so)")
+_LIBRARIES = {name: re.compile(rf"{library}(\.so\.6|-2\.\d+\.so)")
+              for names, library in (((*COPIES, *FILLS), "libc"), (FUNCTIONS, "libm")) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,11 @@ class Callees:
         try:
             with Image(self.path) as image:
                 name = symbol_of_slot(image, slot - self.bias)
-            if name not in (*COPIES, *FILLS):
+            if name not in _LIBRARIES:
                 return None
             if self.text[0] <= address < self.text[1]:  # lazy binding (System V ABI, AMD64 supplement, 5.2)
                 raise Rejected(Reason.NOT_REACHED, f"{name} has not been called yet")
-            if not _C_LIBRARY.fullmatch(os.path.basename(home.path)):
+            if not _LIBRARIES[name].fullmatch(os.path.basename(home.path)):
                 return None
             with Image(home.path) as library:
                 return Routine(name, address, slot) if exports(library, name) else None

@@ -38,19 +38,18 @@ class Decision:
     behind: Decision | None = None  # the version that is asked where this one's guard fails
     _source: str | None = None
 
-    def source(self) -> str:
-        """``file.c:12``, or "" without debug information; looked up once, best while the program still runs."""
+    def look_up_source(self) -> None:
+        """``file.c:12`` for the report, if there is debug information; looked up once, best while the program runs."""
         if self._source is None:
             from memopt.elf.lines import source_line
 
             self._source = (self.site and source_line(self.site.path, self.address - self.site.bias)) or ""
-        return self._source
 
     def report(self, hotness: Hotness, started: float) -> LoopReport:
         """``started``: when the program was, on the monotonic clock. May be called while another thread decides."""
         cache, reason = self.cache, self.reason
         ranges = list(self.ranges)
-        base = LoopReport(self.address, 0.0, Outcome.KEPT, self.site.function if self.site else "", self.source(),
+        base = LoopReport(self.address, 0.0, Outcome.KEPT, self.site.function if self.site else "", self._source or "",
                           reason or Reason.INTERNAL, self.detail, self.plan.summary if self.plan else "")
         measured = self.measurement
         if measured is not None:

@@ -15,6 +15,7 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from memopt.session.looking import look
+from memopt.session.pace import Pace
 from runtime.processes import descendants, running_seconds
 from runtime.refusals import Identity, identity
 from runtime.sampling import open_sampler
@@ -32,6 +33,7 @@ class Followed:
         self.name = name
         self.hotness = Hotness()
         self.sampler = open_sampler(process.pid, on_exec=False, interrupter=lambda: look(process.pid, self.attached))
+        self.pace = Pace(self.sampler, self.hotness, time.monotonic())
         self.improver = Improver(options, process.pid, self.attached, time.monotonic())
 
     @contextmanager
@@ -49,15 +51,15 @@ class Followed:
 
     def step(self) -> bool:
         """Take the new samples; True while the improver is at work, on something new maybe."""
-        self.hotness.add(sample.address for sample in self.sampler.read())
-        if self.improver.busy:
-            return True
-        self.improver.consider(self.hotness)
-        return False
+        busy = self.improver.busy
+        self.pace.step(time.monotonic(), busy)
+        if not busy and self.improver.consider(self.hotness):
+            self.pace.news()
+        return busy
 
     def finish(self) -> RunReport:
         """What was done; the process is let go."""
-        self.hotness.add(sample.address for sample in self.sampler.read())
+        self.pace.step(time.monotonic(), True)
         self.sampler.close()
         notes = (self.sampler.note,) if self.sampler.note else ()
         report = self.improver.report(self.hotness, notes, self.name)

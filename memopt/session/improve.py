@@ -6,11 +6,8 @@ Invariant: a loop ends in exactly one report, replaced or kept with a typed reas
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memopt import __version__
@@ -22,6 +19,7 @@ from memopt.session.glance import around, computes
 from memopt.session.service import Verdict, ticks_per_second
 from memopt.session.stages import LOOKS, TRANSIENT, Stages
 from memopt.session.succession import put_back, set_aside
+from memopt.session.worker import Worker
 from runtime.processes import running_seconds, thread_count
 
 if TYPE_CHECKING:
@@ -37,18 +35,18 @@ RETRIES = 6
 class Improver(Stages):
     """Works on one address at a time in a thread of its own."""
 
+    worker: Worker = field(default_factory=Worker)
+
     def __post_init__(self) -> None:
-        # Made once, before the main thread lowers its priority: new threads would inherit that.
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._busy = False
-        threading.Thread(target=self._serve, daemon=True, name="improver").start()
+        self._copies.keep = True
         self._settled: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
+        self._refused: dict[int, Rejected] = {}  # by header: loops around the current address, for good
         self._current: Decision | None = None
 
     @property
     def busy(self) -> bool:
-        return self._busy
+        return self.worker.busy
 
     def consider(self, hotness: Hotness) -> bool:
         """Take up the hottest address that is not settled yet, or pass over it; False when there is none.
@@ -64,23 +62,11 @@ class Improver(Stages):
         if address is None:
             return False
         if computes(self.pid, address):
-            self._start(functools.partial(self._work, address))
+            self.worker.start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
                                   detail="no arithmetic on memory in a loop"))
         return True
-
-    def _start(self, job: Callable[[], None]) -> None:
-        self._busy = True
-        self._jobs.put(job)
-
-    def _serve(self) -> None:
-        while True:
-            job = self._jobs.get()
-            try:
-                job()
-            finally:
-                self._busy = False
 
     # -- versions in service ------------------------------------------------------------------------------------
 
@@ -92,7 +78,7 @@ class Improver(Stages):
                                                  time.monotonic(), running_seconds(self.pid),
                                                  thread_count(self.pid))
                 if verdict is not None:
-                    self._start(functools.partial(self._take_out, decision, verdict))
+                    self.worker.start(functools.partial(self._take_out, decision, verdict))
                     return True
         return False
 
@@ -151,7 +137,7 @@ class Improver(Stages):
         self._attempt(decision)
         self._settle(decision)
         self._current = None
-        decision.source()
+        decision.look_up_source()
 
     def _attempt(self, decision: Decision) -> None:
         """Improve, or leave in ``decision`` why not."""
@@ -167,6 +153,8 @@ class Improver(Stages):
             text = " ".join(f"{type(error).__name__}: {error}".split())
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
             say_internal(self._stage, error)
+        finally:
+            self._copies.drop()
 
     def _settle(self, decision: Decision) -> None:
         if decision.reason is Reason.ENDED and decision.site is None:
@@ -176,6 +164,7 @@ class Improver(Stages):
         if decision.reason in TRANSIENT and tries < RETRIES:
             time.sleep(0.05 * tries)
             return
+        self._refused.clear()
         self.decisions.append(decision)
         self._settled += decision.ranges
         if decision.cache is not None and decision.reason is None:
@@ -193,6 +182,10 @@ class Improver(Stages):
         decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:
+            known = self._refused.get(loop.header)
+            if known is not None:
+                first = more_telling(first, known)
+                continue
             try:
                 self._replace_at_sizes(decision, site, loop)
                 return
@@ -200,10 +193,11 @@ class Improver(Stages):
                 once = rejected.reason is Reason.NOT_REACHED and loop is not site.loops[-1]  # it may have one iteration
                 most = 2 if once else RETRIES
                 again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
-                if again or rejected.reason is Reason.ENDED:
-                    raise  # the next look may find it otherwise
-                if first is None or first.reason in TRANSIENT:
-                    first = rejected
+                if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
+                    raise  # the next look may find it otherwise; or it would have been replaced
+                first = more_telling(first, rejected)
+                if rejected.reason not in TRANSIENT:
+                    self._refused[loop.header] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and self._replace_around(decision, site):
                 return
         assert first is not None
@@ -254,6 +248,9 @@ class Improver(Stages):
         decisions = list(self.decisions)
         if self._current is not None and self._current not in decisions and self._current.site is not None:
             decisions.append(replace(self._current, reason=self._current.reason or Reason.ENDED))
+        if not self.busy:  # else the thread may be in the middle of importing what this needs
+            for decision in decisions:
+                decision.look_up_source()
         loops = tuple(d.report(hotness, self.started) for d in decisions)
         stages = tuple(Stage(n, s) for n, s in self.stages.items())
         return RunReport(__version__, program, loops, stages, notes, time.monotonic() - self.started,
@@ -265,3 +262,11 @@ class Improver(Stages):
 
         if any(d.installed_after is not None for d in self.decisions):
             perfmap.delete(self.pid)
+
+
+def more_telling(first: Rejected | None, second: Rejected) -> Rejected:
+    """Which of the refusals of two loops, the outer one first, is reported."""
+    if first is None or first.reason in TRANSIENT:
+        return second
+    # A loop that calls functions stands around the nest; it is not the nest.
+    return second if first.reason is Reason.CALL and second.reason not in TRANSIENT else first

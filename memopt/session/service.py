@@ -46,7 +46,8 @@ class Service:
         """What happened since the last judgement says; None: it stays, or it is too early to tell.
 
         ``elapsed``: seconds on any clock, ``processor``: processor seconds of the program. The version's clock runs on
-        while others have the processor; the part the program had of it is taken for the version's too.
+        while others have the processor; the part the program had of it is taken for the version's too. A run counts
+        when it ends, with all its time: what lies before the last judgement is no part of this one.
         """
         if self.alone and threads > 1:
             return Verdict(Reason.THREADS, "they cannot be kept apart in this loop")
@@ -63,9 +64,10 @@ class Service:
         original, failed = self.original_per_iteration * iterations, max(0, entries - runs)
         if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
             return None
-        share = min(1.0, (processor - self.began[1]) / max(1e-9, elapsed - self.began[0]))
+        passed = max(1e-9, elapsed - self.began[0])
+        share = min(1.0, (processor - self.began[1]) / passed)
         self._judged, self.began = counted, (elapsed, processor)
-        version = share * cycles / ticks_per_second + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        version = share * min(cycles / ticks_per_second, passed) + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
         if version * GAIN > original:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")

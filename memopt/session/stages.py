@@ -7,6 +7,7 @@ Invariant: a stage that fails leaves nothing in the program, and nothing is inst
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,9 +19,10 @@ from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
+from memopt.session.copies import Copies
 from memopt.session.decision import Decision
 from memopt.session.service import Service
-from memopt.session.succession import Attached, admits, followed_by, line
+from memopt.session.succession import Attached, followed_by, line
 from runtime import faults
 from runtime.processes import running_seconds
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
-    from memopt.ir.region import Region
+    from memopt.ir.region import Footprint, Region
     from memopt.machine.description import Machine
     from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
@@ -42,13 +44,18 @@ if TYPE_CHECKING:
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
 PATIENCE = 5.0  # processor seconds to understand one loop
+LOOKS_AWAY = 64  # times that patience is asked for, for each look at the clock
 TRIALS = 6  # where one could not run to its end
-UNLIKE_TRIALS = 3  # where entries came with other values
+UNLIKE_TRIALS = 2  # where several entries in a row came with other values
+NEXT_SECONDS = 2.0  # from one iteration of a loop to the next, where it is looked at twice
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 LOOKS = 8  # at one loop whose sizes differ from entry to entry
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
+OF_THE_ENTRY = frozenset({Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reason.DATA_DEPENDENT_ADDRESS,
+                          Reason.CARRIED_VALUE, Reason.NON_AFFINE, Reason.UNPROVED, Reason.OVERLAP, Reason.TOO_SHORT,
+                          Reason.PROTECTED_MAPPING})
 
 
 @dataclass
@@ -63,6 +70,7 @@ class Stages:
     stages: dict[str, float] = field(default_factory=dict)
     _earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: entries with other values
     _stage: str = field(default="find", init=False)
+    _copies: Copies = field(default_factory=Copies, init=False)
     _aside: Decision | None = field(default=None, init=False)  # while another version is made for its loop
 
     def _find(self, address: int) -> Site:
@@ -93,6 +101,7 @@ class Stages:
         lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
+        self._copies.drop()
         cache = self._reserve(loop, lifted.region, candidates)
         try:
             versions = self._generate(lifted, candidates, cache, machine, moved.code)
@@ -182,40 +191,71 @@ class Stages:
     def _capture_and_lift(self, site: Site, loop: Loop,
                           operations: Callable[[int], Block]) -> tuple[Lifted, int]:
         """The region, without the displaced bytes, and the trip count to plan for."""
-        from memopt.analysis.flags import flags_dead
-        from memopt.analysis.lift import Code, lift_region
         from memopt.ir.region import confined
         from memopt.session.single import one_thread
-        from runtime.memory import check_private, mappings
-        from runtime.refusals import other_threads
-        from runtime.trial import general_registers, live_values, peek, reach, vector_registers
+        from runtime.memory import mappings
+        from runtime.trial import live_values
 
-        with self._shadows(1) as (shadow,):
+        with ExitStack() as stack:
             with self._timed("reach"):
-                reach(shadow, loop.header)
-            for other in line(self._aside):
-                if other.compiled is not None and other.address == loop.header and admits(
-                        other.compiled.region, live_values(other.compiled.region, shadow)):
-                    raise Rejected(Reason.NOT_REACHED, "with other values than before")
-            with self._timed("lift"):
-                lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
-                                     general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
-                                     vector_registers(shadow),
-                                     functools.partial(_before, time.thread_time() + PATIENCE),
-                                     tuple(self._earlier.get(loop.header, ())))
-                dead = flags_dead(site.graph, operations, loop.header)
-                lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
-            if (not dead or lifted.region.confined) and other_threads(self.pid):
-                raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
-            self._print_after("lift", lifted.region)
-            values = live_values(lifted.region, shadow)
-            maps = mappings(shadow.pid)
-            places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
-                                       written=f.written) for f in lifted.region.footprints}
+                shadow = stack.enter_context(self._copies.at(loop.header, functools.partial(self._shadows, 1)))
+            try:
+                lifted, places = self._lift(site, loop, operations, shadow)
+            except Rejected as first:
+                lifted, places = self._lift_later(site, loop, operations, shadow, first)
+            values, maps = live_values(lifted.region, shadow), mappings(shadow.pid)
         if lifted.region.confined:
             lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
         return lifted, max(values[TRIPS], *map(lifted.trips, entries))
+
+    def _lift_later(self, site: Site, loop: Loop, operations: Callable[[int], Block], shadow: Shadow,
+                    first: Rejected) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
+        """Where the shadow comes to the header next: compilers make the first iteration go a way of its own, and end
+        it in the middle of the second. Raises ``first`` where that is no better."""
+        from runtime.shadow import ShadowStopped
+
+        if first.reason not in OF_THE_ENTRY:
+            raise first
+        try:
+            with self._timed("reach"):
+                shadow.run_to(loop.header, NEXT_SECONDS)
+            return self._lift(site, loop, operations, shadow)
+        except (Rejected, ShadowStopped):
+            raise first from None
+
+    def _lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
+              shadow: Shadow) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
+        """The region as the shadow stands there, and where its footprints may lie."""
+        from memopt.analysis.flags import flags_dead
+        from memopt.analysis.lift import Code, lift_region
+        from memopt.ir.region import Progression
+        from runtime.memory import check_private, mappings
+        from runtime.refusals import other_threads
+        from runtime.trial import admitted, general_registers, live_values, peek, vector_registers
+
+        for other in line(self._aside):
+            if other.compiled is not None and other.address == loop.header and admitted(
+                    other.compiled.region, shadow) is not None:
+                raise Rejected(Reason.NOT_REACHED, "with other values than before")
+        with self._timed("lift"):
+            lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
+                                 general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
+                                 vector_registers(shadow),
+                                 _patient(PATIENCE),
+                                 tuple(self._earlier.get(loop.header, ())))
+            dead = flags_dead(site.graph, operations, loop.header)
+            lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
+        if (not dead or lifted.region.confined) and other_threads(self.pid):
+            raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
+        self._print_after("lift", lifted.region)
+        values = live_values(lifted.region, shadow)
+        maps = mappings(shadow.pid)
+        places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
+                                   written=f.written) for f in lifted.region.footprints}
+        for words in (g for g in lifted.region.guards if isinstance(g, Progression)):
+            check_private(maps, words.low, words.high, written=False)
+        return lifted, places
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
@@ -315,8 +355,11 @@ class Stages:
             say(f"after {name}:\n{value}")
 
 
-def _before(deadline: float) -> bool:
-    return time.thread_time() < deadline
+def _patient(seconds: float) -> Callable[[], bool]:
+    """Whether this thread has worked for less than ``seconds`` from now; its clock is a system call, and looked at now
+    and then only."""
+    deadline, asked = time.thread_time() + seconds, itertools.count(1)
+    return lambda: bool(next(asked) % LOOKS_AWAY) or time.thread_time() < deadline
 
 
 def slice_of(plan: NestPlan) -> int:

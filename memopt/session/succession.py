@@ -7,13 +7,12 @@ header, and its own pages stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Rejected
-from memopt.ir.region import Disjoint, Region
 
 if TYPE_CHECKING:
     from memopt.session.decision import Decision
@@ -26,19 +25,6 @@ def line(newest: Decision | None) -> Iterator[Decision]:
     while newest is not None:
         yield newest
         newest = newest.behind
-
-
-def admits(region: Region, values: Mapping[str, int]) -> bool:
-    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R."""
-    for guard in region.guards:
-        if isinstance(guard, Disjoint):
-            one, two = guard.first, guard.second
-            if one.low.evaluate(values) < two.high.evaluate(values) and (
-                    two.low.evaluate(values) < one.high.evaluate(values)):
-                return False
-        elif (number := guard.expression.evaluate(values)) < 0 or (guard.equal and number):
-            return False
-    return True
 
 
 def followed_by(compiled: CompiledRegion, behind: CompiledRegion | None) -> bytes:

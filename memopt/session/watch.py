@@ -1,9 +1,11 @@
-"""The driver: one program from launch to report. It reads as the list of stages in ARCHITECTURE.md.
+"""One program that memopt has launched, looked after until it ends, with its report.
 
 Two threads. The main thread looks after the program (signals, job control, samples) and is never busy for long.
 The improver thread takes one hot address at a time through find, capture, lift, schedule, generate, validate and
-install. Invariant: whatever fails in the improver, the program runs on natively and its end is memopt's end; the
-target is only ever stopped while ``gate`` is held, and the main thread only waits for it while holding ``gate``.
+install (memopt.session.stages).
+
+Invariant: whatever fails in the improver, the program runs on natively and its end is memopt's end; the target is only
+ever stopped while ``gate`` is held, and the main thread only waits for it while holding ``gate``.
 """
 
 from __future__ import annotations
@@ -16,28 +18,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from memopt import __version__
 from memopt.analysis.hotness import Hotness
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.report.model import RunReport
-from memopt.session.improve import Improver
+from memopt.session.pace import Pace
+from memopt.session.worker import Worker
 from runtime import faults
 from runtime.identify import Note
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
-from runtime.ptrace import TargetEnded
-from runtime.sampling import INTERVAL_NS, Sample, Sampler
+from runtime.sampling import Sample, Sampler
 
 if TYPE_CHECKING:
+    from memopt.report.model import RunReport
     from memopt.session.followed import Follower
+    from memopt.session.improve import Improver
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # while something may still be gained
-CALM_SECONDS = 0.4
-CALM_INTERVAL_NS = 10_000_000  # between samples once every hot loop is settled
 NICE = 10
-SETTLED_AFTER = 1.5  # seconds without a new hot loop
+WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
 class Session:
@@ -47,9 +49,12 @@ class Session:
         self.options, self.target, self.sampler = options, target, sampler
         self.supervisor = target.supervisor
         self.hotness = Hotness()
+        self.pace = Pace(sampler, self.hotness, time.monotonic())
         self.gate = threading.Lock()
         self.over = False  # the main thread only waits for the program from now on, without the gate
-        self.improver = Improver(options, target.pid, self.attached, target.started)
+        self.worker = Worker()
+        self.improver: Improver | None = None
+        self._prepared = False
         self.follower: Follower | None = None
         if options.follow:
             from memopt.session.followed import Follower
@@ -81,29 +86,42 @@ class Session:
         return self._finish()
 
     def _watch(self) -> None:
-        last_find = time.monotonic()
-        calm = False
         while self.supervisor.outcome is None:
             faults.point("watch")
-            busy = self.improver.busy
+            busy = self._busy()
+            calm = self.pace.look_after_seconds if self.follower is None else EAGER_SECONDS
             with self.gate:
-                self.supervisor.poll(YIELD_SECONDS if busy else CALM_SECONDS if calm else EAGER_SECONDS)
+                self.supervisor.poll(YIELD_SECONDS if busy else calm)
             if busy:  # let the improver have the gate
                 time.sleep(0)
             if self.follower is not None:
                 self.follower.step()
-            self.hotness.add(sample.address for sample in self.sampler.read())
-            if self.improver.busy:
-                last_find = time.monotonic()
-                continue
-            if self.improver.consider(self.hotness):
-                if calm:
-                    self.sampler.set_interval(INTERVAL_NS)
-                calm = False
-            elif not calm and self.follower is None and time.monotonic() - last_find > SETTLED_AFTER:
-                calm = True
-                self.sampler.set_interval(CALM_INTERVAL_NS)
-        self.hotness.add(sample.address for sample in self.sampler.read())
+            busy = self._busy()
+            self.pace.step(time.monotonic(), busy)
+            if not busy and self._consider():
+                self.pace.news()
+
+    def _busy(self) -> bool:
+        return self.improver is not None and self.worker.busy
+
+    def _consider(self) -> bool:
+        """Let the improver take up the next hot loop, if there is one; first make it ready, besides."""
+        if self.improver is not None:
+            return self.improver.consider(self.hotness)
+        if not self._prepared and self.hotness.samples.total() >= WORTH_SAMPLES:
+            self._prepared = True
+            self.worker.start(self._prepare)
+        return False
+
+    def _prepare(self) -> None:
+        try:
+            from memopt.report import files, json, text  # noqa: F401 - what the end will need is there by then
+            from memopt.session.improve import Improver
+
+            self.improver = Improver(self.options, self.target.pid, self.attached, self.target.started,
+                                     worker=self.worker)
+        except Exception as error:  # noqa: BLE001 - the program runs on, only never improved
+            say_internal("start", error)
 
     def look(self) -> Sequence[Sample]:
         """What the sampler falls back on where perf events are refused; the caller does not hold the gate."""
@@ -114,6 +132,8 @@ class Session:
     @contextmanager
     def attached(self) -> Iterator[None]:
         """The improver may stop the target inside; the main thread does not wait for it meanwhile."""
+        from runtime.ptrace import TargetEnded
+
         with self.gate:
             if self.over or self.supervisor.outcome is not None:
                 raise Rejected(Reason.ENDED)
@@ -130,16 +150,27 @@ class Session:
     def _finish(self, notes: tuple[str, ...] = (), reason: Reason | None = None) -> int:
         outcome = self.supervisor.outcome
         assert outcome is not None
+        if self._busy():
+            self.worker.give_up()
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
         try:
-            report = self.improver.report(self.hotness, notes, self.options.arguments)
+            report = self._report(notes)
             processes = self.follower.finish() if self.follower is not None else ()
             publish(self.options, replace(report, reason=reason, processes=processes))
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("report", error)
-        self.improver.close()
+        if self.improver is not None:
+            self.improver.close()
         return exit_value(outcome)
+
+    def _report(self, notes: tuple[str, ...]) -> RunReport:
+        if self.improver is not None:
+            return self.improver.report(self.hotness, notes, self.options.arguments)
+        from memopt.report.model import RunReport
+
+        return RunReport(__version__, self.options.arguments, (), (), notes, time.monotonic() - self.target.started,
+                         self.hotness.samples.total())
 
 
 def publish(options: Options, report: RunReport) -> None:

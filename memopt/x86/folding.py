@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.operations import (
+    CLOBBERED,
     AlignmentCheck,
     Block,
     Compute,
@@ -79,6 +80,11 @@ class BlockBuilder:
 
     def check_alignment(self, pointer: Operand, size: int) -> None:
         self.operations.append(AlignmentCheck(self.address, pointer, size))
+
+    def forget(self, *, in_rax: bool) -> None:
+        self.operations.append(Forget(self.address, in_rax))
+        for location in (*CLOBBERED, "rax"):
+            self.locations.pop(location, None)
 
     def jump(self, target: Operand | int, kind: str) -> None:
         self.operations.append(Jump(self.address, target, kind))

@@ -22,6 +22,7 @@ from memopt.x86.conditions import CARRY, expand_condition
 from memopt.x86.decoder import decode, name_instruction
 from memopt.x86.folding import BlockBuilder
 from memopt.x86.lanes import UnknownOperator, Value, scalar
+from memopt.x86.vector_operators import multiply_add_pairs
 
 # libVEX translates at most 99 instructions at a time; fewer keep its fixed-size temporary store from overflowing.
 _INSTRUCTIONS_AT_A_TIME = 50
@@ -296,10 +297,12 @@ class _Lifter:
         return self.builder.compute("select", (condition, *arms), self.builder.width(arms[0]))
 
     def _helper(self, expression: Any) -> Operand:
-        """Calls of VEX's flag helpers: comparisons when the setter of the flags is known, else kept."""
+        """Calls of VEX's helpers: of flags, as comparisons when their setter is known, else kept; PMADDWD."""
         b = self.builder
         operands = tuple(scalar(self._expression(a)) for a in expression.args)
         name = expression.callee.name
+        if name == "amd64g_calculate_mmx_pmaddwd":
+            return multiply_add_pairs(b, operands)
         if name == "amd64g_calculate_rflags_all":
             return b.compute("flags", operands, 64)
         if name == "amd64g_calculate_rflags_c":

@@ -112,6 +112,46 @@ def _narrow_saturating(b: BlockBuilder, match: re.Match[str], operands: tuple[Va
     return join(b, [nearest(e) for e in elements], narrow)
 
 
+def _saturating(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
+    """QAdd, QSub: the nearest number that the element can hold."""
+    name, width, signed = match[1].lower(), int(match[2]), match[3] == "S"
+    if name == "sub" and not signed:  # max(x, y) - y
+        columns = zip(*(split(b, o, width) for o in operands), strict=True)
+        return join(b, [b.compute("sub", (b.compute("select", (b.compute("ult", (y, x), 1), x, y), width), y), width)
+                        for x, y in columns], width)
+    wide = 2 * width
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    least, most = (Literal(n & ((1 << wide) - 1), wide) for n in (low, high))
+    results = []
+    for pair in zip(*(split(b, o, width) for o in operands), strict=True):
+        exact = b.compute(name, tuple(b.compute("sext" if signed else "zext", (e,), wide) for e in pair), wide)
+        nearest = b.compute("select", (b.compute("slt", (most, exact), 1), most, exact), wide)
+        if signed:
+            nearest = b.compute("select", (b.compute("slt", (exact, least), 1), least, nearest), wide)
+        results.append(b.compute("trunc", (nearest,), width))
+    return join(b, results, width)
+
+
+def _average(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
+    """Of unsigned elements, rounded up."""
+    width = int(match[1])
+    wide = 2 * width
+    results = []
+    for pair in zip(*(split(b, o, width) for o in operands), strict=True):
+        total = b.compute("add", tuple(b.compute("zext", (e,), wide) for e in pair), wide)
+        rounded = b.compute("add", (total, Literal(1, wide)), wide)
+        results.append(b.compute("trunc", (b.compute("shr", (rounded, Literal(1, 8)), wide),), width))
+    return join(b, results, width)
+
+
+def multiply_add_pairs(b: BlockBuilder, operands: tuple[Operand, ...]) -> Operand:
+    """PMADDWD on 64 bits: the sums, modulo 2**32, of two products of signed 16-bit elements each."""
+    columns = zip(*(split(b, o, 16) for o in operands), strict=True)
+    products = [b.compute("mul", tuple(b.compute("sext", (e,), 32) for e in pair), 32) for pair in columns]
+    sums = [b.compute("add", pair, 32) for pair in zip(products[::2], products[1::2], strict=True)]
+    return scalar(join(b, sums, 32))
+
+
 def _multiply_high(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
     width, extension = int(match[1]), "sext" if match[2] == "S" else "zext"
     results = []
@@ -235,6 +275,8 @@ VECTOR_RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple((re.compile(patte
     (r"Cat(Even|Odd)Lanes(8|16|32)x\d+", _every_second),
     (r"NarrowBin(16|32|64)to(8|16|32)x\d+", _narrow),
     (r"QNarrowBin(16|32)Sto(8|16)([SU])x\d+", _narrow_saturating),
+    (r"Q(Add|Sub)(8|16)([SU])x\d+", _saturating),
+    (r"Avg(8|16)Ux\d+", _average),
     (r"MulHi(16)([SU])x\d+", _multiply_high),
     (r"MullEven(8|16|32)([SU])x\d+", _multiply_even),
     (r"(Shl|Shr)V128", _shift_vector),

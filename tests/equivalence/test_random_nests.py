@@ -18,9 +18,10 @@ from tests.support.random_nests.draw import draw
 from tests.support.random_nests.pool import Summary, run
 
 COUNT = 200
+ONCE_WRONG = (1002050, 1003161)  # minima under denormals-are-zeros, a widened value that guards could not read
 LEAST_REPLACED = 0.6  # of the programs above -O0
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def summaries() -> list[Summary]:
     for compiler in ("gcc", "clang"):
         if shutil.which(compiler) is None:
             pytest.skip(f"{compiler} is not installed")
-    return run(range(1, COUNT + 1), jobs=2)
+    return run([*range(1, COUNT + 1), *ONCE_WRONG], jobs=2)
 
 
 def test_same_memory_flags_and_results(summaries: list[Summary]) -> None:

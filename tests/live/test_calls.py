@@ -1,4 +1,5 @@
-"""Nests that call functions: one of the program's own, and those of the C library that copy and fill memory."""
+"""Nests that call functions: one of the program's own, those of the C library that copy and fill memory, those of
+the mathematical library."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from bench.execution import run, run_under_memopt
 from tests.conftest import Build
 
 PATIENCE = 120.0
+REPETITIONS = 2400  # of functions.c
 
 
 @pytest.mark.parametrize(("compiler", "level"), [("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")])
@@ -25,3 +27,15 @@ def test_a_function_that_copies_in_another_library_is_not_taken_for_the_c_librar
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
     assert native.stdout != run((str(build("copied_rows.c")), "300", "150"), PATIENCE).stdout
     assert trial.same_result(native), trial.stderr
+
+
+@pytest.mark.parametrize(("function", "bad"), [
+    ("exp(-0.125*(x))", -1), ("exp(-0.125*(x))", REPETITIONS - 10), ("log(x)", REPETITIONS - 10), ("pow(x,0.3)", 0)])
+def test_a_nest_with_mathematical_functions_is_replaced(build: Build, function: str, bad: int) -> None:
+    """exp(1250) is too large, log(-1e4) is no number: both set errno, each to its own number."""
+    program = build("functions.c", f"-DFUNCTION(x)={function}", "-fno-builtin", "-Wl,--no-as-needed", "-lm")
+    command = (str(program), "301", str(REPETITIONS), str(bad))
+    native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
+    assert (b"errno" in native.stdout) == (bad >= 0)
+    assert trial.same_result(native), trial.stderr
+    assert trial.replaced, trial.stderr

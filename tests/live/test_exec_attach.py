@@ -15,19 +15,9 @@ import pytest
 from bench.execution import Execution, memopt_command, run
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
-from tests.support.told import EXIT_CODE, Told, await_that, has_new_code, native_output
+from tests.support.told import EXIT_CODE, Told, await_that, has_new_code, text_of
 
 ALONE = ["bash", "-c", '"$@"; exit $?', "bash"]  # the parent of the program is a shell, not this process
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
-
-
-@pytest.fixture(scope="module")
-def expected(program: Path) -> str:
-    return native_output(program)
 
 
 @pytest.fixture
@@ -38,19 +28,6 @@ def running(program: Path, tmp_path: Path) -> Iterator[Told]:
 
 def attach(pid: int, *options: str) -> Execution:
     return run([*memopt_command(), "attach", *options, str(pid)], 90)
-
-
-def text_of(pid: int) -> bytes:
-    """The program's own executable pages; zero bytes behind the code, where stubs go, are left out."""
-    path = os.readlink(f"/proc/{pid}/exe")
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        interval, perms, *rest = line.split()
-        if "x" in perms and rest[-1] == path:
-            start, end = (int(word, 16) for word in interval.split("-"))
-            with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-                file.seek(start)
-                return file.read(end - start).rstrip(b"\0")
-    raise AssertionError("no text")
 
 
 def state_of(pid: int) -> dict[str, str]:

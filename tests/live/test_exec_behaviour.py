@@ -16,7 +16,7 @@ import pytest
 from bench.execution import Execution, memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
-from tests.support.told import EXIT_CODE, Told, native_output
+from tests.support.told import EXIT_CODE, Told, text_of
 
 MEMOPT = [*memopt_command(), "exec"]
 SIZE = "1300"
@@ -28,16 +28,6 @@ def own(stderr: str) -> list[str]:
 
 def foreign(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if not line.startswith("memopt: ")]
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
-
-
-@pytest.fixture(scope="module")
-def expected(program: Path) -> str:
-    return native_output(program)
 
 
 def shell(line: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -244,27 +234,14 @@ def test_quiet(product: tuple[str, str]) -> None:
 
 def test_dry_run_leaves_no_patch_behind(program: Path, expected: str, tmp_path: Path) -> None:
     with Told(program, tmp_path, "--dry-run", "--json", str(tmp_path / "json")) as told:
-        text = bytes_of_text(told.pid)
+        text = text_of(told.pid)
         told.await_idle()
-        assert bytes_of_text(told.pid) == text
+        assert text_of(told.pid) == text
         assert told.finish() == (EXIT_CODE, expected)
     loop = json.loads((tmp_path / "json").read_text())["loops"][0]
     assert (loop["outcome"], loop["reason"], loop["iterations_run"]) == ("kept", Reason.DRY_RUN.value, 0)
     assert loop["plan"]
     assert "would be replaced" in told.stderr
-
-
-def bytes_of_text(pid: int) -> bytes:
-    """The executable pages of the program itself, as they are in memory up to the end of the code in the file."""
-    path = os.readlink(f"/proc/{pid}/exe")
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        interval, perms, *rest = line.split()
-        if "x" in perms and rest[-1] == path:
-            start, end = (int(word, 16) for word in interval.split("-"))
-            with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
-                file.seek(start)
-                return file.read(end - start).rstrip(b"\0")
-    raise AssertionError("no text")
 
 
 def test_report_goes_to_a_file(product: tuple[str, str], tmp_path: Path) -> None:

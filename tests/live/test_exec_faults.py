@@ -6,23 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Build
-from tests.support.told import EXIT_CODE, Told, native_output
+from tests.support.told import EXIT_CODE, Told
 
 BEFORE_INSTALLED = ("find", "capture", "lift", "schedule", "generate", "validate", "install", "shadow.fork",
                     "codecache.write", "install.commit", "ptrace.seize", "ptrace.interrupt", "ptrace.setregset",
                     "ptrace.sysemu", "ptrace.detach", "ptrace.pwrite")
 ANY_TIME = ("launch", "watch", "report")
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
-
-
-@pytest.fixture(scope="module")
-def expected(program: Path) -> str:
-    return native_output(program)
 
 
 @pytest.mark.parametrize("stage", [*BEFORE_INSTALLED, *ANY_TIME])

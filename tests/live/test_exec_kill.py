@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Build
 from tests.support.told import EXIT_CODE, native_output
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,11 +25,6 @@ STAGES = ("launch", "find", "capture", "lift", "schedule", "generate", "validate
 STEPS = ("ptrace.seize", "ptrace.interrupt", "ptrace.pwrite", "ptrace.setregset", "ptrace.syscall", "ptrace.sysemu",
          "ptrace.detach", "shadow.fork", "codecache.write", "install.commit")
 ALL_POINTS = os.environ.get("MEMOPT_ALL_POINTS") == "1"
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +54,7 @@ def points(passed: list[str]) -> Counter[str]:
 
 def fault(text: str, folder: Path) -> dict[str, object]:
     done = subprocess.run([sys.executable, "-m", "tests.support.orphan", text, str(folder), SIZE],
-                          capture_output=True, text=True, timeout=300, cwd=ROOT)
+                          capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -80,7 +74,7 @@ def test_every_stage_and_step_is_a_point(points: Counter[str]) -> None:
     assert {*STAGES, *STEPS} <= set(points)
 
 
-@pytest.mark.timeout(3600 if ALL_POINTS else 600)
+@pytest.mark.timeout(7200 if ALL_POINTS else 1800)
 @pytest.mark.parametrize("action", ["kill", "raise"])
 def test_program_survives_a_fault_of_memopt_at_any_point(program: Path, expected: str, points: Counter[str],
                                                          tmp_path: Path, action: str) -> None:
@@ -97,8 +91,6 @@ def test_program_survives_a_fault_of_memopt_at_any_point(program: Path, expected
                 return f"{text}: {wrong}"
             if verdict["memopt"] == -9 or "internal error" in str(verdict["stderr"]):
                 struck.append(text)
-                break
-            if text.split(":")[1] not in STAGES:
                 break
         return ""
 

@@ -21,20 +21,10 @@ import pytest
 from bench.execution import memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
-from tests.support.told import EXIT_CODE, Told, native_output
+from tests.support.told import EXIT_CODE, Told
 
 NOBODY = 65534
 _SEIZE, _DETACH, _INTERRUPT = 0x4206, 17, 0x4207
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
-
-
-@pytest.fixture(scope="module")
-def expected(program: Path) -> str:
-    return native_output(program)
 
 
 @pytest.fixture

@@ -13,22 +13,11 @@ from pathlib import Path
 import pytest
 
 from bench.execution import memopt_command
-from tests.conftest import Build
 from tests.support.terminal import Terminal
-from tests.support.told import EXIT_CODE, await_that, has_new_code, native_output
+from tests.support.told import EXIT_CODE, await_that, has_new_code
 
 STAGES = ("watch", "find", "ptrace.syscall", "ptrace.sysemu", "lift", "validate", "install.commit")
 REPLACED = "replaced"
-
-
-@pytest.fixture(scope="module")
-def program(build: Build) -> Path:
-    return build("until_told.c")
-
-
-@pytest.fixture(scope="module")
-def expected(program: Path) -> str:
-    return native_output(program)
 
 
 class Job:

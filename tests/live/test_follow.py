@@ -12,8 +12,8 @@ from bench.execution import Execution, run, run_under_memopt
 from tests.conftest import Build
 
 SIZE = "1500"
-PAIR_SIZE = "1901"  # both processors are busy then
-PATIENCE = 120.0
+PAIR_SIZE = "1301"  # both processors are busy then
+PATIENCE = 140.0
 
 
 def script(folder: Path, text: str) -> str:

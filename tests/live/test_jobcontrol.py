@@ -48,7 +48,7 @@ def state(pid: int) -> str:
 
 
 def await_state(pid: int, letters: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while state(pid) not in letters:
         assert time.monotonic() < end, f"process {pid} is {state(pid)}, not one of {letters}"
         time.sleep(0.01)
@@ -185,7 +185,7 @@ def test_closed_terminal_hangs_the_program_up(tmp_path: Path, witness: str) -> N
     with Terminal(tmp_path) as terminal:
         terminal.expect("prompt> ")
         memopt, program = start_witness(terminal, witness, "SIGUSR1")
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() and state(pid) != "Z" for pid in (memopt, program)):
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -20,28 +20,30 @@ from runtime.tracee import attach, thread_state
 from tests.support.targets import RIGHT, Worker, build, symbols
 from tests.support.version import prepare
 
+PATIENCE = 30.0
+
 
 def whole_session(pid: int, header: int) -> None:
     """Everything memopt does to a process, once."""
     with attach(pid) as tracee:
-        tracee.stop(5.0)
+        tracee.stop(PATIENCE)
         cache, patch = prepare(tracee, header)
         cache.reserve_scratch(tracee, 1 << 20)
         shadow = fork_shadow(tracee)
-    shadow.run_to(header, 20.0, hits=2)
+    shadow.run_to(header, PATIENCE, hits=2)
     shadow.kill()
     with attach(pid) as tracee:
-        tracee.stop(5.0)
+        tracee.stop(PATIENCE)
         reap(tracee, (shadow,))
-        install(tracee, patch, cache, 5.0)
+        install(tracee, patch, cache, PATIENCE)
     with attach(pid) as tracee:
-        remove(tracee, Installed(patch, cache.placement), 5.0)
+        remove(tracee, Installed(patch, cache.placement), PATIENCE)
 
 
 def undo(worker: Worker) -> None:
     for found in find_installed(worker.pid):
         with attach(worker.pid) as tracee:
-            remove(tracee, found, 5.0)
+            remove(tracee, found, PATIENCE)
 
 
 def session_with_fault(worker: Worker, fault: str) -> int:
@@ -68,7 +70,8 @@ def run_and_leave(pid: int, header: int, fault: str) -> NoReturn:
 
 def runs(worker: Worker) -> bool:
     """It is neither over nor left stopped (a stop on the way out of ptrace takes a moment)."""
-    for _ in range(2000):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         if (state := thread_state(worker.pid, worker.pid)) not in "tT":
             return state not in "ZX"
         time.sleep(0.001)
@@ -77,7 +80,8 @@ def runs(worker: Worker) -> bool:
 
 def alone(worker: Worker) -> bool:
     """No second copy of the program runs; a killed memopt may leave a zombie nobody is told of."""
-    for _ in range(2000):
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         if all(line.split()[1].startswith("Z") for line in worker.children()):
             return True
         time.sleep(0.001)

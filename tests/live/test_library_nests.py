@@ -11,7 +11,7 @@ INTEGERS = """
 import numpy
 generator = numpy.random.default_rng(1)
 a, b = (generator.integers(-9, 9, (431, 431)) for _ in range(2))
-for _ in range(60):
+for _ in range(100):
     c = a @ b
 print(c.sum(), (c * (numpy.arange(431) % 7)).sum())
 """

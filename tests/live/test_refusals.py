@@ -12,8 +12,8 @@ from bench.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
 
-SIZE = "1200"
-PATIENCE = 90.0
+SIZE = "1300"
+PATIENCE = 140.0
 
 
 def _report(command: tuple[str, ...]) -> tuple[str, str | None]:

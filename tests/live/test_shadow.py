@@ -6,14 +6,19 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
 from runtime import budget
 from runtime.codecache import CodeCache
+from runtime.install import jump_bytes
 from runtime.memory import PAGE
 from runtime.shadow import End, Shadow, ShadowStopped, compare, fork_shadow, reap
+from runtime.timing import own_pages, run_original, write_code
 from runtime.tracee import attach
 from tests.support.targets import RIGHT, Worker
 
@@ -61,6 +66,43 @@ def test_two_shadows_agree_and_nobody_notices(worker: Worker) -> None:
     assert worker.finish() == RIGHT
 
 
+def test_pages_become_the_copys_own(worker: Worker) -> None:
+    shadow, = fork(worker)
+    shadow.run_to(worker.address("spin_header"), LIMIT_S)
+    before, cells = shadow.registers(), worker.address("cells")
+    contents = shadow.read(cells, 4096 * 8)
+    code = Placement(worker.address("mix"), PAGE, 0, 0, 0, 0, 0)
+    compiled = cast(CompiledRegion, SimpleNamespace(placement=code, code=b""))
+    own_pages(shadow, compiled, [(cells + 100, cells + 4096 * 8), (8, 16), (cells, cells + 8)])
+    written = shadow.written_pages()
+    for page in range(cells // PAGE * PAGE, cells + 4096 * 8, PAGE):
+        assert any(start <= page < end for start, end in written)
+    assert shadow.registers() == before
+    assert shadow.read(cells, 4096 * 8) == contents
+    drop(worker, shadow)
+    assert worker.finish() == RIGHT
+
+
+def test_counted_iterations_are_those_that_were_stopped_at(worker: Worker) -> None:
+    counted, stopped = fork(worker, 2)
+    header, code = worker.address("spin_header"), worker.address("mix")
+    statistics = -(-worker.address("cells") // PAGE) * PAGE
+    displaced = counted.read(header, 5)
+    compiled = cast(CompiledRegion, SimpleNamespace(
+        region=SimpleNamespace(header=header, displaced=displaced),
+        placement=Placement(code, PAGE, 0, 0, statistics, 0, 0), code=displaced + jump_bytes(code + 5, header + 5)))
+    for shadow in (counted, stopped):
+        shadow.run_to(header, LIMIT_S)
+    write_code(counted, compiled)
+    for iterations in (0, 1, 99):
+        assert run_original(counted, compiled, iterations, LIMIT_S) >= 0
+    stopped.run_to(header, LIMIT_S, hits=100)
+    assert counted.registers() == stopped.registers()
+    assert compare(counted, stopped, [(code, code + PAGE), (statistics, statistics + PAGE)]) == ()
+    drop(worker, counted, stopped)
+    assert worker.finish() == RIGHT
+
+
 def test_written_pages_and_differences(worker: Worker) -> None:
     first, second = fork(worker, 2)
     for shadow in (first, second):
@@ -72,14 +114,47 @@ def test_written_pages_and_differences(worker: Worker) -> None:
         assert any(start <= page < end for start, end in written)
     assert not any(start <= worker.address("again") + 4 * PAGE < end for start, end in written)
     assert compare(first, second) == ()
-    second.write(cells + 40, b"\xff")
-    second.write(cells + 20000, b"\xff\x01")
+    for place in (cells + 40, cells + 20000):
+        second.write(place, bytes(255 - byte for byte in second.read(place, 2)))
     places = [difference.address // 8 * 8 for difference in compare(first, second)]
     assert places == [(cells + 40) // 8 * 8, (cells + 20000) // 8 * 8]
     assert len(compare(first, second, ignore=((cells + 40, cells + 48),))) == 1
     assert len(compare(first, second, limit=1)) == 1
     drop(worker, first, second)
     assert worker.finish() == RIGHT
+
+
+def test_a_shadow_joins_another_one_that_was_told_another_time(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    for shadow in (first, second):
+        shadow.run_to(worker.address("round_done"), LIMIT_S)
+    cells = worker.address("cells")
+    second.write(cells + 8, bytes(8))
+    second.set_registers(replace(second.registers(), rbx=99))
+    state = bytearray(second.tracee.vector_state())
+    state[160 + 16 * 7:160 + 16 * 8] = b"clock of another"
+    second.tracee.set_vector_state(bytes(state))
+    assert second.vector_state() != first.vector_state()
+    second.join(first, ((cells, cells + 4096),))
+    assert compare(first, second) != ()
+    second.join(first)
+    assert compare(first, second) == ()
+    assert first.registers() == second.registers()
+    assert first.vector_state() == second.vector_state()
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_a_shadow_does_not_join_one_that_took_another_way(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    for shadow in (first, second):
+        shadow.run_to(worker.address("round_done"), LIMIT_S)
+    stack = second.registers().rsp & -4096
+    second.write(stack - 32768, bytes(range(256)) * 64)
+    with pytest.raises(ShadowStopped) as stopped:
+        second.join(first)
+    assert stopped.value.reason is End.UNLIKE
+    drop(worker, first, second)
 
 
 def test_a_shadow_that_took_another_way_is_seen(worker: Worker) -> None:
@@ -99,6 +174,7 @@ def test_system_calls_do_not_happen(worker: Worker) -> None:
     with pytest.raises(ShadowStopped) as caught:
         shadow.run_to(worker.address("main"), LIMIT_S)
     assert caught.value.reason is End.SYSTEM_CALL
+    assert "number 1 " not in caught.value.detail  # what it writes counts as written
     drop(worker, shadow)
     assert worker.finish() == RIGHT
 
@@ -132,6 +208,19 @@ def test_faults_and_timeouts_end_the_trial(worker: Worker) -> None:
     assert caught.value.reason is End.TIMEOUT
     second.run_to(worker.address("spin_header"), LIMIT_S)  # it may be used on
     drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
+def test_only_processor_time_counts_towards_a_timeout(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others have the processor, a copy takes longer and gets as far."""
+    shadow, = fork(worker)
+    used = iter([0.0] * 8)
+    monkeypatch.setattr(Shadow, "_processor_time", lambda _: next(used, 1.0))
+    with pytest.raises(ShadowStopped) as caught:
+        shadow.run_to(worker.address("main"), 0.02)
+    assert caught.value.reason is End.TIMEOUT
+    assert next(used, None) is None
+    drop(worker, shadow)
     assert worker.finish() == RIGHT
 
 

@@ -17,7 +17,7 @@
 
 #include "matrix.h"
 
-#define LONGEST_SECONDS 100
+#define LONGEST_SECONDS 280
 
 static volatile sig_atomic_t told;
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from memopt.elf.image import ElfError, Image
 from memopt.elf.lines import source_line
-from memopt.elf.symbols import Symbols, function_name
+from memopt.elf.symbols import Symbols
 from memopt.elf.unwind import function_ranges
 from tests.conftest import Build
 
 
 def _look(path: str, address: int) -> None:
     function_ranges(path)
-    function_name(path, address)
+    with suppress(ElfError, OSError), Image(path) as image:
+        Symbols(image).function_at(address)
     source_line(path, address)
 
 

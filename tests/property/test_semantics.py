@@ -99,7 +99,10 @@ PACKED_INTEGER = [
     "pcmpgtd %xmm1, %xmm0", "pcmpeqb %xmm1, %xmm0", "pcmpgtq %xmm1, %xmm0", "pminsd %xmm1, %xmm0",
     "pmaxud %xmm1, %xmm0", "pmaxsd %xmm1, %xmm0", "pmovsxdq %xmm1, %xmm0", "pmovzxdq %xmm1, %xmm0",
     "pmovsxwd %xmm1, %xmm0", "pinsrd $2, %eax, %xmm0", "pinsrq $1, %rax, %xmm0", "pextrd $3, %xmm1, %eax",
-    "pextrq $1, %xmm1, %rax", "palignr $4, %xmm1, %xmm0", "pabsd %xmm1, %xmm0",
+    "pextrq $1, %xmm1, %rax", "palignr $4, %xmm1, %xmm0", "pabsd %xmm1, %xmm0", "paddusb %xmm1, %xmm0",
+    "paddusw %xmm1, %xmm0", "psubusb %xmm1, %xmm0", "psubusw %xmm1, %xmm0", "paddsb %xmm1, %xmm0",
+    "paddsw %xmm1, %xmm0", "psubsb %xmm1, %xmm0", "psubsw %xmm1, %xmm0", "pavgb %xmm1, %xmm0", "pavgw %xmm1, %xmm0",
+    "pmaddwd %xmm1, %xmm0", "pmaddubsw %xmm1, %xmm0",
 ]
 AVX = [
     "vmovupd (%rsi), %ymm0", "vmovapd %ymm1, %ymm0", "vmovups %ymm1, 9(%rdi)", "vmovsd (%rsi), %xmm0",

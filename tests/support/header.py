@@ -105,7 +105,7 @@ class Header:
         values.update({name: value & WORD for name, value in registers.items()}, r15=0)
         self._write(_IN, struct.pack("<16Q", *values.values()))
         self._write(_IN + _FLAGS_SLOT, struct.pack("<QI", 0x202 | flags, mxcsr))
-        self._write(_VECTORS, bytes((7 * n + n // 251) & 255 for n in range(32 * 64)))
+        self._write(_VECTORS, _pattern(0, 32 * 64))
         self._write(_STACK + _PAGE // 2 - 128, _RED_ZONE)
         self._write(_MARKS, bytes(64))
         self._write(_STATISTICS, bytes(32))
@@ -257,6 +257,15 @@ PLAN = NestPlan((_PART,))
 
 def linear(constant: int = 0, **terms: int) -> Linear:
     return Linear.build(terms, constant)
+
+
+def held_by_lane(register: int, offset: int, width: int) -> bytes:
+    """What a part of a vector register holds at the header."""
+    return _pattern(64 * register + offset, 64 * register + offset + width)
+
+
+def _pattern(start: int, end: int) -> bytes:
+    return bytes((7 * n + n // 251) & 255 for n in range(start, end))
 
 
 def _at(address: int, size: int = 8) -> Mem:

@@ -10,12 +10,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memopt.console import say
 from runtime.identify import CannotRun, identify
-from runtime.jobcontrol import leave
-from runtime.launch import run_natively
+from runtime.jobcontrol import leave, wait_to_end
+from runtime.launch import launch, release_inherited_files
 
 if __name__ == "__main__":
     try:
-        value = run_natively(identify(sys.argv[1], os.environ.get("PATH")), sys.argv[1:])
+        supervisor = launch(identify(sys.argv[1], os.environ.get("PATH")), sys.argv[1:]).supervisor
+        release_inherited_files()
+        value = wait_to_end(supervisor)
     except CannotRun as error:
         say(str(error))
         value = error.exit_code

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.support.told import await_idle
 
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE = 40.0  # seconds until something that must come about counts as missing
+_PATIENCE = 90.0  # seconds until something that must come about counts as missing
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def judge(fault: str, folder: Path, size: str) -> Verdict:
         memopt = subprocess.Popen([sys.executable, "-m", "memopt", "exec", str(folder / "program"), size],
                                   stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
     program = _program(folder)
-    await_idle(memopt, lambda: b"internal error" in (folder / "stderr").read_bytes())
+    await_idle(memopt, program, lambda: b"internal error" in (folder / "stderr").read_bytes())
     if memopt.poll() is None:  # the fault has not struck yet, or never will
         os.kill(program, signal.SIGUSR1)
     code = memopt.wait(_PATIENCE)

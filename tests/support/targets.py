@@ -69,7 +69,7 @@ class Worker:
     def finish(self) -> str:
         """Tell it to end; what it printed since "ready", without its exit code, which is checked."""
         os.kill(self.pid, signal.SIGUSR1)
-        output, _ = self.process.communicate(timeout=60)
+        output, _ = self.process.communicate(timeout=120)
         if self.foreign:
             output, _, status = output.rpartition("status ")
             assert int(status) == EXIT_CODE

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-_PATIENCE = 20.0  # seconds until a missing answer is an error
+_PATIENCE = 60.0  # seconds until a missing answer is an error
 
 
 class Terminal:
@@ -19,6 +19,7 @@ class Terminal:
 
     def __init__(self, directory: Path, command: Sequence[str] = ("bash", "--norc", "--noprofile", "-i")) -> None:
         self.output = ""
+        self._bytes = b""
         self._seen = 0
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
@@ -58,6 +59,7 @@ class Terminal:
             except OSError:
                 data = b""
             assert data, f"{pattern!r} did not appear in:\n{self.output}"
-            self.output += data.decode(errors="replace").replace("\r\n", "\n")
+            self._bytes += data  # as a whole: a line's end may be cut in two where one read ends
+            self.output = self._bytes.decode(errors="replace").replace("\r\n", "\n")
         self._seen += found.end()
         return found

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from bench.execution import memopt_command
 
-PATIENCE = 90.0
+PATIENCE = 120.0
 EXIT_CODE = 3
-_IDLE_SECONDS, _IDLE_TICKS = 1.5, 15
+_IDLE_SECONDS, _IDLE_USED, _IDLE_WANTED = 1.5, 0.15, 1.2
 
 
 def await_that(condition: Callable[[], bool], what: Callable[[], str]) -> None:
@@ -30,22 +30,45 @@ def has_new_code(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists() and Path(f"/tmp/perf-{pid}.map").exists()
 
 
-def await_idle(memopt: subprocess.Popen[bytes], enough: Callable[[], bool] = lambda: False) -> None:
-    """Until memopt has ended, or uses so little processor time that it must have done all it can, or ``enough()``."""
+def await_idle(memopt: subprocess.Popen[bytes], program: int, enough: Callable[[], bool] = lambda: False) -> None:
+    """Until memopt has ended, or must have done all it can, or ``enough()``.
+
+    It has done all it can when for a while it hardly used a processor, nor only waited for one on a busy machine, nor
+    for a copy of the program.
+    """
     end = time.monotonic() + PATIENCE
-    since, used = time.monotonic(), _ticks(memopt.pid)
+    since, (used, wanted) = time.monotonic(), _processor_seconds(memopt.pid)
     while memopt.poll() is None and not enough() and time.monotonic() < end:
         time.sleep(0.01)
-        if time.monotonic() - since > _IDLE_SECONDS:
-            if _ticks(memopt.pid) - used <= _IDLE_TICKS:
+        passed = time.monotonic() - since
+        if copies(program):
+            since, (used, wanted) = time.monotonic(), _processor_seconds(memopt.pid)
+        elif passed > _IDLE_SECONDS:
+            now_used, now_wanted = _processor_seconds(memopt.pid)
+            if now_used - used <= _IDLE_USED and now_wanted - wanted <= _IDLE_WANTED * passed / _IDLE_SECONDS:
                 return
-            since, used = time.monotonic(), _ticks(memopt.pid)
+            since, used, wanted = time.monotonic(), now_used, now_wanted
 
 
-def _ticks(pid: int) -> int:
-    """Processor time used, in hundredths of a second."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+def copies(program: int) -> list[int]:
+    """The living children of ``program``."""
+    try:
+        words = Path(f"/proc/{program}/task/{program}/children").read_text().split()
+        return [int(word) for word in words if ") Z " not in Path(f"/proc/{word}/stat").read_text()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _processor_seconds(pid: int) -> tuple[float, float]:
+    """What the threads of ``pid`` have used, and that together with what they have waited for a processor."""
+    used = waited = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            fields = path.read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        used, waited = used + int(fields[0]), waited + int(fields[1])
+    return used * 1e-9, (used + waited) * 1e-9
 
 
 class Told:
@@ -92,7 +115,7 @@ class Told:
 
     def await_idle(self) -> None:
         """Until memopt has looked at everything that is hot."""
-        await_idle(self.memopt)
+        await_idle(self.memopt, self.pid)
 
     def finish(self) -> tuple[int, str]:
         """Tell the program to end; memopt's exit code and the program's output."""
@@ -103,10 +126,23 @@ class Told:
 def native_output(program: Path, *arguments: str) -> str:
     """What the program prints, whenever it is told to end."""
     command = [program, *(arguments or ("400",))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    await_that(lambda: Path(f"/proc/{process.pid}/exe").resolve() == program.resolve(), lambda: "the program runs")
-    time.sleep(0.2)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("ready ")
     process.send_signal(signal.SIGUSR1)
     output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == EXIT_CODE
     return output
+
+
+def text_of(pid: int) -> bytes:
+    """The program's own executable pages; zero bytes behind the code, where stubs go, are left out."""
+    path = os.readlink(f"/proc/{pid}/exe")
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        interval, perms, *rest = line.split()
+        if "x" in perms and rest[-1] == path:
+            start, end = (int(word, 16) for word in interval.split("-"))
+            with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+                file.seek(start)
+                return file.read(end - start).rstrip(b"\0")
+    raise AssertionError("no text")

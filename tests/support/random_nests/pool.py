@@ -17,8 +17,8 @@ from tests.support.random_nests.draw import draw
 from tests.support.random_nests.replacing import REPLACED
 
 CHUNK = 50
-_SECONDS = 4.0  # for one program, on average over a chunk
-_LEAST_SECONDS = 45.0
+_SECONDS = 8.0  # for one program, on average over a chunk
+_LEAST_SECONDS = 90.0
 _NUMBER = re.compile(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]\d+)?")
 
 

@@ -26,6 +26,7 @@ from memopt.session.decision import Decision
 from memopt.session.improve import Improver
 from memopt.session.site import Site, find_site
 from memopt.session.stages import TRANSIENT
+from memopt.session.worker import Worker
 from passes.base import Context, ScheduledRegion
 from passes.loop_plans import loop_plans
 from passes.profitability import Profitability
@@ -36,7 +37,7 @@ from runtime.tracee import Tracee
 from runtime.trial import general_registers
 from tests.support.random_nests.build import Batch
 
-PATIENCE = 20.0  # seconds for one call of a nest
+PATIENCE = 60.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
 SMALL, OTHER = 1 << 20, 3  # what may be a size, and by how much it was another one
@@ -93,6 +94,7 @@ class Direct(Improver):
     """The driver's stages without its thread."""
 
     tracee: Tracee | None = None
+    worker: Worker = field(init=False)
 
     def __post_init__(self) -> None:
         self._stage = "find"

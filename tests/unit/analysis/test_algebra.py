@@ -174,3 +174,13 @@ def test_bits_cleared_at_the_bottom_and_where_there_are_none(mask: int) -> None:
         if all(o.linear.evaluate({"c:1": number_}) >= 0 for o in at.obligations):
             assert found.linear.evaluate({"c:1": number_}) == number_ & mask
     assert any(o.linear.evaluate({"c:1": mask + 16}) < 0 for o in at.obligations)
+
+
+def test_live_in_numbers_have_samples_where_the_captured_iteration_does_not_get() -> None:
+    """What a counter is there is not known; a live-in value is the same everywhere."""
+    tool = algebra(-5)
+    tool.given = (Linear.of(-1),)
+    assert not tool.reached
+    assert tool.in_range(Integer(X, 64), signed=False)[0] == X + WORD
+    tool.sample["c:1"] = -5
+    assert tool.in_range(Integer(Linear.symbol("c:1"), 64), signed=False)[0] == Linear.symbol("c:1")

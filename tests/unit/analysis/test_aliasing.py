@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, quotient
 from memopt.ir.region import Interval
 
 H, J, R = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("R")
@@ -56,3 +56,25 @@ def test_a_distance_that_depends_on_the_outer_trip_count_is_assumed_and_noted() 
     assert not tool.overlap(P + H * 8, 64, P + 200, 64)
     assert list(tool.assumed) == [(Interval(P, P + R * 8), Interval(P + 200, P + 208))]
     assert aliasing(30).overlap(P + H * 8, 64, P + 200, 64), "the captured trip count reaches it"
+
+
+def test_cells_that_conditions_keep_apart() -> None:
+    tool, quarter = aliasing(), quotient(H, 4)
+    assert tool.overlap(P + quarter * 32, 64, P, 64)
+    assert not tool.overlap_where((H - 4,), P + quarter * 32, 64, P, 64)
+    assert not tool.overlap_where((H - 4,), P, 64, P + quarter * 32, 64)
+    assert tool.overlap_where((H - 4,), P + quarter * 32, 64, P + 32, 64)
+    assert tool.overlap_where((H - 3,), P + quarter * 32, 64, P, 64)
+    assert not tool.overlap_where((H - 4,), P + quarter * 32, 64, Q, 64)
+
+
+def test_a_row_whose_length_is_rounded() -> None:
+    """``for j < (i - R) / 2 + 5``: where it ends is not known, but it starts behind the cell."""
+    rounded = quotient(H - R, 2)
+    tool = Aliasing({"c:i": R - 1, "c:j": rounded + 5}, {"p": 1000, "R": 10})
+    distance = H * 8 - R * 8 - rounded * 16  # 0 or 8
+    assert not tool.overlap(P, 64, P + distance + J * 16 + 8, 64)
+    assert not tool.overlap(P - 8, 64, P + distance + J * 16, 64)
+    assert tool.overlap(P + 8, 64, P + distance + J * 16, 64)
+    assert tool.overlap(P, 64, P + distance + J * 16, 64)
+    assert tool.overlap(P, 64, Q + distance + J * 16, 64) is False, "another array"

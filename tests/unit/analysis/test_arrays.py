@@ -140,3 +140,33 @@ def test_subscripts_name_the_same_cells_as_addresses(seed: int) -> None:
                 assert cluster.low.evaluate(values) <= address <= cluster.high.evaluate(values) - 8
         assert len(set(seen.values())) == len(seen)
         assert all(g.expression.evaluate(SAMPLE) >= 0 for g in guards)
+
+
+def test_a_triangle_that_grows_from_the_end_reaches_no_further_than_it_does() -> None:
+    """The inner loop of a backward substitution by columns: it grows while R rows are left of 40."""
+    column = access(0, {"i": -328, "j": 320}, {"i": R, "j": -R + Linear.symbol("i") + 40})
+    pivot = access(-320, {"i": -328}, {"i": R})
+    (cluster,) = clusters([column, pivot], SAMPLE)
+    assert not cluster.needs or all(n.evaluate({"R": r}) >= 0 for n in cluster.needs for r in range(2, 40))
+    for r in range(2, 40):
+        cells = [-328 * i + 320 * j for i in range(r) for j in range(40 - r + i)] + [-320 - 328 * i for i in range(r)]
+        values = SAMPLE | {"R": r}
+        assert cluster.low.evaluate(values) == SAMPLE["p"] + min(cells)
+        assert cluster.high.evaluate(values) == SAMPLE["p"] + max(cells) + 8
+
+
+def test_a_triangle_whose_first_rows_are_empty_at_first_is_bounded_for_its_last_iterations_too() -> None:
+    """Row i ends with the diagonal, 21 - R + i behind its start; what comes before it begins where rows do. While
+    none of the 20 has begun the part before the diagonal starts a row further on, which later it does not."""
+    i, k = Linear.symbol("i"), Linear.symbol("k")
+    before = access(0, {"i": 384, "j": 8}, {"i": R, "j": -R + i + 20})
+    diagonal = ByteAccess(before.address.without("j") + i * 8 - R * 8 + 160, (("i", R), ("k", R - i)),
+                          ElementType.F64, False, (-R + i + k * 2 + 1, R - i - k * 2 - 1))
+    for captured in (20, 11):
+        (cluster,) = clusters([before, diagonal], SAMPLE | {"R": captured})
+        assert not any(n.evaluate({"R": r}) < 0 for n in cluster.needs for r in range(2, captured + 1))
+        for r in range(2, 21):
+            values = SAMPLE | {"R": r}
+            if all(n.evaluate(values) >= 0 for n in cluster.needs):
+                assert cluster.low.evaluate(values) <= SAMPLE["p"] + (8 * (20 - r) if r == 20 else 0)
+                assert cluster.high.evaluate(values) >= SAMPLE["p"] + 384 * (r - 1) + 8 * 19 + 8

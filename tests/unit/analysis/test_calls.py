@@ -135,3 +135,33 @@ def test_what_a_library_function_may_change_is_unknown(register: str) -> None:
     compare = "movq rdx, xmm3; cmp rdx, 5" if register == "xmm3" else f"cmp {register}, 5"
     assert refusal(f"{COPY_ROW}; {compare}; je 1f; {ADDED}; 1:", routine="memcpy") in (
         Reason.CARRIED_VALUE, Reason.DATA_DEPENDENT_BRANCH)
+
+
+@pytest.mark.parametrize(("routine", "operands", "checked"), [
+    ("exp", "{0}", False), ("log", "{0}", True), ("pow", "{0}, [8*c:401002 + r13 + 8*rbx]", True)])
+def test_mathematical_functions_are_operations(routine: str, operands: str, checked: bool) -> None:
+    body = "movsd xmm0, [r12+rbx*8]; movsd xmm1, [r13+rbx*8]; call library; movsd [r14+rbx*8], xmm0"
+    lifted = lift(body, routine=routine)
+    value = f"call {ROUTINE:x}({operands.format('[8*c:401002 + r12 + 8*rbx]')})"
+    assert str(lifted.statements).splitlines()[1] == f"  [8*c:401002 + r14 + 8*rbx]:64 = {value}"
+    assert any(f"m[{SLOT}]:64" in str(g.expression) for g in lifted.region.guards if isinstance(g, Relation))
+    assert (lifted.region.retried is not None) == checked
+
+
+def test_mathematical_functions_of_single_precision() -> None:
+    body = "movss xmm0, [r12+rbx*4]; call library; movss [r14+rbx*4], xmm0"
+    assert f"]:32 = call {ROUTINE:x}.f32([4*c:401002 + r12 + 4*rbx])" in str(lift(body, routine="expf").statements)
+    above = "movss xmm0, [r12+rbx*4]; call library; movsd [r14+rbx*8], xmm0"
+    assert refusal(above, routine="expf") is Reason.CARRIED_VALUE
+
+
+@pytest.mark.parametrize("register", ["rax", "rdi", "xmm1", "xmm7"])
+def test_what_a_mathematical_function_may_change_is_unknown(register: str) -> None:
+    store = f"movsd [r13+rbx*8], {register}" if "xmm" in register else f"mov [r13+rbx*8], {register}"
+    body = f"movsd xmm0, [r12+rbx*8]; call library; movsd [r14+rbx*8], xmm0; {store}"
+    assert refusal(body, routine="exp") is Reason.CARRIED_VALUE
+
+
+def test_a_mathematical_function_is_not_called_in_one_way_of_a_branch_only() -> None:
+    body = "movsd xmm0, [r12+rbx*8]; cmp qword ptr [r13+rbx*8], 5; je 1f; call library; 1: movsd [r14+rbx*8], xmm0"
+    assert refusal(body, routine="exp") is Reason.DATA_DEPENDENT_BRANCH

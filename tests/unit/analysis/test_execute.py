@@ -189,8 +189,19 @@ def test_what_comes_from_long_ago_is_made_by_as_many_iterations_of_the_original(
     assert lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region.left == 6
 
 
+def test_registers_that_pass_something_on_to_the_code_after_the_loop_are_computed() -> None:
+    """A sum that is not stored, and two registers that change places."""
+    for code, passed in (("addsd xmm1, [r9+rcx*8]", ["xmm1[0:8] is P0:8"]),
+                         ("xchg r10, r11", ["r10 is P1:8", "r11 is P2:8"])):
+        region = lift_assembly(f"i: {code}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret",
+                               {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region
+        assert list(map(str, region.passed)) == passed
+        assert region.left == 1
+
+
 def test_what_no_iteration_makes_must_be_dead() -> None:
-    code = f"i: xchg r10, r11; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
+    swap = "mov rdx, [rsp-8]; mov rax, [rsp-16]; mov [rsp-16], rdx; mov [rsp-8], rax"
+    code = f"i: {swap}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
     with pytest.raises(Rejected) as refused:
         lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20})
     assert refused.value.reason is Reason.CARRIED_VALUE
@@ -317,3 +328,19 @@ def test_a_register_that_is_cleared_for_the_next_iteration() -> None:
     assert "xmm1[0:8] == 0" in [str(g) for g in region.guards]
     other = lift_assembly(code, registers, vectors={"xmm1": bytes(7) + b"?" + bytes(24)}).region
     assert "0x0)" not in str(other.scop.statements[0])
+
+
+@pytest.mark.parametrize(("other", "joined"), [("xor edx, edx", True), ("mov edx, 1", False)])
+def test_a_product_that_is_known_where_the_counter_is_zero(other: str, joined: bool) -> None:
+    """for i: for j: c[i, j] = a[j == 0 ? 0 : 5 * j]: compilers leave the product out there."""
+    code = f"""
+    i: xor ecx, ecx
+    j: test rcx, rcx; je 1f; lea rdx, [rcx+rcx*4]; jmp 2f; 1: {other}; 2: movsd xmm0, [rdi+rdx*8]
+       movsd [r9+rcx*8], xmm0; inc rcx; cmp rcx, 30; jne j; add r9, 240; dec r8; jne i; ret"""
+    registers = {"rdi": ARRAY, "r8": 20, "r9": 0x9000_0000}
+    if not joined:
+        with pytest.raises(Rejected):
+            lift_assembly(code, registers)
+        return
+    (statement,) = lift_assembly(code, registers).region.scop.statements
+    assert str(statement) == "S0[i<R, j<30]: A0[i, j] = A1[j, 0]"

@@ -11,7 +11,7 @@ import pytest
 from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Cell, LiveIn, Register, Rejoin, Relation
+from memopt.ir.region import Cell, LiveIn, Region, Register, Rejoin, Relation
 from tests.support.lifting import STACK, lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000
@@ -93,6 +93,25 @@ def test_a_counter_on_the_stack_is_rejoined() -> None:
     assert any("own variables" in g.why for g in region.guards)
 
 
+def through_frame(distance: int) -> Region:
+    return lift(registers={"rbp": STACK + distance}, memory={STACK + distance - 24: 1},
+                i="mov [rbp-16], rdi", body="movsd xmm0, [rdi+rdx*8]; mulsd xmm0, [rsi+rdx*8]; movsd [r9+rcx*8], xmm0",
+                next_i="mov rdi, [rbp-16]; add rdi, 80; add r9, 80; inc qword ptr [rbp-24]; cmp [rbp-24], r8; jne i",
+                ).region
+
+
+def test_what_is_stored_through_the_frame_pointer_is_on_the_stack() -> None:
+    region = through_frame(160)
+    assert Rejoin(Cell("rsp", 136, 8), Linear.symbol("m[rsp + 136]:64") + Linear.symbol("H"), 8) in region.rejoin
+    assert any(isinstance(g, Relation) and str(g).startswith("rbp - rsp - 160 == 0") for g in region.guards)
+
+
+@pytest.mark.parametrize("distance", [-160, 1 << 20])
+def test_a_pointer_to_somewhere_else_is_no_frame_pointer(distance: int) -> None:
+    with pytest.raises(Rejected):
+        through_frame(distance)
+
+
 def test_a_bound_in_memory_is_a_live_in() -> None:
     region = lift(memory={STACK + 16: N}, next_i="inc rbx; cmp rbx, [rsp+16]; jne i").region
     symbol = next(x.symbol for x in region.live_ins if x.location == Cell("rsp", 16, 8))
@@ -163,7 +182,7 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.TRIP_COUNT, {"next i": "inc rbx; cmp rbx, r8; je out; test [r9+rbx*8], rbx; jne i", "after": "out:"}),
     (Reason.CARRIED_VALUE, {"i": "mov [rsp+8], rbx; mov r11d, [rsp+10]"}),
     (Reason.NON_AFFINE, {"i": "mov rax, rbx; imul rax, r8; mov dword ptr [r9+rax*8], 0"}),
-    (Reason.NON_AFFINE, {"next i": "inc rbx; mov r11, [r10]; cmp rbx, [r11]; jne i"}),
+    (Reason.NON_AFFINE, {"next i": "inc rbx; cmp rbx, [r10+r10]; jne i"}),
     (Reason.UNPROVED, {"i": "lea r11d, [rbx-2]", "body": BEHIND}),
     (Reason.UNSUPPORTED_INSTRUCTION, {"k": "xor edx, edx; cpuid"}),
     (Reason.UNSUPPORTED_INSTRUCTION, {"k": "xor edx, edx; ldmxcsr [rsp-4]"}),
@@ -171,7 +190,7 @@ QUADRATIC = BODY.replace("movsd xmm0, [rdi", "imul rax, rax; movsd xmm0, [rdi", 
     (Reason.ATOMIC, {"k": "xor edx, edx; lock inc qword ptr [r10]"}),
 ])
 def test_refusals(reason: Reason, changes: dict[str, str]) -> None:
-    memory = {REGISTERS_R10: 0x5000, 0x5000: N}
+    memory = {2 * REGISTERS_R10: N}
     assert refusal(None, memory, **{n.replace(" ", "_"): t for n, t in changes.items()}) is reason
 
 
@@ -187,9 +206,16 @@ def test_an_array_over_the_loops_own_variables_is_refused() -> None:
     assert refusal(registers={"r9": STACK - 160}, next_i=SPILLED) is Reason.OVERLAP
 
 
-def test_an_array_over_a_live_in_cell_is_refused() -> None:
+def test_a_bound_that_the_loop_may_store_to_is_data() -> None:
     assert refusal(registers={"r9": C, "r10": C + 16 * 8}, memory={C + 16 * 8: N},
-                   next_i="inc rbx; cmp rbx, [r10]; jne i") is Reason.OVERLAP
+                   next_i="inc rbx; cmp rbx, [r10]; jne i") is Reason.DATA_DEPENDENT_BRANCH
+
+
+def test_a_number_that_is_added_and_stored_to_is_data() -> None:
+    """Taken for a number when it is first met, it would be the loop's own variable, which no array may overlap."""
+    region = lift(body="mov rax, [r9+16]; add rax, [rdi+rdx*8]; mov [r9+rcx*8], rax").region
+    assert not any(x.location == Cell("r9", 16, 8) for x in region.live_ins)
+    assert "add.i64(A0[2], A1[k])" in str(region.scop)
 
 
 def test_a_live_in_cell_over_the_stack_slots_of_the_loop_is_refused() -> None:
@@ -245,6 +271,16 @@ def test_a_row_copied_by_aligned_words_and_its_ends_is_one_row() -> None:
         "    [-204*R + 204*c:401002 + 4*c:row0 + 1050620]:32 = [-204*R + 204*c:401002 + 4*c:row0 + 2099196]"]
 
 
+def test_a_bound_behind_two_pointers() -> None:
+    """As Fortran passes it, and gcc spills the pointer: each is read only where the guards before it hold."""
+    region = lift(memory={STACK + 16: 0x6000, 0x6000: 0x5000, 0x5000: N},
+                  next_i="inc rbx; mov r11, [rsp+16]; mov r11, [r11]; cmp rbx, [r11]; jne i").region
+    found = {x.symbol: x.location for x in region.live_ins if isinstance(x.location, Cell)}
+    bases = ["rsp", "m[rsp + 16]:64", "m[m[rsp + 16]:64]:64"]
+    assert [found[f"m[{base}{' + 16' * (base == 'rsp')}]:64"] for base in bases] == [
+        Cell(base, 16 * (base == "rsp"), 8) for base in bases]
+
+
 def _branching(left: bytes, right: bytes, compare: str = "ucomisd", taken: str = "ja") -> Lifted:
     """A row is left out when a comparison of two registers that never change says so."""
     changes = {"i": f"{compare} xmm6, xmm7; {taken} next", "next i": f"next: {PRODUCT['next i']}"}
@@ -260,6 +296,27 @@ def test_a_comparison_of_registers_that_never_change_is_guarded(left: float, rig
     held = (("xmm6[0:8]", one), ("xmm7[0:8]", two))
     expected = {Linear.symbol(name) - int.from_bytes(bits, "little", signed=True) for name, bits in held}
     assert {g.expression for g in guards if g.equal} == expected
+
+
+def test_a_compared_register_may_be_spilled_and_filled_in_the_loop() -> None:
+    """As around a call: the loop writes the register, with what it holds anyway."""
+    number = struct.pack("<d", 1.5)
+    spilled = "movsd [rsp-8], xmm6; ucomisd xmm6, xmm6; jne next; movsd xmm6, [rsp-8]"
+    vectors = {"xmm6": number.ljust(32, b"\0")}
+    lifted = lift_assembly(nest(i=spilled, next_i=f"next: {PRODUCT['next i']}"), REGISTERS, vectors=vectors)
+    held = Linear.symbol("xmm6[0:8]") - int.from_bytes(number, "little", signed=True)
+    assert held in {g.expression for g in lifted.region.guards if isinstance(g, Relation) and g.equal}
+
+
+@pytest.mark.parametrize("move", ["movsd xmm6, [r10]", "cvtss2sd xmm6, [r10]"])
+def test_a_compared_number_that_is_loaded_from_one_cell_is_guarded(move: str) -> None:
+    """Fortran passes scalars by reference; stores to the array might change them, as far as the compiler knows."""
+    bits = struct.unpack("<i", struct.pack("<f", 1.5)) if "ss" in move else struct.unpack("<q", struct.pack("<d", 1.5))
+    compare = f"{move}; ucomisd xmm6, xmm7; jp next; jne next"
+    lifted = lift_assembly(nest(i=compare, next_i=f"next: {PRODUCT['next i']}"), REGISTERS | {"r10": 0x5000},
+                           {0x5000: bits[0]}, {"xmm7": struct.pack("<d", 1.5).ljust(32, b"\0")})
+    width = 32 if "ss" in move else 64
+    assert f"m[r10]:{width} - {bits[0]} == 0" in [str(g) for g in lifted.region.guards]
 
 
 def test_a_comparison_in_single_precision_is_guarded_in_its_own_width() -> None:
@@ -287,3 +344,31 @@ def test_patience_ends_within_an_attempt() -> None:
         with pytest.raises(Rejected) as refused:
             lift_assembly(nest(), REGISTERS, patient=lambda left=left: next(left) > 0)
         assert refused.value.detail == "understanding the loop takes too long"
+
+
+def test_a_slot_that_the_last_iterations_write_anew_is_left_as_it_is() -> None:
+    source = """xor ebx, ebx
+    i: mov rax, [r12+rbx*8]; mov [rsp+24], rax; add [r13+rbx*8], rax; inc rbx; cmp rbx, r15; jne i; ret"""
+    region = lift_assembly(source, {"rbx": 0, "r15": 100, "r12": 0x10000, "r13": 0x80000}).region
+    assert region.stale == (Cell("rsp", 24, 8),)
+
+
+def _diagonal(upper: int) -> Lifted:
+    """if (j == i) a[j][i] = x + b[j], for every k anew; what AVX clears is passed on where the condition fails."""
+    source = """xor ebx, ebx
+    i: xor edx, edx
+    k: xor ecx, ecx; mov rax, r9
+    j: cmp rcx, rbx; jne next
+    vaddsd xmm0, xmm1, [rdi+rcx*8]; vmovsd [rax+rbx*8], xmm0
+    next: add rax, 320; inc rcx; cmp rcx, 40; jne j
+    inc rdx; cmp rdx, 40; jne k
+    inc rbx; cmp rbx, 40; jne i; ret"""
+    held = struct.pack("<QQQQ", 1, 2, upper, 0)
+    return lift_assembly(source, {"rbx": 0, "rdi": 0x10000, "r9": 0x80000}, vectors={"xmm0": held, "xmm1": bytes(32)})
+
+
+def test_what_an_instruction_clears_under_a_condition_is_clear_throughout_if_it_is_before() -> None:
+    assert {"xmm0[16:24] == 0", "xmm0[24:32] == 0"} <= {str(g) for g in _diagonal(0).region.guards}
+    with pytest.raises(Rejected) as refused:
+        _diagonal(3)
+    assert refused.value.reason is Reason.CARRIED_VALUE

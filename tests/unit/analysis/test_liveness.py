@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.liveness import iterations_left
 from memopt.analysis.nest import CarriedValue, LoopNode
-from memopt.analysis.values import Carried, Node, Truth, Value, constant
+from memopt.analysis.values import Atom, Carried, Final, Node, Truth, Value, constant
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
@@ -56,3 +58,30 @@ def test_bits_that_an_iteration_rewrites_are_not_steady() -> None:
     wide = Node("or", (Node("and", (header("r11"), LOW_BYTE_FREE), 64), Node("zext", (Node("load", (), 32),), 64)), 64)
     with pytest.raises(Rejected):
         iterations_left(outer({"r11": wide}, {"r11": with_low_byte(header("r11"))}))
+
+
+def around(shrinking: Linear, following: Value) -> OuterLoop:
+    """xmm0 in a loop of five iterations, whose inner loop of ``shrinking`` iterations writes it."""
+    fresh, left = Node("load", (), 64), Final("60", "xmm0.0")
+    inner = LoopNode("c:60", shrinking, (), (CarriedValue("xmm0.0", Carried("50", "xmm0.0"), fresh),),
+                     (("xmm0.0", fresh),), 0x60)
+    middle = LoopNode("c:50", Linear.of(5), (inner,), (CarriedValue("xmm0.0", header("xmm0.0"), following),),
+                      (("xmm0.0", left),), 0x50)
+    whole = outer({"xmm0.0": Final("50", "xmm0.0")}, {"xmm0.0": Final("50", "xmm0.0")})
+    return replace(whole, node=replace(whole.node, items=(middle,)),
+                   ranges={"c:50": Linear.of(4), "c:60": shrinking - 1})
+
+
+def test_what_the_first_iteration_of_an_inner_loop_overwrites_is_dead() -> None:
+    """A triangle's inner loop does not run in the last row: what it left came from the row before."""
+    assert iterations_left(around(-Linear.symbol("c:50") + 4, Final("60", "xmm0.0"))) == 1
+
+
+def test_what_the_first_iteration_of_an_inner_loop_may_pass_on_is_seen() -> None:
+    for rows in (Linear.symbol("rax") - Linear.symbol("c:50"), -Linear.symbol("c:50")):
+        with pytest.raises(Rejected):
+            iterations_left(around(rows, Final("60", "xmm0.0")))
+    later = Truth(Atom(Linear.symbol("c:50") - 1, False), 1)
+    passed = Node("select", (later, Final("60", "xmm0.0"), Carried("50", "xmm0.0")), 64)
+    with pytest.raises(Rejected):
+        iterations_left(around(-Linear.symbol("c:50") + 4, passed))

@@ -9,8 +9,6 @@ from memopt.analysis.loops import (
     entered_in_the_middle,
     find_loops,
     innermost_loop_at,
-    outermost_loop_at,
-    topological_order,
 )
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, LoopForest
 from memopt.ir.reasons import Reason, Rejected
@@ -97,15 +95,6 @@ def test_loops_at_an_address() -> None:
     forest = nest()
     headers = {a: loop and loop.header for a in range(1, 10) for loop in [innermost_loop_at(forest, a)]}
     assert headers == {1: None, 2: 2, 3: 3, 4: 4, 5: 3, 6: 2, 7: None, 8: None, 9: None}
-    outermost = outermost_loop_at(forest, 4)
-    assert outermost is not None
-    assert outermost.header == 2
-    assert outermost_loop_at(forest, 1) is None
-
-
-def test_topological_order_leaves_back_edges_out() -> None:
-    forest = nest()
-    assert topological_order(forest, forest.loops[0]) == (2, 3, 4, 5, 6)
 
 
 def test_two_back_edges_to_one_header_are_one_loop() -> None:
@@ -124,13 +113,6 @@ def test_an_irreducible_cycle_is_rejected_only_where_it_matters() -> None:
             innermost_loop_at(forest, address)
         assert caught.value.reason is Reason.IRREDUCIBLE
     assert innermost_loop_at(forest, 8) is None
-
-
-def test_a_loop_with_an_irreducible_cycle_inside_has_no_order() -> None:
-    forest = find_loops(graph_of({1: (2,), 2: (3, 4), 3: (4,), 4: (3, 5), 5: (2, 6), 6: ()}))
-    (loop,) = forest.loops
-    with pytest.raises(Rejected):
-        topological_order(forest, loop)
 
 
 def test_a_cycle_that_is_entered_in_its_middle_is_a_loop_from_one_of_its_entries() -> None:

@@ -117,6 +117,40 @@ def test_what_differs_is_a_function_of_what_differs_with_it() -> None:
     assert fit(rbx, ("rax",), now, [*earlier, {"rax": 2, "rbx": 24}]) is None  # not for that one
 
 
+def test_of_several_that_differ_with_it_the_one_in_elements_is_chosen() -> None:
+    now, earlier = {"rax": 14, "rbx": 47, "rcx": 5}, [{"rax": 10, "rbx": 7, "rcx": 0}]
+    assert fit(Linear.symbol("rbx"), ("rax", "rcx"), now, earlier) == Linear.symbol(parameter("rcx"), 8, 7)
+    assert fit(Linear.symbol("rbx"), ("rax",), now, earlier) == Linear.symbol(parameter("rax"), 10, -93)
+
+
+BYTES = """
+i: lea rdx, [rdi+r14]
+j: movsd xmm1, [rdx]
+addsd xmm1, xmm0
+movsd [rdx], xmm1
+add rdx, 8
+cmp rdx, rdi
+jne j
+sub rdi, r9
+inc rcx
+cmp rcx, r12
+jne i
+xorps xmm1, xmm1
+ret
+"""
+
+
+def test_a_size_in_bytes_follows_from_one_in_elements() -> None:
+    """The inner loop ends where a pointer is another one: what divides their distance has to be known."""
+    def entry(size: int) -> dict[str, int]:
+        return {"rdi": CORNER + 40 * ROW, "r9": ROW, "r14": -8 * size, "r8": size, "rcx": 0, "r12": 30}
+
+    found = lifted(BYTES, entry(20), entry(32))
+    assert "8*n:r8 + r14 == 0" in map(str, found.region.guards)
+    assert all(passes(found, entry(size)) for size in (20, 32, 25))
+    assert not passes(found, entry(20) | {"r14": -168})
+
+
 def test_the_first_look_specialises_on_the_size() -> None:
     found = lifted(TRIANGLE, triangle(40, 3, 10))
     assert passes(found, triangle(40, 5, 12))

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet, budget, no_pairs, no_points
+from memopt.analysis.polyhedra import IntegerMap, IntegerSet, Polyhedron, budget, no_pairs, no_points
+from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
 
@@ -49,3 +50,9 @@ def test_budget_does_not_hide_mistakes() -> None:
     with pytest.raises(Exception, match="syntax error") as mistake, budget():
         IntegerSet.parse("{ S[")
     assert not isinstance(mistake.value, Rejected)
+
+
+def test_numbers_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(Rejected):
+        Polyhedron.build(("i",), (), nonnegative=(Linear.symbol("i", 1, 1 << 63),))
+    assert not Polyhedron.build(("i",), (), nonnegative=(Linear.symbol("i", 1, (1 << 63) - 1),)).is_empty

@@ -347,3 +347,16 @@ def test_one_iteration_too_few_is_no_whole_row() -> None:
     known = {"c:i": Linear.symbol("R") - 1, "c:j": whole - 1, "c:m": LENGTH - whole * 4 - 2}
     result = reroll(outer, Aliasing(known, SAMPLE), Lanes())
     assert list(executed(result, SAMPLE | {"R": 9})) == list(executed(outer, SAMPLE | {"R": 9}))
+
+
+def test_the_copies_of_the_outermost_loop_are_a_loop_inside_it() -> None:
+    """It keeps its iterations; a statement that is no copy of another, or depends on one, keeps them apart."""
+    two = (statement(C + H * 16, A + H * 16, A, B), statement(C + H * 16 + 8, A + H * 16 + 8, A, B))
+    result = rolled(*two)
+    assert lines(result)[0] == "for c:run0 < 2"
+    assert sorted(trace(*result.items)) == sorted(trace(*two))
+    other = statement(C + H * 16 + 8, A + H * 16 + 16, A, B)
+    assert rolled(two[0], other).items == (two[0], other)
+    pairs = (two[0], statement(C + H * 16 + 4096, A + H * 16, A, B), two[1],
+             statement(C + H * 16 + 4104, C + H * 16, A, B))
+    assert rolled(*pairs).items == pairs

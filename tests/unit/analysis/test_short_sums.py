@@ -43,6 +43,21 @@ for i < R
 
 
 @pytest.mark.parametrize("inside", [
+    "for l < 3\n      B[i,j] = add(B[i,j], A[i+l,j])\n      B[i,j] = sub(mul(w[l,1], A[i+l,j+1]), B[i,j])",
+    "for l < 2\n      for m < 3\n        B[i,j] = add(A[i+l,j], B[i,j])\n        B[i,j] = add(B[i,j], A[i+l,j+m])",
+])
+def test_statements_that_go_on_with_one_sum(inside: str) -> None:
+    scop = region(f"for i < R\n  for j < 5\n    {inside}\n    A[i,j] = B[i,j]\n", ARRAYS).scop
+    made = written_out(scop)
+    assert [len(s.dimensions) for s in made.statements] == [2, 2]
+    for trips in (1, 4):
+        assert _run(made, trips) == _run(scop, trips)
+
+
+@pytest.mark.parametrize("inside", [
+    "for l < 3\n      B[i,j] = add(B[i,j], A[i+l,j])\n      B[i,j+1] = add(B[i,j+1], A[i+l,j])",
+    "for l < 3\n      B[i,j] = add(B[i,j], A[i+l,j])\n      B[i,j] = mul(A[i,j], A[i+l,j])",
+    "for l < 3\n      B[i,j] = add(B[i,j], A[i+l,j])\n      if l + i - 2 >= 0\n        B[i,j] = add(B[i,j], A[i,j])",
     "for l < 3\n      B[i,j] = add(B[i,j], A[i+l,j])",  # one loop
     "for l < 3\n      for m < 9\n        B[i,j] = add(B[i,j], A[i+l,j+m])",  # one that is short
     "for l < 6\n      for m < 6\n        B[i,j] = add(B[i,j], A[i+l,j+m])",  # too many terms

@@ -8,11 +8,13 @@ import pytest
 
 from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
+from memopt.analysis.canonical import canonical
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.recovery import recover
 from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Loaded, Node, Truth, Value, constant
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from tests.support.lifting import lift_assembly
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C, D, S = (Linear.symbol(name) for name in "abcds")
@@ -41,13 +43,20 @@ def loop(name: str, *items: Item, carried: tuple[CarriedValue, ...] = (),
 
 
 def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linear = TEN) -> list[str]:
-    """The statements inside the loop over i; private cells are written "P0[i, j]"."""
+    """The statements inside the loop over i; private cells are written "P0[i, j]". ``asked``: which distances would
+    have to be zero."""
     node = loop("i", *items, carried=carried, trips=Linear.symbol("R"))
     ranges = {"c:i": Linear.symbol("R") - 1, "c:j": inner - 1, "c:k": inner - 1}
     sample = {name: 10000 * n for n, name in enumerate(("a", "b", "c", "d", "s", "R"), 1)}
     demands.clear()
+    asked.clear()
     obligations: list[Obligation] = []
-    found = recover(node, Aliasing(ranges, sample), obligations)
+
+    def always(distance: Linear, expected: int) -> bool:
+        asked.append(distance - expected)
+        return True
+
+    found = recover(node, Aliasing(ranges, sample), obligations, always)
     mirrored[:] = [*map(str, found.mirrors), *(f"{a.location} alone" for a in found.alone)]
     text = str(found.loop)
     demands.extend(str(o.linear) for o in obligations)
@@ -55,6 +64,7 @@ def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linea
 
 
 demands: list[str] = []  # of the last recovery
+asked: list[Linear] = []
 mirrored: list[str] = []
 _PRIVATE = re.compile(r"\[([^][]*\bp:(\d+)[^][]*)\]")
 
@@ -99,6 +109,17 @@ def test_a_register_that_the_loop_stores_itself() -> None:
         "  for c:j < 10",
         "    [c + 8*c:j + 8]:64 = add([c + 8*c:j], [a + 8*c:j])",
     ]
+
+
+def test_two_registers_may_point_at_one_cell() -> None:
+    """t = a[0]; for j: c[j] = t; t = b[j + 1], where b is a, for all that is known of the captured entry."""
+    first, last = load(0, A), load(1, B - 10000 + J * 8 + 8)
+    body = loop("j", last, store(C + J * 8, X), carried=(CarriedValue("xmm0.0", v(0), v(1)),))
+    recovered(first, body)
+    assert set(asked) == {A - B + 10000}
+    again = loop("j", load(1, A + J * 8 + 8), store(C + J * 8, X), carried=(CarriedValue("xmm0.0", v(0), v(1)),))
+    assert recovered(first, again) == ["  for c:j < 10", "    [c + 8*c:j]:64 = [a + 8*c:j]"]
+    assert not asked
 
 
 def test_a_chain_of_sums_is_split_at_its_cell() -> None:
@@ -257,9 +278,25 @@ def test_guarded_statements() -> None:
     assert recovered(guarded, load(1, C), store(D, v(1))) == ["  [c]:64 = [a] if c:i - 3 >= 0", "  [d]:64 = [c]"]
 
 
+def test_what_conditions_that_exclude_each_other_guard_is_left_out() -> None:
+    """if i >= 3: { d = b; if i <= 1: c = a }: the way through both branches is never gone."""
+    never = Guarded((-H + 1,), (load(0, A), store(C, v(0))))
+    assert recovered(Guarded((H - 3,), (load(1, B), store(D, v(1)), never))) == ["  [d]:64 = [b] if c:i - 3 >= 0"]
+
+
 def test_a_guarded_store_may_overwrite() -> None:
     items = (load(0, C), load(1, A), Guarded((H - 3,), (store(C, v(1)),)), store(D, v(0)))
     assert recovered(*items) == ["  P0[i]:64 = [c]", "  [c]:64 = [a] if c:i - 3 >= 0", "  [d]:64 = P0[i]"]
+
+
+def test_what_a_guarded_store_does_not_overwrite_is_still_there() -> None:
+    """c = a + a; if i >= 3: c = b + b; d = i >= 3 ? b + b : a + a"""
+    first, second = add(v(0), v(0)), add(v(1), v(1))
+    items = (load(0, A), store(C, first), load(1, B), Guarded((H - 3,), (store(C, second),)))
+    for bound, expected in ((3, ["  [d]:64 = [c]"]), (2, [
+            "  [d]:64 = add([b], [b]) if c:i - 2 >= 0", "  [d]:64 = [c] if -c:i + 1 >= 0"])):
+        chosen = Node("select", (Truth(Atom(H - bound, False, ()), 1), second, first), 64)
+        assert recovered(*items, store(D, chosen))[2:] == expected
 
 
 # -- types ----------------------------------------------------------------------------------------------------------
@@ -288,6 +325,42 @@ def test_flags_of_a_comparison() -> None:
     loads = (load(0, A), load(1, A + 8), load(2, B), load(3, B + 8))
     assert recovered(*loads, store(C, picked)) == [
         "  [c]:64 = select.i64(flt.i64([a + 8], [a]), [b], [b + 8])"]
+
+
+@pytest.mark.parametrize(("shift", "kept", "number"), [
+    *((0, bits, 0) for bits in (0x01, 0x04, 0x05, 0x40, 0x41, 0x44, 0x45)),
+    (0, 0x40, 0x40), (0, 0x04, 0x04), (2, 1, 0), (2, 1, 1), (6, 1, 0), (6, 1, 1), (2, 0x10, 0x10)])
+@pytest.mark.parametrize("quiet", ["fcompare", "fqcompare"])
+def test_each_test_of_flags_is_a_comparison(quiet: str, shift: int, kept: int, number: int) -> None:
+    """``comisd; jp`` and the like, for operands that are below, above, equal, or of which one is a NaN."""
+    set_ = Node("zext", (Node("and", (Node(quiet, (v(0), v(1)), 32), constant(0x45, 32)), 32),), 64)
+    moved = Node("shr", (set_, constant(shift, 8)), 64) if shift else set_
+    found = canonical(Node("eq", (Node("and", (moved, constant(kept, 64)), 64), constant(number, 64)), 1))
+    for flags in (0x45, 0x01, 0x00, 0x40):
+        assert truth(found, flags) == ((flags >> shift) & kept == number), hex(flags)
+
+
+def truth(value: Value, flags: int) -> bool:
+    """``value``, of comparisons of v(0) and v(1), where they compare like ``flags``."""
+    assert isinstance(value, Node)
+    less = flags == (0x01 if value.operands[0] == v(0) else 0x00)
+    match value.operator:
+        case "not":
+            return not truth(value.operands[0], flags)
+        case "or":
+            return truth(value.operands[0], flags) or truth(value.operands[1], flags)
+        case "funord":
+            return flags == 0x45
+        case "flt" | "fqlt":
+            return less
+        case "fle" | "fqle":
+            return less or flags == 0x40
+    raise AssertionError(value)
+
+
+def test_several_flags_that_are_not_all_0_are_no_comparison() -> None:
+    flags = Node("and", (Node("fcompare", (v(0), v(1)), 32), constant(0x41, 32)), 32)
+    assert "fcompare" in str(canonical(Node("eq", (flags, constant(0x01, 32)), 1)))
 
 
 def test_narrow_integers() -> None:
@@ -423,3 +496,35 @@ def test_a_cell_is_not_read_in_two_widths() -> None:
     """c[i] = (a[i] & 0xffffffff) << 3 ^ a[i], where the narrow read comes first."""
     value = Node("xor", (Node("shl", (_low(v(1)), constant(3, 64)), 64), v(1)), 64)
     assert refused(load(1, A + H * 8), store(C + H * 8, value)) is Reason.UNSUPPORTED_INSTRUCTION
+
+
+def test_a_part_that_starts_inside_a_byte_is_cut_from_what_is_held() -> None:
+    """for j: s += a[j]; c[i] = (byte)(s >> 4), which is bits 4 to 11 of s"""
+    total = Node("add", (Carried("j", "rax"), v(1)), 64)
+    carried = (CarriedValue("rax", constant(0, 64), total),)
+    body = loop("j", load(1, A + J * 8), carried=carried, finals=(("rax", total),))
+    shifted = Node("trunc", (Node("shr", (Final("j", "rax"), constant(4, 8)), 64),), 8)
+    assert recovered(body, store(C + H, shifted, 8))[-1] == (
+        "  [c + c:i]:8 = trunc.i8(shr.i64(P0[i], 0x4))")
+
+
+def test_a_byte_of_a_sum_in_a_register_is_cut_from_the_sum() -> None:
+    """Bytes from 32 bits: the register is one number, with no cell for each of its bytes."""
+    scop = lift_assembly("""
+        pixel:  xor ecx, ecx
+                xor edx, edx
+                lea rsi, [rbx + r9]
+        tap:    movzx eax, byte ptr [rsi + rdx]
+                imul eax, dword ptr [r8 + rdx*4]
+                add rdx, 1
+                add ecx, eax
+                cmp rdx, 50
+                jne tap
+                movzx eax, ch
+                mov byte ptr [rdi + r9], al
+                add r9, 1
+                cmp r9, 101
+                jne pixel
+                ret
+    """, {"r9": 0, "rbx": 0x200000, "rdi": 0x100000, "r8": 0x300000}).region.scop
+    assert str(scop.statements[-1]).endswith("= trunc.i8(shr.i32(P0[i], 0x8))")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench import suite
-from bench.cells import BUILDS, REFERENCES, Build, Cell, kernel_loops, run_cell, steady, summarise
+from bench.cells import BUILDS, REFERENCES, Build, Cell, kernel_loops, longer, run_cell, steady, summarise
 from bench.execution import Execution
 from bench.families import KERNELS
 from bench.suite_tables import counts_table, exceptions, family_table, geometric_mean, reference_lines, suite_text
@@ -119,6 +119,8 @@ def test_references_are_compared_by_the_better_one() -> None:
 def test_builds_that_should_agree_and_do_not() -> None:
     cells = [_cell(TRIAL), replace(_cell(TRIAL, build="gcc-O3"), native_hash="0")]
     assert "- gemm_nn: native outputs differ between builds" in exceptions(cells)
+    longer_run = [_cell(TRIAL), replace(_cell(TRIAL, build="gcc-O3"), native_hash="0", repetitions=60)]
+    assert "differ" not in exceptions(longer_run)
     fused = [_cell(TRIAL), replace(_cell(TRIAL, build="gcc-O3-haswell"), native_hash="0")]
     assert "differ" not in exceptions(fused)
 
@@ -170,3 +172,8 @@ def test_every_section_is_there() -> None:
     text = suite_text([_cell(TRIAL)])
     assert [line for line in text.splitlines() if line.startswith("##")] == [
         "## Counts", "## Kernel x build", "## Families, gcc-O2", "## References", "## Exceptions"]
+
+
+def test_a_build_that_is_fast_repeats_more_often() -> None:
+    assert longer(("./gemm",), replace(NATIVE, seconds=3.5), 10.0) == ("./gemm", "19")  # half a second is no repetition
+    assert longer(("./gemm", "6"), NATIVE, 2.5) == ("./gemm", "6")

@@ -161,4 +161,4 @@ def test_import_is_light() -> None:
     loaded = set(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout.split())
     assert "memopt.cli" in loaded
     assert not loaded & {"numpy", "islpy", "lief", "capstone", "keystone", "pyvex", "unicorn", "elftools", "rich",
-                         "memopt.session"}
+                         "click", "memopt.session"}

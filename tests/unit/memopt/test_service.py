@@ -66,6 +66,13 @@ def test_time_that_others_had_is_not_the_versions() -> None:
     assert Service(1e-4, (0.0, 0.0)).judge(counters, RATE, 2.0, 2.0) is not None
 
 
+def test_a_run_that_was_interrupted_before_the_last_judgement_is_not_held_against_this_one() -> None:
+    service = Service(1e-4, (0.0, 0.0))
+    assert service.judge(Statistics(10, 10, 10_000, int(0.1 * RATE)), RATE, 1.0, 1.0) is None
+    assert service.judge(Statistics(20, 20, 20_000, int(5.0 * RATE)), RATE, 1.2, 1.2) is None
+    assert service.judge(Statistics(30, 30, 30_000, int(6.0 * RATE)), RATE, 2.2, 2.2) is not None
+
+
 def test_other_sizes_ask_for_another_version_when_they_come_more_often() -> None:
     service = Service(None, (0.0, 0.0), again=True)
     assert service.judge(counted(2 * ENOUGH_ENTRIES, ENOUGH_ENTRIES, ENOUGH_ENTRIES), RATE, 10.0, 10.0) is None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan
-from memopt.ir.region import Disjoint, Guard, Interval, Region, Relation, Trips
+from memopt.ir.region import Disjoint, Guard, Interval, Progression, Region, Relation, Trips, admits
 from memopt.ir.scop import Scop
 from memopt.session.decision import Decision
-from memopt.session.succession import admits, followed_by, line
+from memopt.session.succession import followed_by, line
 
 N, A, B = (Linear.symbol(s) for s in ("rdi", "rsi", "rdx"))
 
@@ -21,15 +23,31 @@ def compiled(code: int, entry: int) -> CompiledRegion:
     return CompiledRegion(region(), NestPlan(()), Placement(code, 4096, 0, 0, 0, 0, 0), bytes(range(64)), entry, 0, "")
 
 
+def nothing(address: int, bits: int) -> int:
+    raise AssertionError
+
+
+def holding(words: Mapping[int, int]) -> Callable[[int, int], int]:
+    return lambda address, bits: words[address]
+
+
+def test_words_of_a_table_are_looked_at_where_they_are() -> None:
+    found = region(Progression(0x5000, 0x5018, 100, 32, (), ""))
+    cells = {0x5000: 100, 0x5008: 132, 0x5010: 164}
+    assert admits(found, {}, holding(cells))
+    for changed in cells:
+        assert not admits(found, {}, holding(cells | {changed: 99}))
+
+
 def test_guards_of_each_kind_admit_or_refuse() -> None:
     found = region(Relation(N - 40, True, ""), Relation(A - 8, False, ""),
                    Disjoint(Interval(A, A + 16), Interval(B, B + 8), ""))
-    assert admits(found, {"rdi": 40, "rsi": 16, "rdx": 32})
-    assert admits(found, {"rdi": 40, "rsi": 16, "rdx": 8})
-    assert not admits(found, {"rdi": 41, "rsi": 16, "rdx": 32})
-    assert not admits(found, {"rdi": 40, "rsi": 7, "rdx": 32})
-    assert not admits(found, {"rdi": 40, "rsi": 16, "rdx": 31})
-    assert not admits(found, {"rdi": 40, "rsi": 16, "rdx": 9})
+    assert admits(found, {"rdi": 40, "rsi": 16, "rdx": 32}, nothing)
+    assert admits(found, {"rdi": 40, "rsi": 16, "rdx": 8}, nothing)
+    assert not admits(found, {"rdi": 41, "rsi": 16, "rdx": 32}, nothing)
+    assert not admits(found, {"rdi": 40, "rsi": 7, "rdx": 32}, nothing)
+    assert not admits(found, {"rdi": 40, "rsi": 16, "rdx": 31}, nothing)
+    assert not admits(found, {"rdi": 40, "rsi": 16, "rdx": 9}, nothing)
 
 
 def test_what_the_guard_refuses_goes_on_in_the_version_before() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.plan import Isa
-from memopt.ir.reasons import VerifyError
+from memopt.ir.reasons import Rejected, VerifyError
 from memopt.ir.region import Cell, LiveIn, Region, Register, Rejoin, Trips
 from memopt.ir.scop import Scop
 from memopt.x86.decoder import decode
@@ -66,7 +66,6 @@ def test_the_kernel_sees_the_final_offsets() -> None:
 def test_what_does_not_fit_is_an_error() -> None:
     made(local_bytes=0x1000, scratch=0x1000)
     broken: tuple[Callable[[], CompiledRegion], ...] = (
-        lambda: made(place=replace(PLACE, code_size=100)),
         lambda: made(local_bytes=0x2000),
         lambda: made(scratch=0x1001),
         lambda: made(place=replace(PLACE, frame=0x20020)),
@@ -78,6 +77,11 @@ def test_what_does_not_fit_is_an_error() -> None:
         with pytest.raises(VerifyError):
             make()
     assert made(isa=Isa.AVX512, xcr0=0xe7).code
+
+
+def test_a_version_that_is_too_large_for_its_place_is_refused() -> None:
+    with pytest.raises(Rejected):
+        made(place=replace(PLACE, code_size=100))
 
 
 @pytest.mark.parametrize("items", [

@@ -10,7 +10,7 @@ from memopt.ir.code import Placement
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, LiveIn, Passed, Region
-from memopt.ir.scop import Access, Scop
+from memopt.ir.scop import Access, Apply, Constant, ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
 from passes.base import Context
@@ -101,6 +101,7 @@ PIXELS = {"A": (60, 3), "B": (60, 3), "C": (60, 3), "D": (60, 30), "E": (60, 30)
 JOINED = [
     ("for i < R\n  for c < 3\n    A[i,c] = add(mul(B[i,c], B[i+2,c]), C[i+1,c])", ("0",), ("i", "c"), True),
     ("for i < R\n  for c < 3\n    A[i+1,c] = add(B[i,c], C[i+1,c])", ("i/7",), ("i", "c"), True),
+    ("for i < R\n  for c < 5\n    if c - 2 >= 0\n      A[i,c-2] = add(B[i,c-2], C[i+1,c-2])", ("0",), ("i", "c"), True),
     ("for i < R\n  for c < 2\n    A[i,c] = add(B[i,c], C[i+1,c])", ("0",), ("i", "c"), False),  # one is left out
     ("for i < R\n  for c < 3\n    A[i,c] = add(B[i,c], C[c,i])", ("0",), ("i", "c"), False),
     ("for i < R\n  for c < 3\n    if i - c >= 0\n      A[i,c] = add(B[i,c], C[i,c])", ("0",), ("i", "c"), False),
@@ -179,6 +180,24 @@ for i < R
             assert sum("mul" in m and m.endswith("pd") for m in code) % 3 == 0, "three turns in each step"
             for trips in (1, 5, 16):
                 check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, poison=trips == 5)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_the_count_of_a_shift_is_no_value_that_stays_in_a_register(isa: Isa) -> None:
+    """It may be of a type whose lanes no vector holds: bytes are shifted by a 64-bit one."""
+    nest = region("""
+for i < R
+  for j < 3
+    A[i] = B[i, j]
+""", {"A": (200,), "B": (200, 4)}, ElementType.I8)
+    statement, = nest.scop.statements
+    wide = Apply("zext", (statement.expression,), ElementType.I64)
+    halved = Apply("shr", (wide, Constant(1, ElementType.I64)), ElementType.I64)
+    statement = replace(statement, expression=Apply("trunc", (halved,), ElementType.I8))
+    nest = replace(nest, scop=replace(nest.scop, statements=(statement,)))
+    leaf = Leaf("S0", dates("0"), vector="i", vector_count=1, sequential="j", promote=True)
+    for trips in (1, 70, 150):
+        check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips)
 
 
 def mnemonics(nest: Region, made: LoopPlan) -> list[str]:

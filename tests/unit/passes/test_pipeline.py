@@ -12,6 +12,7 @@ from memopt.ir.region import Region
 from memopt.ir.scop import FLOATS, Access, Apply, Dimension, ElementType, Read
 from passes.base import Context, ScheduledRegion, verify
 from passes.contraction import contraction
+from passes.distribution import distribute
 from passes.interchange import Interchange
 from passes.pipeline import PIPELINE, initial, plan, schedule
 from passes.profitability import Profitability
@@ -209,3 +210,12 @@ def _broken() -> Iterator[tuple[str, ScheduledRegion]]:
 def test_broken_values_are_bugs_of_ours(words: str, state: ScheduledRegion) -> None:
     with pytest.raises(VerifyError, match=words):
         verify(state, Context(ZEN5, Isa.AVX512))
+
+
+def test_a_single_cell_is_no_contraction() -> None:
+    region = _region()
+    cell = Access(region.scop.arrays[0].name, ())
+    assert _with_write(region, cell).scop.statements[0].write == cell
+    with pytest.raises(Rejected) as refusal:
+        distribute(_with_write(region, cell))
+    assert refusal.value.reason is Reason.NO_PLAN

@@ -36,9 +36,10 @@ def test_refused_and_left_running(mode: str, expected: Reason) -> None:
         assert worker.finish() == RIGHT
 
 
-def test_fortran_programs_may_handle_sigsegv(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("library", ["libgfortran.so.5.0.0", "R/lib/libR.so"])
+def test_programs_of_some_libraries_may_handle_sigsegv(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker("segv") as worker:
-        maps = parse_mappings("1000-2000 r-xp 00000000 fe:00 9 /usr/lib/libgfortran.so.5.0.0")
+        maps = parse_mappings(f"1000-2000 r-xp 00000000 fe:00 9 /usr/lib/{library}")
         monkeypatch.setattr(handlers, "mappings", lambda _: maps)
         check_process(worker.pid)
         assert worker.finish() == RIGHT

@@ -1,0 +1,405 @@
+"""The region of a nest whose statements have been found: arrays, live-in values, guards, and what the rejoin restores.
+
+What a proof left open is asked of the lift as an equation, becomes a guard that holds for the captured state, or the
+region is rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TypeVar
+
+from memopt.analysis.algebra import Obligation
+from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
+from memopt.analysis.execute import OuterLoop
+from memopt.analysis.expressions import INTEGERS
+from memopt.analysis.facts import GENERAL, SLOT, Facts, slot_range
+from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
+from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, running
+from memopt.analysis.mirrors import Alone
+from memopt.analysis.obligations import guards_for, limits
+from memopt.analysis.operand_order import numeric
+from memopt.analysis.parameters import live_in
+from memopt.analysis.privates import is_private, private_symbol
+from memopt.analysis.remaining import Remaining
+from memopt.analysis.restarts import (
+    Keep,
+    KeepOrder,
+    Moves,
+    RelateToTrips,
+    Specialise,
+    Together,
+    Written,
+)
+from memopt.analysis.short_sums import written_out
+from memopt.analysis.statements import StatementLoop
+from memopt.analysis.tables import WORD
+from memopt.analysis.widening import WIDE
+from memopt.ir.linear import Linear, Quotient
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import (
+    Cell,
+    Disjoint,
+    Footprint,
+    Guard,
+    Interval,
+    Lane,
+    LiveIn,
+    Mirror,
+    Numeric,
+    Passed,
+    Progression,
+    Region,
+    Register,
+    Rejoin,
+    Relation,
+    Trips,
+)
+from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
+
+ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
+_Found = TypeVar("_Found")
+
+
+@dataclass
+class Builder:
+    facts: Facts
+    outer: OuterLoop
+    remaining: Remaining
+
+    def __post_init__(self) -> None:
+        self.sample = self.facts.samples()
+        self.sample[TRIPS] = self._sample_trips()
+        self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts)
+        self.demands: list[Obligation] = []  # beyond those of symbolic execution
+        self.guards: list[Guard] = []
+        self.lanes: dict[str, LiveIn] = {}
+        self.constants: dict[str, Interval] = {}  # cells that are read by the guard alone
+        self.mirrors: tuple[Mirror, ...] = ()
+        self.alone: tuple[Alone, ...] = ()
+        self.settled: frozenset[str] = frozenset()
+        self.reordered = False  # operands of sums and products
+        self.asked: dict[Linear, Specialise] = {}  # equations that would make something always so
+
+    def region(self, header: int, displaced: bytes, statements: StatementLoop,
+               assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
+        self._check_equations()
+        left = self._iterations_left()
+        for one, two in assumed:
+            self._disjoint(one, two, "arrays do not overlap")
+        flat = flatten(statements)
+        accesses = [a for s in flat for a in s.accesses]
+        found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.mirrors)),
+                         self.sample)
+        self._unify(found)
+        arrays, subscripts = self._arrays(found)
+        footprints = tuple(c.footprint(a.name) for c, a in zip(found, arrays, strict=True))
+        expanded, private = private_arrays([a for a in accesses if is_private(a.address)])
+        types = element_types(flat, subscripts | private)
+        arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
+        scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
+        scop = written_out(scop)
+        self.guards += self.proofs
+        self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
+        self._separate(found)
+        self._numbers()
+        self._tables()
+        guards = tuple(dict.fromkeys(self.guards))
+        rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
+        looked_at = self._looked_at(scop, footprints, passed)
+        trips = Trips(self.outer.numerator, self.outer.divisor)
+        live_ins = self._live_ins(guards, rejoin, trips, found, scop) + tuple(self.lanes[p.symbol] for p in passed)
+        written = [f.interval for f in footprints if f.written]
+        room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
+        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
+                      retried=room if self.outer.zeros else None, mirrors=self.mirrors,
+                      passed=passed, wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
+
+    def _stale(self) -> Iterator[Cell]:
+        for slot in sorted(self.outer.opaque - self.settled):
+            if slot.startswith(SLOT):
+                yield Cell("rsp", *slot_range(slot))
+
+    def _looked_at(self, scop: Scop, footprints: tuple[Footprint, ...], passed: tuple[Passed, ...]) -> (
+            tuple[Numeric, ...]):
+        """Where the guard looks for NaNs: every one that comes up later is made by an invalid operation, which raises
+        the flag by which ``Region.retried`` is taken back, and is the default one."""
+        if not (self.reordered or self.outer.unordered):
+            return ()
+        found = numeric(scop, footprints, passed, self.sample)
+        if found is None and self.reordered:
+            raise KeepOrder
+        if found is None:
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "for a root of what may be a NaN")
+        return found
+
+    def _iterations_left(self) -> int:
+        known, restored = limits(self.proofs), self.settled
+        try:
+            return iterations_left(self.outer, restored, known)
+        except Rejected as refusal:
+            for left in range(1, MOST_LEFT + 1):
+                needs = running(self.outer, left, self.sample)
+                with suppress(Rejected):
+                    found = iterations_left(self.outer, restored, replace(known, facts=(*known.facts, *needs)))
+                    self.guards += [Relation(n, False, "inner loops run in the last iterations") for n in needs]
+                    return found
+            more = carried_on(self.outer, restored, known) - self.facts.kept
+            if more:
+                raise Keep(more) from None
+            raise refusal
+
+    def _sample_trips(self) -> int:
+        trips, rest = divmod(self.outer.numerator.evaluate(self.sample), self.outer.divisor)
+        if rest or trips < 2:
+            raise Rejected(Reason.TRIP_COUNT if rest else Reason.TOO_SHORT, "at the captured values")
+        return trips
+
+    # -- what the specialisation relies on ----------------------------------------------------------------------
+
+    def always(self, distance: Linear, expected: int) -> bool:
+        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.claims.Captured)."""
+        if distance.is_constant:
+            return distance.constant == expected
+        entered = distance.substitute({TRIPS: self.outer.numerator}) if self.outer.divisor == 1 else distance
+        if TRIPS in entered.symbols or self.remaining.step(entered):
+            return False
+        if entered.is_constant:
+            return entered.constant == expected
+        self.asked[entered] = Specialise(entered, self.remaining.moves(entered) if entered != distance else frozenset())
+        return entered.evaluate(self.sample) == expected
+
+    def answered(self, found: Callable[[], _Found]) -> _Found:
+        """What ``found`` makes of what is ``always`` so; asks for all equations at once that make it so."""
+        try:
+            made = found()
+        except Rejected:
+            if not self.asked:
+                raise
+        if self.asked:
+            raise Together(tuple(self.asked.values()))
+        return made
+
+    def alike(self, one: Scalar, two: Scalar) -> bool:
+        """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.claims.Captured)."""
+        bits = [self.facts.vectors.get(s.register, b"")[s.offset:][:s.element.size] for s in (one, two)]
+        return bits[0] == bits[1] != b""
+
+    def equate(self, one: Scalar, two: Scalar) -> None:
+        first, second = (self._lane(s) for s in (one, two))
+        self.guards.append(Relation(first - second, True, "copies of a loop use equal numbers"))
+
+    def bits(self, cell: tuple[Linear, int]) -> int | None:
+        """What a cell holds in the captured state, None when no guard can look at it (memopt.analysis.constants)."""
+        address, size = cell
+        base = address.terms[0][0] if address.terms else ""
+        if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
+                base and (base not in GENERAL or base in self.outer.opaque)):
+            return None
+        return self.facts.peek(address.evaluate(self.sample), 8 * size)
+
+    def same_cells(self, one: tuple[Linear, int], two: tuple[Linear, int]) -> None:
+        first, second = map(self._constant, (one, two))
+        self.guards.append(Relation(second - first, True, "a constant is the same in all lanes"))
+
+    def _constant(self, cell: tuple[Linear, int]) -> Linear:
+        address, size = cell
+        location = Cell(address.terms[0][0] if address.terms else "", address.constant, size)
+        self.lanes[str(location)] = LiveIn(str(location), location, size)
+        self.constants[str(location)] = Interval(address, address + size)
+        return Linear.symbol(str(location))
+
+    def _lane(self, scalar: Scalar) -> Linear:
+        lane = Lane(scalar.register, scalar.offset, scalar.element.size)
+        self.lanes[str(lane)] = LiveIn(str(lane), lane, scalar.element.size)
+        return Linear.symbol(str(lane))
+
+    def _numbers(self) -> None:
+        """Registers hold the numbers by which branches are decided, or to which each iteration sets them."""
+        for location, bits in self.outer.zeros.items():
+            if location:
+                element = ElementType.F64 if bits == 64 else ElementType.F32
+                self._hold(location, element, bytes(element.size), "operands of square roots are compared with zero")
+        for (location, element), held in self.outer.fixed.items():
+            self._hold(location, element, held, "a register holds one number throughout")
+
+    def _hold(self, location: str, element: ElementType, number: bytes, why: str) -> None:
+        name, _, lane = location.partition(".")
+        held = self._lane(Scalar(name, element, 8 * int(lane)))
+        self.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
+
+    def _tables(self) -> None:
+        """Words that were taken for linear are what they were when the program was captured."""
+        for table, pointers in self.outer.tables.items():
+            if any((p.evaluate(self.sample) - table.low) % WORD for p in pointers):
+                raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, "words of a table are cut")
+            moving = tuple(p for p in pointers if not p.is_constant)
+            self.guards.append(Progression(table.low, table.high, table.first, table.step, moving,
+                                           "rows follow each other as before"))
+
+    def _check_equations(self) -> None:
+        for symbol in self.facts.parameters:
+            if self.remaining.step(Linear.symbol(symbol)):
+                raise Moves(symbol)
+        for linear, value in self.facts.equations:
+            if self.remaining.step(linear):
+                raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
+            self.guards.append(Relation(linear - value, True, "specialised"))
+
+    # -- arrays -------------------------------------------------------------------------------------------------
+
+    def _unify(self, found: tuple[Cluster, ...]) -> None:
+        """Different base symbols, touching footprints: one array, with the distance of its bases guarded."""
+        needs: list[Specialise] = []
+        for first, second in combinations(found, 2):
+            if not (first.written or second.written) or first.symbols == second.symbols:
+                continue
+            if (first.low.evaluate(self.sample) < second.high.evaluate(self.sample)
+                    and second.low.evaluate(self.sample) < first.high.evaluate(self.sample)):
+                difference = first.symbols - second.symbols
+                invariant = self.remaining.invariant(difference)
+                if not invariant.is_constant:
+                    needs.append(Specialise(invariant, self.remaining.moves(difference)))
+                elif self.facts.by_trips:
+                    raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")
+                else:
+                    raise RelateToTrips
+        if needs:
+            raise Together(tuple(needs))
+
+    def _arrays(self, found: tuple[Cluster, ...]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
+        arrays: list[Array] = []
+        subscripts: dict[ByteAccess, Access] = {}
+        for number, cluster in enumerate(found):
+            self.guards += [Relation(n, False, "the array does not reach further") for n in cluster.needs]
+            array, accesses, guards = delinearise(cluster, f"A{number}", self.sample)
+            arrays.append(array)
+            subscripts |= accesses
+            self.guards += guards
+        return tuple(arrays), subscripts
+
+    def _separate(self, found: tuple[Cluster, ...]) -> None:
+        """Arrays, the stack cells the loop uses and its live-in cells share no byte."""
+        for first, second in combinations(found, 2):
+            if first.written or second.written:
+                self._disjoint(first.interval, second.interval, "arrays do not overlap")
+        private = self._private()
+        for interval, written in private:
+            for cluster in found:
+                if cluster.written and not written:
+                    self._not_stored(cluster.interval, interval)
+                if cluster.written or written:
+                    self._disjoint(cluster.interval, interval, "arrays do not overlap the loop's own variables")
+        for (one, first_written), (two, second_written) in combinations(private, 2):
+            if first_written or second_written:
+                self._disjoint(one, two, "a variable read through a pointer is not one on the stack")
+
+    def _not_stored(self, array: Interval, cell: Interval) -> None:
+        """A cell that was taken for a number, and where the loop may store to it is none."""
+        low, high = (b.evaluate(self.sample) for b in (array.low, array.high))
+        address = cell.low.evaluate(self.sample)
+        if low < cell.high.evaluate(self.sample) and address < high and address not in self.facts.written and (
+                cell.low - self.facts.symbol("rsp")).terms:
+            raise Written(address)
+
+    def _private(self) -> list[tuple[Interval, bool]]:
+        """Cells outside the arrays that the loop reads or writes: (interval, written)."""
+        stack = self.facts.symbol("rsp")
+        offsets = [(int(p[1]), int(p[2]) // 8) for s in self.outer.slots if (p := s.split(":"))]
+        result = [(Interval(Linear.of(t.low), Linear.of(t.high)), False) for t in self.outer.tables]
+        result += [(interval, False) for interval in self.constants.values()]
+        for address, width in self.facts.cells.values():
+            distance = address - stack
+            if distance.is_constant:
+                offsets.append((distance.constant, width // 8))
+            else:
+                result.append((Interval(address, address + width // 8), False))
+        if offsets:
+            low, high = min(o for o, _ in offsets), max(o + w for o, w in offsets)
+            result.append((Interval(stack + low, stack + high), bool(self.outer.slots)))
+        return result
+
+    def _disjoint(self, one: Interval, two: Interval, why: str) -> None:
+        gaps = (two.low - one.high, one.low - two.high)
+        if any(g.is_constant and g.constant >= 0 for g in gaps):
+            return
+        if all(g.evaluate(self.sample) < 0 for g in gaps):
+            raise Rejected(Reason.OVERLAP, why)
+        self.guards.append(Disjoint(one, two, why))
+
+    # -- live-ins, rejoin --------------------------------------------------------------------------
+
+    def _rejoin(self) -> tuple[Rejoin, ...]:
+        result = []
+        for location, step in sorted(self.outer.steps.items()):
+            if location in GENERAL:
+                value = Linear.symbol(location) + Linear.symbol(LIMIT, step)
+                result.append(Rejoin(Register(location), value, 4 if location in self.outer.narrow else 8))
+            elif location.startswith(SLOT):
+                _, offset, bits = location.split(":")
+                if int(bits) < 32:
+                    raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a {bits}-bit counter on the stack")
+                symbol = self._slot_symbol(int(offset))
+                value = Linear.symbol(symbol) + Linear.symbol(LIMIT, step)
+                result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
+        return tuple(result)
+
+    def _passed(self, arrays: tuple[Array, ...], subscripts: Mapping[ByteAccess, Access]) -> Iterator[Passed]:
+        for each in self.alone:
+            names = {s.array for a, s in subscripts.items() if private_symbol(a.address) == private_symbol(each.cell)}
+            found = [a for a in arrays if a.name in names]
+            if len(found) != 1 or found[0].strides or found[0].element.size != each.width:
+                raise Rejected(Reason.CARRIED_VALUE, f"{each.location} is used in parts, or not at all")
+            symbol = f"{each.location} at the header"
+            self.lanes[symbol] = LiveIn(symbol, each.location, each.width)
+            yield Passed(each.location, each.width, found[0].name, symbol)
+
+    def _slot_symbol(self, offset: int) -> str:
+        address = self.facts.symbol("rsp") + offset
+        return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
+
+    def _live_ins(self, guards: tuple[Guard, ...], rejoin: tuple[Rejoin, ...], trips: Trips,
+                  found: tuple[Cluster, ...], scop: Scop) -> tuple[LiveIn, ...]:
+        used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
+        used |= {s for statement in scop.statements for s in symbols_of(statement)}
+        used |= {s for c in found for s in c.symbols.symbols}
+        used |= {s for m in self.mirrors for x in (m.cell, m.near) if x is not None for s in x.symbols}
+        for guard in guards:
+            parts = ((guard.expression,) if isinstance(guard, Relation) else
+                     guard.pointers if isinstance(guard, Progression) else
+                     (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
+            used |= {s for p in parts for s in p.symbols}
+        for symbol in used:
+            if isinstance(symbol, Quotient):
+                raise Rejected(Reason.NON_AFFINE, f"{symbol.numerator} is divided by {symbol.divisor} and rounded")
+            if symbol.startswith(WIDE):
+                raise Rejected(Reason.UNPROVED, "a value that is widened does not wrap around")
+        needed = {s: self._live_in(s) for s in used - {TRIPS, LIMIT}}
+        while pointers := {x.location.base for x in needed.values() if isinstance(x.location, Cell)
+                           and x.location.base in self.facts.cells} - needed.keys():
+            needed |= {s: self._live_in(s) for s in pointers}
+        return tuple(needed[s] for s in sorted(needed))
+
+    def _live_in(self, symbol: str) -> LiveIn:
+        if symbol in self.lanes:
+            return self.lanes[symbol]
+        if live_in(symbol) in GENERAL:
+            return LiveIn(symbol, Register(live_in(symbol)))
+        address, bits = self.facts.cells[live_in(symbol)]
+        match address:
+            case Linear((), displacement):
+                return LiveIn(symbol, Cell("", displacement, bits // 8), bits // 8)
+            case Linear(((base, 1),), displacement) if base in GENERAL and base not in self.outer.opaque:
+                return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
+            case Linear(((base, 1),), displacement) if self.facts.cells.get(base, (0, 0))[1] == 64:
+                return LiveIn(symbol, Cell(base, displacement, bits // 8), bits // 8)
+        raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
+
+
+def _access(mirror: Mirror) -> ByteAccess:
+    """The cell at every header that a version may come to."""
+    cell = mirror.cell.substitute({LIMIT: Linear.symbol("i")})
+    return ByteAccess(cell, (("i", Linear.symbol(TRIPS)),), INTEGERS[8 * mirror.width], written=False)

@@ -1,0 +1,168 @@
+"""Copies of a statement that differ in the order of operands, brought into one order.
+
+Compilers swap the operands of sums and products as they like, in one vector of an unrolled loop otherwise than in the
+next. That order decides one thing: which payload comes out when both operands are NaNs (Intel SDM 1, 4.8.3.5). Where
+nothing that a nest reads is a NaN when it is entered, every NaN that it makes is the default one, all of them have the
+same bits (4.8.3.7), and the order is free. What is read is looked at before (memopt.ir.region.Numeric).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from memopt.analysis.algebra import LOOP_COUNTER
+from memopt.analysis.copies import shape
+from memopt.analysis.statements import CellStatement, StatementLoop
+from memopt.ir.linear import Linear
+from memopt.ir.region import Footprint, Lane, Numeric, Passed
+from memopt.ir.scop import FLOATS, INFINITY, Apply, Constant, Expression, Read, Scalar, Scop, Statement
+
+LEAST_WORK = 2  # statement instances for each number that is looked at
+_COMMUTATIVE = ("add", "mul")
+# What makes no NaN but the default one and those of its operands.
+_PLAIN = ("add", "sub", "mul", "div", "sqrt", "min", "max", "fma", "fms", "fnma", "fnms")
+
+
+def in_one_order(loop: StatementLoop, sample: Mapping[str, int]) -> StatementLoop | None:
+    """``loop`` with the operands of floating-point sums and products in one order everywhere; None where no loop holds
+    copies that only differ in theirs. ``sample``: values of live-in symbols."""
+    ordered = _ordered(loop, sample)
+    return ordered if _mixed(loop, ordered, sample) else None
+
+
+def _ordered(loop: StatementLoop, sample: Mapping[str, int]) -> StatementLoop:
+    return replace(loop, items=tuple(_ordered(i, sample) if isinstance(i, StatementLoop) else
+                                     _Order(i, sample).statement() for i in loop.items))
+
+
+def _mixed(loop: StatementLoop, ordered: StatementLoop, sample: Mapping[str, int]) -> bool:
+    """Whether some loop in ``loop`` has statements that are copies in ``ordered`` only."""
+    orders: dict[Hashable, set[Expression]] = defaultdict(set)
+    for mine, other in zip(loop.items, ordered.items, strict=True):
+        if isinstance(mine, CellStatement):
+            orders[shape(other).key].add(_Order(mine, sample).before())
+        elif isinstance(other, StatementLoop) and _mixed(mine, other, sample):
+            return True
+    return any(len(found) > 1 for found in orders.values())
+
+
+_Key = tuple[str, tuple[int, ...]]  # what an operand does, and where it reads: copies differ in that by one distance
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    source: CellStatement
+    sample: Mapping[str, int]
+    reads: dict[int, int] = field(default_factory=dict)  # numbers of reads, in the new order
+
+    def statement(self) -> CellStatement:
+        expression = self._renumbered(self._sorted(self.source.expression)[0])
+        elements = self.source.elements[1:]
+        return replace(self.source, expression=expression, reads=tuple(self.source.reads[n] for n in self.reads),
+                       read_elements=tuple(elements[n] for n in self.reads))
+
+    def before(self) -> Expression:
+        """The expression as it was, over the reads of ``statement``."""
+        self.statement()
+        return _bare(self._renumbered(self.source.expression))
+
+    def _sorted(self, node: Expression) -> tuple[Expression, _Key]:
+        match node:
+            case Read(number):
+                return node, (self.source.elements[1 + number].value, (self._place(self.source.reads[number]),))
+            case Scalar(_, element, _):
+                return node, (f"scalar {element.value}", ())
+            case Apply(name, operands, element):
+                parts = [self._sorted(o) for o in operands]
+                if name in _COMMUTATIVE and element in FLOATS:
+                    parts.sort(key=lambda part: part[1])
+                does = ", ".join(key[0] for _, key in parts)
+                return (replace(node, operands=tuple(p for p, _ in parts)),
+                        (f"{name}.{element.value}({does})", tuple(n for _, key in parts for n in key[1])))
+        return node, (str(node), ())
+
+    def _place(self, address: Linear) -> int:
+        fixed = Linear(tuple(t for t in address.terms if not t[0].startswith(LOOP_COUNTER)), address.constant)
+        return fixed.evaluate(self.sample)
+
+    def _renumbered(self, node: Expression) -> Expression:
+        match node:
+            case Read(number):
+                return Read(self.reads.setdefault(number, len(self.reads)))
+            case Apply(_, operands, _):
+                return replace(node, operands=tuple(map(self._renumbered, operands)))
+        return node
+
+
+def _bare(node: Expression) -> Expression:
+    """Copies may have scalars of their own."""
+    match node:
+        case Scalar(_, element, _):
+            return Scalar("", element)
+        case Apply(_, operands, _):
+            return replace(node, operands=tuple(map(_bare, operands)))
+    return node
+
+
+# -- what has to be looked at ---------------------------------------------------------------------------------------
+
+
+def numeric(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[Passed],
+            sample: Mapping[str, int]) -> tuple[Numeric, ...] | None:
+    """What must hold no NaN at entry for the order of operands in ``scop`` to be free; None where that is not enough,
+    or takes too long. ``sample``: values of live-in symbols and R."""
+    nodes = [n for s in scop.statements for n in _nodes(s.expression)]
+    if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
+        return None
+    found: list[Numeric] = []
+    for footprint in footprints:
+        array = scop.array(footprint.array)
+        if array.element in FLOATS:
+            interval, size = footprint.interval, array.element.size
+            steps = [*array.strides, *_numbers(interval.low - array.base), *_numbers(interval.high - array.base)]
+            if any(n % size for n in steps):
+                return None
+            found.append(Numeric(interval, size))
+    looked_at = sum((n.where.high - n.where.low).evaluate(sample) // n.size for n in found if not isinstance(
+        n.where, Lane))
+    if LEAST_WORK * looked_at > sum(_instances(s, sample) for s in scop.statements):
+        return None
+    lanes = [Lane(n.register, n.offset, n.element.size) for n in nodes if isinstance(n, Scalar)]
+    lanes += [p.location for p in passed if isinstance(p.location, Lane)]
+    return (*found, *(Numeric(lane, lane.width) for lane in dict.fromkeys(lanes)))
+
+
+def _nodes(node: Expression) -> Iterator[Expression]:
+    yield node
+    if isinstance(node, Apply):
+        for operand in node.operands:
+            yield from _nodes(operand)
+
+
+def _is_plain(node: Expression) -> bool:
+    match node:
+        case Read():
+            return True
+        case Scalar(_, element, _):
+            return element in FLOATS
+        case Constant(bits, element):
+            limit = INFINITY.get(element.size)
+            return limit is None or bits % (1 << 8 * element.size - 1) <= limit
+        case Apply(name, _, element):
+            return name in _PLAIN and element in FLOATS
+    return False
+
+
+def _numbers(linear: Linear) -> tuple[int, ...]:
+    return (linear.constant, *(c for _, c in linear.terms))
+
+
+def _instances(statement: Statement, sample: Mapping[str, int]) -> int:
+    """How often it runs, roughly: loops that vary taken at the middle of those around them."""
+    known, total = dict(sample), 1
+    for dimension in statement.dimensions:
+        trips = max(0, dimension.trips.evaluate(known))
+        known[dimension.name], total = trips // 2, total * trips
+    return total

@@ -1,0 +1,205 @@
+"""What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
+in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
+their sum says something.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Region
+from memopt.ir.scop import TRIPS
+from memopt.models.work import Work
+from runtime.install import jump, jump_bytes
+from runtime.memory import PAGE
+from runtime.shadow import End, Shadow, ShadowStopped
+
+REACH_SECONDS = 60.0  # for one outer iteration of the original
+SHORTEST = 1e-9  # seconds that anything takes
+STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
+TELLING_SECONDS = 20e-6  # of iterations below which there is none
+_MOST_ENTRIES = 40  # timed for it
+_MOST_SECONDS = 0.1  # on any clock, spent on coming to them
+MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own before they are written to
+_COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
+_SPARE_BYTES = 48  # of code for counting and a breakpoint behind it, or for this:
+_TOUCH = bytes.fromhex("f0800f00"  # lock or byte ptr [rdi], 0
+                       "4881c700100000"  # add rdi, 4096
+                       "4839f7"  # cmp rdi, rsi
+                       "72f0")  # jb to the start
+
+Run = Callable[[Shadow, CompiledRegion, int], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """``seconds`` of processor time for ``amount`` iterations of average length; ``run``: as they were counted."""
+
+    seconds: float
+    amount: float
+    run: int
+
+    @property
+    def per_iteration(self) -> float:
+        return self.seconds / self.amount
+
+    @staticmethod
+    def of(work: Work, mean: float, seconds: float, first: int, count: int) -> Times:
+        """``count`` iterations from ``first`` on; ``mean``: what an iteration of average length does (Work.mean)."""
+        return Times(max(seconds, SHORTEST), count * work.per_iteration(first, count) / mean, count)
+
+    def __add__(self, other: Times) -> Times:
+        return Times(self.seconds + other.seconds, self.amount + other.amount, self.run + other.run)
+
+
+def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
+            admit: Callable[[Shadow], dict[str, int] | None]) -> Times:
+    """What follows is timed where ``times`` is too little, until there is enough of it. ``shadow`` stands at the
+    header.
+
+    ``admit``: the values there, None where the version would not be entered. An entry that runs as a whole comes to the
+    same memory again: the first time, when pages become the shadow's own, does not count.
+    """
+    region, own = compiled.region, set[tuple[int, int]]()
+    deadline, entries = time.monotonic() + _MOST_SECONDS, 0
+    if times.seconds >= STEADY_SECONDS:
+        return times
+    found = Times(0.0, 0.0, 0)
+    try:
+        while found.seconds < STEADY_SECONDS and entries < _MOST_ENTRIES:
+            values = admit(shadow)
+            most = 0 if values is None else values[TRIPS] - 1 - region.left
+            if values is not None and most > 0:
+                enough = int((STEADY_SECONDS - found.seconds) / (found if found.run else times).per_iteration) + 1
+                count, entries = min(most, max(enough, times.run)), entries + 1
+                count = min(count, ownable(region, values, count))
+                parts = results(region, values, count + region.left + 1)
+                own_pages(shadow, compiled, [part for part in parts if part not in own])
+                fresh, own = not own.issuperset(parts), own.union(parts)
+                overhead = run_original(shadow, compiled, 0)
+                seconds = run(shadow, compiled, count) - overhead
+                if not fresh or count < most:
+                    found += Times.of(Work(region.scop, values), mean, seconds, 0, count)
+            shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
+    except (ShadowStopped, Rejected):
+        pass  # it was the last entry, or the next one is too far away or has other values
+    return found if found.run >= times.run else times
+
+
+def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
+    """Bytes ``[low, high)`` of each array that the loop writes to."""
+    return [(f.interval.low.evaluate(values), f.interval.high.evaluate(values)) for f in region.footprints if f.written]
+
+
+def results(region: Region, values: dict[str, int], iterations: int) -> list[tuple[int, int]]:
+    """Bytes ``[low, high)`` of each array that ``iterations`` of the loop write to, from where ``values`` were read."""
+    few = {**values, TRIPS: min(values[TRIPS], iterations)}
+    parts = [(max(low, first), min(high, last)) for (low, high), (first, last) in
+             zip(written(region, few), written(region, values), strict=True)]
+    return [(low, high) for low, high in parts if low < high]
+
+
+def ownable(region: Region, values: dict[str, int], most: int) -> int:
+    """How many iterations, up to ``most``, write to so little that a shadow may get pages of its own for all of it; 1
+    at least."""
+    low, high = 1, max(1, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = sum(end - start for start, end in results(region, values, middle)) <= MOST_OWN
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def own_pages(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[int, int]]) -> None:
+    """Give the shadow pages of its own before anything is timed: the first write to a page that it shares with the
+    program takes more time than many iterations. What cannot be written to stays as it is. Raises ``ShadowStopped``."""
+    start = _spare(compiled)
+    if start is None:
+        return
+    registers = shadow.registers()
+    shadow.write(start, _TOUCH)
+    for low, high in parts:
+        try:
+            shadow.set_registers(replace(registers, rip=start, rdi=low // PAGE * PAGE, rsi=high))
+            shadow.run_to(start + len(_TOUCH), REACH_SECONDS)
+        except ShadowStopped as stopped:
+            if stopped.reason is not End.SIGNAL:
+                raise
+    shadow.set_registers(registers)
+
+
+def _spare(compiled: CompiledRegion) -> int | None:
+    """Where ``_SPARE_BYTES`` behind a version's code are free, if they are."""
+    placement = compiled.placement
+    start = -(-(placement.code + len(compiled.code)) // 16) * 16
+    return start if start + _SPARE_BYTES <= placement.code + placement.code_size else None
+
+
+def run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
+    """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header."""
+    placement = compiled.placement
+    shadow.write(placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
+    before = _runs(shadow, placement.statistics)
+    shadow.set_registers(replace(shadow.registers(), rip=compiled.entry))
+    elapsed = shadow.run_to(placement.code, REACH_SECONDS)
+    if _runs(shadow, placement.statistics) != before + 1:
+        raise Rejected(Reason.GUARD_FAILED, "in a trial copy")
+    return elapsed
+
+
+def write_code(shadow: Shadow, compiled: CompiledRegion) -> None:
+    shadow.write(compiled.placement.code, compiled.code)
+
+
+def run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int,
+                 timeout_s: float = REACH_SECONDS) -> float:
+    """Run ``iterations`` of the original from the header, where it stands, to the header; processor seconds.
+
+    A breakpoint at the header would cost more than many iterations, so a counter takes its place: the header leads to
+    it, and it goes on to the displaced instructions until it is zero. No iteration at all takes what running and
+    stopping take; 0 where that cannot be told.
+    """
+    region, start = compiled.region, _spare(compiled)
+    if start is None:
+        return shadow.run_to(region.header, timeout_s, hits=iterations) if iterations else 0.0
+    code = _counting(start, compiled.placement)
+    patch = jump(region.header, start, region.displaced)
+    shadow.write(start, code)
+    shadow.write(compiled.placement.statistics + _COUNTER, (iterations + 1).to_bytes(8, "little"))
+    shadow.patch(patch.address, patch.replacement)
+    elapsed = shadow.run_to(start + len(code), timeout_s)
+    shadow.patch(patch.address, patch.original)
+    shadow.set_registers(replace(shadow.registers(), rip=region.header))
+    return elapsed
+
+
+def _counting(start: int, placement: Placement) -> bytes:
+    """Counts down in memory, and comes to its end at zero, else to the displaced instructions. It changes no flags:
+    some loops bring theirs along (``inc`` leaves one as it was)."""
+    code = b""
+
+    def with_rcx(opcode: str, offset: int) -> None:
+        nonlocal code
+        there = placement.statistics + offset - (start + len(code) + 7)
+        code += bytes.fromhex(opcode) + there.to_bytes(4, "little", signed=True)
+
+    store, load = "48890d", "488b0d"
+    with_rcx(store, _SAVED)
+    with_rcx(load, _COUNTER)
+    code += bytes.fromhex("488d49ff")  # lea rcx, [rcx - 1]
+    with_rcx(store, _COUNTER)
+    code += bytes.fromhex("e30c")  # jrcxz behind the jump
+    with_rcx(load, _SAVED)
+    code += jump_bytes(start + len(code), placement.code)
+    with_rcx(load, _SAVED)
+    return code
+
+
+def _runs(shadow: Shadow, statistics: int) -> int:
+    return int.from_bytes(shadow.read(statistics + STATISTICS_RUNS, 8), "little")
+
+

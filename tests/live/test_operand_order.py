@@ -1,0 +1,20 @@
+"""Sums with operands in two orders: replaced while there is no NaN, and left to the program when there is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.execution import run
+from tests.conftest import Build
+from tests.support.attempts import PATIENCE, until_replaced
+
+REPETITIONS = 10_000
+
+
+@pytest.mark.parametrize("bad", [-1, REPETITIONS - 10])
+def test_nans_keep_their_payloads(build: Build, bad: int) -> None:
+    command = (str(build("swapped.c")), "4096", str(REPETITIONS), str(bad))
+    native = run(command, PATIENCE)
+    trial = until_replaced(command, native)
+    assert native.stdout.count(b"7ff80000000000") == (6 if bad >= 0 else 0)
+    assert trial.replaced, trial.stderr

@@ -1,0 +1,44 @@
+"""Registers at a loop header: dead only when every way writes them before anything reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.flowgraph import discover
+from memopt.analysis.overwritten import overwritten
+from tests.support.binaries import assemble
+from tests.support.lifting import TEXT, code_of
+
+REGISTERS = ("rbx", "xmm7.0")
+
+
+def dead(source: str) -> set[str]:
+    """Of ``REGISTERS`` at the label ``header``, which must be the first instruction."""
+    machine_code = assemble(".intel_syntax noprefix\n" + source)
+
+    def read(address: int, size: int) -> bytes:
+        return machine_code[address - TEXT:address - TEXT + size]
+
+    code = code_of(discover(read, TEXT, (TEXT, TEXT + len(machine_code))))
+    return set(overwritten(code.graph, code.lift, TEXT, REGISTERS))
+
+
+@pytest.mark.parametrize(("source", "expected"), [
+    ("header: mov rbx, rcx; add rax, rbx; jne header; ret", {"rbx"}),
+    ("header: add rax, 8; cmp rax, rcx; jne header; pop rbx; movsd xmm7, [rax]; ret", {"rbx", "xmm7.0"}),
+    ("header: cmp rax, 8; je 1f; mov ebx, 5; 1: add rax, 8; jne header; xor ebx, ebx; ret", {"rbx"}),
+])
+def test_written_on_every_way(source: str, expected: set[str]) -> None:
+    assert dead(source) == expected
+
+
+@pytest.mark.parametrize("source", [
+    "header: add rax, rbx; addsd xmm7, xmm0; jne header; pop rbx; ret",
+    "header: mov bl, 5; add rax, 8; jne header; pop rbx; ret",  # the other bits are passed on
+    "header: add rax, 8; jne header; ret",  # the caller may look
+    "header: cmp rax, 8; je 1f; mov rbx, rcx; movsd xmm7, [rcx]; 1: add rax, rbx; ucomisd xmm7, xmm0; jne header; ret",
+    "header: add rax, 8; jne header; call f; mov rbx, 5; movsd xmm7, [rbx]; ret; .skip 64; f: ret",
+    "header: add rax, 8; jne header; jmp rcx",
+])
+def test_read_or_passed_on(source: str) -> None:
+    assert not dead(source)

@@ -1,0 +1,129 @@
+"""Times of short loops: summed over entries until they say something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from memopt.ir.code import CompiledRegion
+from memopt.ir.linear import Linear
+from memopt.ir.region import Footprint, Interval, Region
+from memopt.ir.scop import TRIPS, Access, Array, Dimension, ElementType, Read, Scop, Statement
+from memopt.models.work import Work
+from runtime import timing
+from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.timing import MOST_OWN, Times, further, ownable, results
+
+
+@dataclass
+class _Loop:
+    """A loop of ``trips`` iterations that is entered ``entries`` times more, standing at the start of an entry."""
+
+    trips: int
+    entries: int
+    to_go: int = 0
+    runs: list[int] = field(default_factory=list)
+    header: int = 0
+    left: int = 1
+    footprints: tuple[Footprint, ...] = ()
+    owned: int = 0
+
+    def __post_init__(self) -> None:
+        self.to_go = self.trips
+
+    @property
+    def region(self) -> _Loop:
+        return self
+
+    @property
+    def scop(self) -> Scop:
+        return SCOP
+
+    def run_to(self, _header: int, _timeout_s: float, hits: int = 1) -> float:
+        for _ in range(hits):
+            self.to_go -= 1
+            if not self.to_go:
+                self.to_go, self.entries = self.trips, self.entries - 1
+            if self.entries < 0:
+                raise ShadowStopped(End.SYSTEM_CALL)
+        return 0.0
+
+    def run(self, _shadow: Shadow, _compiled: CompiledRegion, iterations: int) -> float:
+        assert iterations < self.to_go
+        self.runs.append(iterations)
+        self.to_go -= iterations
+        return 1e-9 * iterations + OVERHEAD
+
+
+OVERHEAD = 5e-6
+_CELL = Access("A", (Linear.symbol("i"),))
+SCOP = Scop((Array("A", ElementType.F64, Linear.symbol("p"), (8,)),),
+            (Statement("S", (Dimension("i", Linear.symbol(TRIPS)),), _CELL, (_CELL,), Read(0), (0, 0)),))
+
+
+def _found(loop: _Loop, monkeypatch: pytest.MonkeyPatch) -> Times:
+    def own_pages(_shadow: Shadow, _compiled: CompiledRegion, parts: Iterable[tuple[int, int]]) -> None:
+        loop.owned += sum(high - low for low, high in parts)
+
+    monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
+    monkeypatch.setattr(timing, "own_pages", own_pages)
+    work = Work(SCOP, {TRIPS: loop.trips})
+    return further(cast(Shadow, loop), cast(CompiledRegion, loop), loop.run, Times.of(work, work.mean, 5e-8, 0, 50),
+                   work.mean, lambda _shadow: {TRIPS: loop.to_go, "p": 4096})
+
+
+@pytest.mark.parametrize(("trips", "entries", "timed"), [
+    (4000, 1000, 40), (40_002, 1000, 5), (4000, 3, 4), (1_000_000, 1000, 1)])
+def test_entries_are_timed_until_there_is_enough_of_them(
+        trips: int, entries: int, timed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = _Loop(trips, entries)
+    found = _found(loop, monkeypatch)
+    assert len(loop.runs) == timed
+    assert found.run == sum(loop.runs)
+    assert found.per_iteration == pytest.approx(1e-9)
+
+
+def _writing(size: int) -> tuple[Footprint, ...]:
+    """What a loop writes to that comes ``size`` bytes further with each iteration."""
+    base = Linear.symbol("p")
+    return (Footprint("A", Interval(base, base + Linear.symbol(TRIPS, size)), True),
+            Footprint("B", Interval(base - 8, base), False))
+
+
+@pytest.mark.parametrize(("trips", "entries", "uncounted", "owned"), [
+    (40_002, 1000, 1, 40_002), (1_000_000, 1000, 0, 200_003), (40_002, 0, None, 40_002), (10**8, 10, 0, 200_003)])
+def test_pages_become_the_copys_own_before_anything_counts(
+        trips: int, entries: int, uncounted: int | None, owned: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = _Loop(trips, entries, footprints=_writing(8))
+    found = _found(loop, monkeypatch)
+    assert loop.owned == 8 * owned
+    assert found.run == (50 if uncounted is None else sum(loop.runs[uncounted:]))
+
+
+def test_no_more_is_timed_than_pages_are_made_own_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = _Loop(100_000, 1000, footprints=_writing(MOST_OWN // 1000))
+    _found(loop, monkeypatch)
+    assert max(loop.runs) == 1000
+
+
+@pytest.mark.parametrize(("trips", "expected"), [(5, 5), (10, 10), (1000, 10)])
+def test_what_the_iterations_of_a_trial_write_to(trips: int, expected: int) -> None:
+    region = cast(Region, _Loop(trips, 0, footprints=_writing(4096)))
+    assert results(region, {"p": 4096, TRIPS: trips}, 10) == [(4096, 4096 + 4096 * expected)]
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8, 1000), (MOST_OWN // 10 + 8, 9), (2 * MOST_OWN, 1)])
+def test_iterations_whose_pages_may_become_own(size: int, expected: int) -> None:
+    region = cast(Region, _Loop(10_000, 0, footprints=_writing(size)))
+    assert ownable(region, {"p": 4096, TRIPS: 10_000}, 1000) == expected
+
+
+def test_entries_with_other_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = _Loop(10, 7)
+    monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
+    start = Times(1e-7, 100, 100)
+    assert further(cast(Shadow, loop), cast(CompiledRegion, loop), loop.run, start, 1.0, lambda _shadow: None) == start
+    assert not loop.runs
