@@ -219,6 +219,22 @@ class CodeCache:
             raise VerifyError(f"the code pages are not mapped read-execute: {code}")
 
 
+def mirror(tracee: Tracee, placement: Placement) -> None:
+    """Map empty pages like those of ``placement`` in a copy that is older than they are; nothing of it is shared.
+
+    Raises ``Rejected`` where something lies there in the copy.
+    """
+    kind = _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE
+    scratch = placement.scratch, placement.scratch_size
+    parts = ((placement.code, placement.code_size, _READ | _EXECUTE),
+             (placement.statistics, STATISTICS_SIZE + placement.frame_size, _READ | _WRITE),
+             (*scratch, _READ | _WRITE))
+    calls = [Call(remote.SYS_MMAP, (start, size, access, kind, -1, 0)) for start, size, access in parts]
+    results = remote.run(tracee, (*calls, Call(remote.SYS_MADVISE, (*scratch, _MADV_HUGEPAGE))))
+    for (start, *_), result in zip(parts, results, strict=False):
+        _at(start, result, "mmap in a copy")
+
+
 def unmap(tracee: Tracee, placement: Placement) -> None:
     """Unmap the pages of ``placement``; the same precondition as ``CodeCache.release``."""
     calls = [Call(remote.SYS_MUNMAP, (placement.code, placement.code_size + STATISTICS_SIZE + placement.frame_size))]

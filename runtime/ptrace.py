@@ -198,11 +198,6 @@ def get_vector_state(tid: int) -> bytes:
     return buffer.raw[:size]
 
 
-def set_vector_state(tid: int, state: bytes) -> None:
-    """``state`` as ``get_vector_state`` gave it."""
-    _regset(SETREGSET, tid, NT_X86_XSTATE, ctypes.create_string_buffer(state, len(state)))
-
-
 def get_event_message(tid: int) -> int:
     """PTRACE_GETEVENTMSG: the new process's number after a fork or clone event."""
     value = ctypes.create_string_buffer(8)

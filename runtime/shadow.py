@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
@@ -42,7 +43,6 @@ _GLANCE_S = 0.005  # between looks at the copy's processor time
 _STARVED_S = 600.0  # for a copy that gets no processor to use its time on
 _STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
 _CHUNK = 1 << 20
-_MOST_UNLIKE = 1024  # words that copies disagree on where they read clocks
 
 # The XSAVE area (Intel SDM 1, 13.4): bytes that say how the state is stored, not what it is.
 _XSAVE_BOOKKEEPING = (464, 576)
@@ -53,7 +53,6 @@ class End(Enum):
     SIGNAL = "it got a signal"
     TIMEOUT = "it took too long"
     ENDED = "it was killed"
-    UNLIKE = "it went another way than a copy of the same instant"
 
 
 class ShadowStopped(Exception):
@@ -82,7 +81,7 @@ class Difference:
 
 
 def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
-    """Fork the stopped target. ``copies``: how many shadows there may be at a time, for the memory budget.
+    """Fork the stopped target, or a shadow. ``copies``: how many there may be at a time, for the memory budget.
 
     Raises ``Rejected`` (NO_MEMORY, SHARED_MAPPING, ...), ``TargetEnded``. The target stays stopped as it was.
     """
@@ -99,11 +98,12 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
         child.set_options(ptrace.OPTION_EXITKILL)
         children.append(child)
 
-    tracee.set_options(ptrace.OPTION_FORK | ptrace.OPTION_CLONE)
+    options = tracee.options
+    tracee.set_options(options | ptrace.OPTION_FORK | ptrace.OPTION_CLONE)
     faults.point("shadow.fork")
     result, = remote.run(tracee, (Call(remote.SYS_CLONE, (flags, 0, 0, 0, 0), child_exits=True),), place=place,
                          new_process=appeared)
-    tracee.set_options(0)
+    tracee.set_options(options)
     remote.check(result, "fork")
     shadow = Shadow(children[0], 0 if inherited else result)
     try:
@@ -112,6 +112,20 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
         shadow.kill()
         raise
     return shadow
+
+
+@contextmanager
+def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
+    """``count`` shadows of a shadow: the target is not even stopped for them. Raises what ``fork_shadow`` does."""
+    copies: list[Shadow] = []
+    try:
+        with ExitStack() as stack:
+            for _ in range(count):
+                copies.append(stack.enter_context(fork_shadow(shadow.tracee, 1 + count)))
+            yield tuple(copies)
+    finally:
+        with suppress(TargetEnded):
+            reap(shadow.tracee, copies)
 
 
 def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
@@ -203,17 +217,6 @@ class Shadow:
         raw = self.tracee.vector_state()
         start, end = _XSAVE_BOOKKEEPING
         return raw[:start] + bytes(end - start) + raw[end:]
-
-    def join(self, other: Shadow, ignore: Sequence[tuple[int, int]] = ()) -> None:
-        """Take over the registers and the memory, as ``compare`` sees it, of a copy that stands at the same place: on
-        their way there they may have read the clock, which no two do at one time. Raises ``ShadowStopped``."""
-        differences = compare(other, self, ignore, _MOST_UNLIKE + 1)
-        if len(differences) > _MOST_UNLIKE or any(not d.first for d in differences):
-            raise ShadowStopped(End.UNLIKE, f"first {differences[0]}")
-        for difference in differences:
-            self.write(difference.address, difference.first)
-        self.tracee.set_vector_state(other.tracee.vector_state())
-        self.set_registers(other.registers())
 
     def read(self, address: int, size: int) -> bytes:
         return self.tracee.memory.read(address, size)

@@ -73,6 +73,7 @@ class Tracee:
         self.memory = Memory(pid)
         self._stops: dict[int, Stop | None] = {}
         self._interrupted: set[int] = set()
+        self.options = 0
 
     def __enter__(self) -> Tracee:
         return self
@@ -180,9 +181,6 @@ class Tracee:
     def vector_state(self, tid: int = 0) -> bytes:
         return self._ask(tid or self.pid, ptrace.get_vector_state)
 
-    def set_vector_state(self, state: bytes) -> None:
-        self._ask(self.pid, lambda thread: ptrace.set_vector_state(thread, state))
-
     def signal_mask(self) -> int:
         return self._ask(self.pid, ptrace.get_signal_mask)
 
@@ -193,6 +191,7 @@ class Tracee:
         """PTRACE_SETOPTIONS for the main thread; TRACESYSGOOD is always on."""
         flags = options | ptrace.OPTION_SYSGOOD
         self._ask(self.pid, lambda thread: ptrace.request(ptrace.SETOPTIONS, thread, 0, flags))
+        self.options = options
 
     def go(self, how: int, tid: int, number: int = 0) -> None:
         """Resume one stopped thread by CONT, SYSCALL, SYSEMU, SINGLESTEP..., delivering signal ``number``."""

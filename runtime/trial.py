@@ -1,10 +1,10 @@
 """Trial runs in forked copies: reach a loop header, and hold a version against the original.
 
-Shadows of one instant run the same iterations, one by the original code, one by each version; all then run as many
-iterations of the original as a version has to leave to it, and must agree in every register, all vector state and
-every byte of memory. Those iterations also rewrite what a version may leave behind in registers; stack cells that
-nobody reads again (``Region.stale``) are left out. Then each runs on by itself, for as long as its time takes to say
-something (runtime.timing).
+Shadows of one instant run the same iterations, one by the original code, one by each version: they are copies of one
+that has come to the right entry of the loop before. All then run as many iterations of the original as a version has to
+leave to it, and must agree in every register, all vector state and every byte of memory. Those iterations also rewrite
+what a version may leave behind in registers; stack cells that nobody reads again (``Region.stale``) are left out. Then
+each runs on by itself, for as long as its time takes to say something (runtime.timing).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from runtime.timing import (
 AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
 TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
 MOST_BY_HAND = 2048  # iterations of the original: more would tell nothing new about short ones
+SOON_SECONDS = 0.03  # within which the next entry of a loop is waited for
 MOST_PASSED = 4  # entries with other values than a version is for
 MOST_ITERATIONS = 1 << 24  # of one of them
 PASSING_SECONDS = 0.5  # for one of them
@@ -126,30 +127,22 @@ def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, byte
     return int.from_bytes(raw, "little", signed=live.signed)
 
 
-def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], slice_iterations: int,
-         exact: bool = True, others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
-    """Run a slice of the original and of each version, compare, and time them; all shadows are of one instant.
+def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], values: dict[str, int],
+         slice_iterations: int, exact: bool = True, others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
+    """Run a slice of the original and of each version, compare, and time them; all shadows are copies of one that
+    ``come_to_entry`` brought to the header, with ``values`` there.
 
     The versions are for one place, each written to its own shadow. ``slice_iterations``: how many iterations they
     should run (fewer near the end of the loop). Where the original is too slow for that many, it runs the first few
     and the first version the rest in its shadow, starting elsewhere. ``exact``: bit for bit; else results may differ
     as far as reassociation makes them. ``others``: where versions of other nests lie. For each version its times or
     why it is out: SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where
-    the original cannot be run: TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE, or where the versions are for
-    other values: GUARD_FAILED.
+    the original cannot be run: SHADOW_INCONCLUSIVE.
     """
     first = versions[0][1]
     header, left = first.region.header, first.region.left
     try:
-        original.run_to(header, REACH_SECONDS)
         own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
-        passed, values = _come_to_it(first, original)
-        for shadow, _ in versions:
-            shadow.run_to(header, REACH_SECONDS)
-            write_code(shadow, first)
-            for iterations in passed:
-                _pass(first, shadow, iterations)
-            shadow.join(original, own)
         work = Work(first.region.scop, values)
         own_pages(original, first, results(first.region, values, 1 + left))
         overhead = run_original(original, first, 0)
@@ -178,20 +171,43 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], sl
             for (shadow, compiled), t in zip(versions, times, strict=True)]
 
 
-def _come_to_it(first: CompiledRegion, original: Shadow) -> tuple[list[int], dict[str, int]]:
-    """How many iterations each entry had that ``original`` passed until the guards let it in, and the values there. A
-    function may be called with other arrays every second time, and new copies would cost the program more."""
-    passed: list[int] = []
-    write_code(original, first)
-    while (values := admitted(first.region, original)) is None or values[TRIPS] < 2 + first.region.left:
-        if len(passed) == MOST_PASSED:
-            raise Rejected(Reason.GUARD_FAILED if values is None else Reason.TOO_SHORT, "in a trial copy")
-        try:
-            passed.append((values or live_values(first.region, original))[TRIPS])
-        except Rejected as rejected:
-            raise Rejected(Reason.GUARD_FAILED, "in a trial copy") from rejected
-        _pass(first, original, passed[-1])
-    return passed, values
+def come_to_entry(first: CompiledRegion, shadow: Shadow, on: bool) -> dict[str, int]:
+    """The values at the header once a shadow that stands there, with the pages of ``first``, came to an entry that the
+    guards let in, with iterations enough. ``on``: to the next entry if it comes soon, which is a whole one and may come
+    with other values. A function may be called with other arrays every second time, and new copies would cost the
+    program more. Raises Rejected: GUARD_FAILED, TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE.
+    """
+    write_code(shadow, first)
+    try:
+        if on:
+            _pass_if_soon(first, shadow)
+        values = admitted(first.region, shadow)
+        for _ in range(MOST_PASSED):
+            if values is None or values[TRIPS] < 2 + first.region.left:
+                _pass(first, shadow, _trips(first, shadow))
+                values = admitted(first.region, shadow)
+    except ShadowStopped as stopped:
+        raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
+    if values is None or values[TRIPS] < 2 + first.region.left:
+        raise Rejected(Reason.GUARD_FAILED if values is None else Reason.TOO_SHORT, "in a trial copy")
+    return values
+
+
+def _pass_if_soon(first: CompiledRegion, shadow: Shadow) -> None:
+    if _trips(first, shadow) > 1:
+        overhead = run_original(shadow, first, 0)
+        seconds = run_original(shadow, first, 1) - overhead
+        left = _trips(first, shadow)
+        if seconds * left <= SOON_SECONDS:
+            _pass(first, shadow, left)
+
+
+def _trips(first: CompiledRegion, shadow: Shadow) -> int:
+    """How many iterations the entry has in which ``shadow`` stands, whatever values it has."""
+    try:
+        return live_values(first.region, shadow)[TRIPS]
+    except Rejected as rejected:
+        raise Rejected(Reason.GUARD_FAILED, "in a trial copy") from rejected
 
 
 def _pass(first: CompiledRegion, shadow: Shadow, iterations: int) -> None:

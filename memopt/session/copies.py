@@ -47,6 +47,10 @@ class Copies:
             if self.keep:
                 self._kept = stack.pop_all(), shadow
 
+    def standing(self, header: int) -> Shadow | None:
+        """The copy that was kept, if it stands at ``header``."""
+        return self._kept[1] if self._kept is not None and self._kept[1].registers().rip == header else None
+
     def drop(self) -> None:
         """Give up the copy that was kept, if there is one."""
         kept, self._kept = self._kept, None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memopt.console import say
-from memopt.ir.code import CompiledRegion
+from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
 PATIENCE = 5.0  # processor seconds to understand one loop
+FEW_TRIPS = 2048  # left of an entry: the next one may be looked at
+NEAR_SECONDS = 0.02  # within which it has to come
 LOOKS_AWAY = 64  # times that patience is asked for, for each look at the clock
 TRIALS = 6  # where one could not run to its end
 UNLIKE_TRIALS = 2  # where several entries in a row came with other values
@@ -101,11 +103,11 @@ class Stages:
         lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
-        self._copies.drop()
         cache = self._reserve(loop, lifted.region, candidates)
         try:
             versions = self._generate(lifted, candidates, cache, machine, moved.code)
-            compiled, decision.measurement = self._validate(versions) if self.options.shadow else (versions[0], None)
+            compiled, decision.measurement = (self._validate(loop, versions) if self.options.shadow
+                                              else (versions[0], None))
             decision.plan = compiled.plan
             if self.options.dry_run:
                 raise Rejected(Reason.DRY_RUN)
@@ -194,7 +196,6 @@ class Stages:
         from memopt.ir.region import confined
         from memopt.session.single import one_thread
         from runtime.memory import mappings
-        from runtime.trial import live_values
 
         with ExitStack() as stack:
             with self._timed("reach"):
@@ -203,11 +204,23 @@ class Stages:
                 lifted, places = self._lift(site, loop, operations, shadow)
             except Rejected as first:
                 lifted, places = self._lift_later(site, loop, operations, shadow, first)
-            values, maps = live_values(lifted.region, shadow), mappings(shadow.pid)
+            trips, maps = self._trips(lifted.region, shadow), mappings(shadow.pid)
         if lifted.region.confined:
             lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
-        return lifted, max(values[TRIPS], *map(lifted.trips, entries))
+        return lifted, max(trips, *map(lifted.trips, entries))
+
+    def _trips(self, region: Region, shadow: Shadow) -> int:
+        """Iterations of an entry as they come: where few are left of the one that was met, those of the next one."""
+        from runtime.shadow import ShadowStopped, copies_of
+        from runtime.trial import live_values
+
+        trips = live_values(region, shadow)[TRIPS]
+        if 0 < trips <= FEW_TRIPS:
+            with suppress(Rejected, ShadowStopped), copies_of(shadow, 1) as (ahead,):
+                ahead.run_to(region.header, NEAR_SECONDS, hits=trips)
+                trips = max(trips, live_values(region, ahead)[TRIPS])
+        return trips
 
     def _lift_later(self, site: Site, loop: Loop, operations: Callable[[int], Block], shadow: Shadow,
                     first: Rejected) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
@@ -292,29 +305,65 @@ class Stages:
             raise refusal or Rejected(Reason.NO_PLAN)
         return tuple(versions)
 
-    def _validate(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
+    def _validate(self, loop: Loop, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
         """The fastest of those that did what the original did, in a race of copies.
 
-        Where the loop was about to end in the copies, they are made again a little later.
+        The first copies are made of the one in which the loop was captured, which costs the program nothing: they go on
+        to the next entry, or stay. Where that decides nothing, they are made of the program, a little later each time.
         """
         with self._timed("validate"):
+            kept, on = self._copies.standing(loop.header), True
             for number in range(1, TRIALS + 1):
                 try:
-                    return self._race(versions)
+                    with (self._beside(kept, versions[0].placement) if kept is not None
+                          else self._later(loop.header)) as shadow:
+                        return self._race(shadow, versions, on)
                 except Rejected as rejected:
-                    again = TRIALS if rejected.reason in TRANSIENT else UNLIKE_TRIALS
-                    if rejected.reason not in (*TRANSIENT, Reason.GUARD_FAILED) or number >= again:
+                    transient = rejected.reason in TRANSIENT
+                    if not transient and (rejected.reason is not Reason.GUARD_FAILED or number >= UNLIKE_TRIALS):
                         raise
-                time.sleep(0.02 * number)
+                    if number == TRIALS:
+                        raise
+                if kept is None:
+                    time.sleep(0.02 * number)
+                elif not on or not transient:
+                    kept = None
+                on = False
         raise AssertionError
 
-    def _race(self, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
-        from runtime.trial import Measurement, race
+    @contextmanager
+    def _beside(self, kept: Shadow, placement: Placement) -> Iterator[Shadow]:
+        """A copy of the copy that was kept, with pages for a version."""
+        from runtime.codecache import mirror
+        from runtime.shadow import copies_of
 
-        with self._shadows(1 + len(versions)) as (original, *shadows):
-            longest = max(slice_of(v.plan) for v in versions)
-            results = race(original, tuple(zip(shadows, versions, strict=True)), longest,
-                           exact=self.options.fp == "exact",
+        with ExitStack() as stack:
+            try:
+                shadow, = stack.enter_context(copies_of(kept, 1))
+                mirror(shadow.tracee, placement)
+            except Rejected as rejected:
+                raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(rejected)) from rejected
+            yield shadow
+
+    @contextmanager
+    def _later(self, header: int) -> Iterator[Shadow]:
+        """A copy of the program as it is by now, at ``header``."""
+        from runtime.trial import reach
+
+        with self._shadows(1) as (shadow,):
+            reach(shadow, header)
+            yield shadow
+
+    def _race(self, shadow: Shadow, versions: tuple[CompiledRegion, ...],
+              on: bool) -> tuple[CompiledRegion, Measurement]:
+        """``shadow`` stands at the header, with the pages of the versions; ``on``: see ``come_to_entry``."""
+        from runtime.shadow import copies_of
+        from runtime.trial import Measurement, come_to_entry, race
+
+        values = come_to_entry(versions[0], shadow, on)
+        with copies_of(shadow, len(versions)) as copies:
+            results = race(shadow, tuple(zip(copies, versions, strict=True)), values,
+                           max(slice_of(v.plan) for v in versions), exact=self.options.fp == "exact",
                            others=[d.cache.placement for d in self.decisions if d.cache is not None])
         finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
         if not finished:

@@ -14,13 +14,14 @@ import pytest
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
 from runtime import budget
-from runtime.codecache import CodeCache
+from runtime.codecache import CodeCache, mirror
 from runtime.install import jump_bytes
-from runtime.memory import PAGE
-from runtime.shadow import End, Shadow, ShadowStopped, compare, fork_shadow, reap
+from runtime.memory import PAGE, mappings
+from runtime.ptrace import OPTION_EXITKILL
+from runtime.shadow import End, Shadow, ShadowStopped, compare, copies_of, fork_shadow, reap
 from runtime.timing import own_pages, run_original, write_code
 from runtime.tracee import attach
-from tests.support.targets import RIGHT, Worker
+from tests.support.targets import RIGHT, Worker, children_of
 
 LIMIT_S = 20.0
 
@@ -64,6 +65,49 @@ def test_two_shadows_agree_and_nobody_notices(worker: Worker) -> None:
     assert first.vector_state() == second.vector_state()
     drop(worker, first, second)
     assert worker.finish() == RIGHT
+
+
+def test_copies_of_a_copy_cost_the_program_no_stop(worker: Worker) -> None:
+    kept, = fork(worker)
+    kept.run_to(worker.address("mix"), LIMIT_S)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache = CodeCache.create(tracee, worker.address("mix"), 2 * PAGE, PAGE, PAGE)
+    code, scratch = cache.placement.code, cache.placement.scratch
+    before, state, at = mappings(kept.pid), kept.vector_state(), kept.registers()
+    with copies_of(kept, 2) as (first, second):
+        assert first.registers() == second.registers() == at
+        assert first.vector_state() == second.vector_state() == state
+        for copy in (first, second):
+            mirror(copy.tracee, cache.placement)
+            copy.write(code, b"\x90\xc3")
+            copy.write(scratch, b"\x01")
+            assert copy.registers() == at
+            own = {m.start: m for m in mappings(copy.pid)}
+            assert own[code].perms == "r-x"
+            assert not any(m.writable and (m.executable or m.shared) for m in own.values())
+            copy.run_to(worker.address("round_done"), LIMIT_S)
+        assert compare(first, second) == ()
+        second.write(worker.address("cells"), bytes(255 - byte for byte in second.read(worker.address("cells"), 1)))
+        assert len(compare(first, second)) == 1
+        with pytest.raises(Rejected):
+            mirror(first.tracee, cache.placement)  # there is something by now
+    assert (mappings(kept.pid), kept.vector_state(), kept.registers()) == (before, state, at)
+    assert children_of(kept.pid) == []
+    kept.run_to(worker.address("round_done"), LIMIT_S)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache.release(tracee)
+    drop(worker, kept)
+    assert worker.finish() == RIGHT
+
+
+def test_copies_of_a_copy_end_with_memopt_too(worker: Worker) -> None:
+    kept, = fork(worker)
+    with copies_of(kept, 1):
+        pass
+    assert kept.tracee.options & OPTION_EXITKILL
+    drop(worker, kept)
 
 
 def test_pages_become_the_copys_own(worker: Worker) -> None:
@@ -122,39 +166,6 @@ def test_written_pages_and_differences(worker: Worker) -> None:
     assert len(compare(first, second, limit=1)) == 1
     drop(worker, first, second)
     assert worker.finish() == RIGHT
-
-
-def test_a_shadow_joins_another_one_that_was_told_another_time(worker: Worker) -> None:
-    first, second = fork(worker, 2)
-    for shadow in (first, second):
-        shadow.run_to(worker.address("round_done"), LIMIT_S)
-    cells = worker.address("cells")
-    second.write(cells + 8, bytes(8))
-    second.set_registers(replace(second.registers(), rbx=99))
-    state = bytearray(second.tracee.vector_state())
-    state[160 + 16 * 7:160 + 16 * 8] = b"clock of another"
-    second.tracee.set_vector_state(bytes(state))
-    assert second.vector_state() != first.vector_state()
-    second.join(first, ((cells, cells + 4096),))
-    assert compare(first, second) != ()
-    second.join(first)
-    assert compare(first, second) == ()
-    assert first.registers() == second.registers()
-    assert first.vector_state() == second.vector_state()
-    drop(worker, first, second)
-    assert worker.finish() == RIGHT
-
-
-def test_a_shadow_does_not_join_one_that_took_another_way(worker: Worker) -> None:
-    first, second = fork(worker, 2)
-    for shadow in (first, second):
-        shadow.run_to(worker.address("round_done"), LIMIT_S)
-    stack = second.registers().rsp & -4096
-    second.write(stack - 32768, bytes(range(256)) * 64)
-    with pytest.raises(ShadowStopped) as stopped:
-        second.join(first)
-    assert stopped.value.reason is End.UNLIKE
-    drop(worker, first, second)
 
 
 def test_a_shadow_that_took_another_way_is_seen(worker: Worker) -> None:

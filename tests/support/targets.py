@@ -78,10 +78,14 @@ class Worker:
         return str(output).strip()
 
     def children(self) -> list[str]:
-        """Lines of ``ps`` for the children of the worker (zombies too)."""
-        return subprocess.run(["ps", "-o", "pid,stat,comm", "--no-headers", "--ppid", str(self.pid)],
-                              capture_output=True, text=True).stdout.splitlines()
+        return children_of(self.pid)
 
     def breathe(self, seconds: float = 0.02) -> None:
         """Let it run for a moment."""
         time.sleep(seconds)
+
+
+def children_of(pid: int) -> list[str]:
+    """Lines of ``ps`` for the children of a process (zombies too)."""
+    return subprocess.run(["ps", "-o", "pid,stat,comm", "--no-headers", "--ppid", str(pid)],
+                          capture_output=True, text=True).stdout.splitlines()

@@ -20,6 +20,8 @@ from unittest import mock
 from memopt.ir.graph import Loop
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Region
+from memopt.ir.scop import TRIPS
 from memopt.machine.description import Machine
 from memopt.options import Options
 from memopt.session.decision import Decision
@@ -33,8 +35,9 @@ from passes.profitability import Profitability
 from runtime import ptrace
 from runtime.memory import mappings
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
+from runtime.shadow import Shadow
 from runtime.tracee import Tracee
-from runtime.trial import general_registers
+from runtime.trial import general_registers, live_values
 from tests.support.random_nests.build import Batch
 
 PATIENCE = 60.0  # seconds for one call of a nest
@@ -104,6 +107,9 @@ class Direct(Improver):
     def _shadows(self, count: int) -> Iterator[tuple[Here, ...]]:  # type: ignore[override]
         assert self.tracee is not None
         yield (Here(self.tracee),) * count
+
+    def _trips(self, region: Region, shadow: Shadow) -> int:
+        return live_values(region, shadow)[TRIPS]
 
     def replace(self, site: Site, loop: Loop, sizes: bool) -> Decision:
         """Raises what the stages raise. ``sizes``: as if small numbers had been others at an earlier entry."""

@@ -1,15 +1,19 @@
-"""What is tried at the next arrival at a header, and what is not."""
+"""What is tried at the next arrival at a header, and what is not; of what the copies of a trial are made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.session.stages import Stages
+from memopt.session import stages
+from memopt.session.stages import TRIALS, UNLIKE_TRIALS, Stages
 from runtime.shadow import End, ShadowStopped
 
 
@@ -65,3 +69,63 @@ def test_the_first_refusal_is_the_one_that_counts(first: Reason, refusal: Reason
     with pytest.raises(Rejected) as refused:
         later(first, refusal, times)
     assert refused.value.reason is first
+
+
+@dataclass
+class Validating(Stages):
+    """Every race ends as ``ends`` say, in turn; what it was made of is noted."""
+
+    kept: bool = True
+    ends: tuple[Reason | None, ...] = ()
+    made_of: list[tuple[str, bool]] = field(default_factory=list)
+
+    def standing(self, _header: int) -> Any:
+        return "kept" if self.kept else None
+
+    @contextmanager
+    def _beside(self, kept: Any, _placement: object) -> Iterator[Any]:
+        yield kept
+
+    @contextmanager
+    def _later(self, _header: int) -> Iterator[Any]:
+        yield "program"
+
+    def _race(self, shadow: Any, _versions: object, on: bool) -> Any:
+        self.made_of.append((shadow, on))
+        end = self.ends[len(self.made_of) - 1]
+        if end is not None:
+            raise Rejected(end)
+        return "version", "measurement"
+
+    def validate(self) -> list[tuple[str, bool]]:
+        self._copies = cast(Any, self)
+        version = SimpleNamespace(placement=None)
+        assert self._validate(cast(Any, Header()), cast(Any, (version,))) == ("version", "measurement")
+        return self.made_of
+
+
+KEPT_ON, KEPT, PROGRAM = ("kept", True), ("kept", False), ("program", False)
+
+
+@pytest.mark.parametrize(("kept", "ends", "made_of"), [
+    (True, (None,), [KEPT_ON]),
+    (True, (Reason.SHADOW_INCONCLUSIVE, None), [KEPT_ON, KEPT]),  # the next entry is not to be had
+    (True, (Reason.TOO_SHORT, Reason.TOO_SHORT, None), [KEPT_ON, KEPT, PROGRAM]),
+    (True, (Reason.GUARD_FAILED, None), [KEPT_ON, PROGRAM]),  # what was captured would pass its own guards
+    (False, (Reason.NOT_REACHED, None), [("program", True), PROGRAM]),
+])
+def test_copies_of_a_trial_are_made_of_the_one_that_is_there(
+        kept: bool, ends: tuple[Reason | None, ...], made_of: list[tuple[str, bool]],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages.time, "sleep", lambda _: None)
+    assert Validating(Options(), 0, cast(Any, None), 0.0, kept=kept, ends=ends).validate() == made_of
+
+
+@pytest.mark.parametrize(("reason", "times"), [
+    (Reason.NOT_FASTER, 1), (Reason.GUARD_FAILED, UNLIKE_TRIALS), (Reason.TOO_SHORT, TRIALS)])
+def test_trials_end(reason: Reason, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages.time, "sleep", lambda _: None)
+    trying = Validating(Options(), 0, cast(Any, None), 0.0, ends=(reason,) * 9)
+    with pytest.raises(Rejected):
+        trying.validate()
+    assert len(trying.made_of) == times

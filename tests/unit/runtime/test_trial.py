@@ -1,18 +1,20 @@
-"""Whether a trial copy stands where a version would be entered."""
+"""Whether a trial copy stands where a version would be entered, and how it comes to such a place."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
 
+from memopt.ir.code import CompiledRegion
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region, Relation, Trips
-from memopt.ir.scop import Scop
+from memopt.ir.scop import TRIPS, Scop
 from runtime import trial
-from runtime.shadow import Shadow
-from runtime.trial import admitted
+from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.trial import admitted, come_to_entry
 
 
 @pytest.mark.parametrize(("size", "passes"), [(9, True), (10, False), (None, False)])
@@ -27,3 +29,76 @@ def test_an_entry_with_other_values_is_told_before_its_arrays_are_looked_at(
     guard = Relation(Linear.symbol("n") - 9, True, "specialised")
     region = Region(0, b"", (), Trips(Linear.of(5), 1), (guard,), (), (), Scop((), ()))
     assert admitted(region, cast(Shadow, None)) == ({"n": size} if passes else None)
+
+
+@dataclass
+class Walk:
+    """A copy at the header of the first of ``entries``, each the size it comes with and its iterations; the version is
+    for size 9 and leaves two of them. ``seconds``: what one takes."""
+
+    entries: list[tuple[int, int]]
+    seconds: float = 1e-6
+    ran: list[int] = field(default_factory=list)
+    left: int = 2
+
+    @property
+    def region(self) -> Walk:
+        return self
+
+    def live_values(self, _region: object, _shadow: object) -> dict[str, int]:
+        return {"n": self.entries[0][0], TRIPS: self.entries[0][1]}
+
+    def admitted(self, _region: object, _shadow: object) -> dict[str, int] | None:
+        values = self.live_values(None, None)
+        return values if values["n"] == 9 else None
+
+    def run_original(self, _shadow: object, _compiled: object, iterations: int, _timeout_s: float = 0.0) -> float:
+        if iterations:
+            self.ran.append(iterations)
+        size, trips = self.entries[0]
+        assert iterations <= trips
+        self.entries[0] = size, trips - iterations
+        if iterations == trips:
+            del self.entries[0]
+        if not self.entries:
+            raise ShadowStopped(End.SYSTEM_CALL)
+        return 3e-5 + iterations * self.seconds
+
+    def come(self, monkeypatch: pytest.MonkeyPatch, on: bool) -> dict[str, int]:
+        for name in ("live_values", "admitted", "run_original"):
+            monkeypatch.setattr(trial, name, getattr(self, name))
+        monkeypatch.setattr(trial, "write_code", lambda *_: None)
+        return come_to_entry(cast(CompiledRegion, self), cast(Shadow, self), on)
+
+
+@pytest.mark.parametrize(("entries", "seconds", "on", "trips", "ran"), [
+    ([(9, 50), (9, 100)], 1e-6, True, 100, [1, 49]),  # the next entry is a whole one
+    ([(9, 50), (9, 100)], 1e-6, False, 50, []),
+    ([(9, 50), (9, 100)], 1e-2, True, 49, [1]),  # it would take too long
+    ([(8, 50), (9, 100)], 1e-2, False, 100, [50]),  # this one has other values
+    ([(9, 50), (8, 60), (9, 100)], 1e-6, True, 100, [1, 49, 60]),
+    ([(9, 3), (9, 100)], 1e-2, False, 100, [3]),  # too little of it is left
+    ([(9, 4), (9, 100)], 1e-2, False, 4, []),
+    ([(9, 1), (9, 100)], 1e-2, True, 100, [1]),
+])
+def test_a_copy_comes_to_an_entry_the_version_is_for(
+        entries: list[tuple[int, int]], seconds: float, on: bool, trips: int, ran: list[int],
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Walk(entries, seconds)
+    assert walk.come(monkeypatch, on) == {"n": 9, TRIPS: trips}
+    assert walk.ran == ran
+
+
+@pytest.mark.parametrize(("entries", "reason"), [
+    ([(8, 50)] * 9, Reason.GUARD_FAILED),
+    ([(9, 3)] * 9, Reason.TOO_SHORT),
+    ([(8, 0)] * 9, Reason.GUARD_FAILED),
+    ([(8, 50)] * 2, Reason.SHADOW_INCONCLUSIVE),
+])
+def test_a_copy_does_not_go_on_for_ever(entries: list[tuple[int, int]], reason: Reason,
+                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = Walk(entries)
+    with pytest.raises(Rejected) as refused:
+        walk.come(monkeypatch, False)
+    assert refused.value.reason is reason
+    assert len(walk.ran) <= trial.MOST_PASSED
