@@ -41,7 +41,7 @@ class Improver(Stages):
         self._copies.keep = True
         self._settled: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
-        self._refused: dict[int, Rejected] = {}  # by header: loops around the current address, for good
+        self._refused: dict[Loop, Rejected] = {}  # loops around the current address, for good
         self._current: Decision | None = None
 
     @property
@@ -182,7 +182,7 @@ class Improver(Stages):
         decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
         first: Rejected | None = None
         for loop in site.loops:
-            known = self._refused.get(loop.header)
+            known = self._refused.get(loop)
             if known is not None:
                 first = more_telling(first, known)
                 continue
@@ -197,7 +197,7 @@ class Improver(Stages):
                     raise  # the next look may find it otherwise; or it would have been replaced
                 first = more_telling(first, rejected)
                 if rejected.reason not in TRANSIENT:
-                    self._refused[loop.header] = Rejected(rejected.reason, rejected.detail)
+                    self._refused[loop] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and self._replace_around(decision, site):
                 return
         assert first is not None

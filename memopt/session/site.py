@@ -26,8 +26,8 @@ Ranges = tuple[tuple[int, int], ...]
 class Site:
     """The code around a hot address. ``loops``: candidates from the outermost inwards; ``bias``: link-time
     addresses plus this are run-time addresses. ``text``: the executable mapping. ``links``: how the copies of called
-    functions hang together with the rest of the graph. ``views``: for the header of a candidate that is no natural
-    loop, or holds a cycle that is none, the loops as seen from there."""
+    functions hang together with the rest of the graph. ``views``: for a candidate that is no natural loop, or holds a
+    cycle that is none, the loops as seen from its header, which may be that of another candidate as well."""
 
     path: str
     text: tuple[int, int]
@@ -37,7 +37,7 @@ class Site:
     forest: LoopForest
     loops: tuple[Loop, ...]
     links: Links = field(default_factory=Links)
-    views: Mapping[int, LoopForest] = field(default_factory=dict)
+    views: Mapping[Loop, LoopForest] = field(default_factory=dict)
 
     def straight_line(self) -> Ranges:
         """The code that is in no loop."""
@@ -73,9 +73,9 @@ def find_site(pid: int, address: int) -> Site:
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
 
 
-def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[int, LoopForest]]:
-    """The loops around ``address`` from the outermost inwards, and the loops as seen from the headers of those that are
-    no natural loops, or hold cycles that are none."""
+def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict[Loop, LoopForest]]:
+    """The loops around ``address`` from the outermost inwards, and the loops as seen from those that are no natural
+    loops, or hold cycles that are none."""
     middle = entered_in_the_middle(forest, address)
     if middle is None:
         inner = innermost_loop_at(forest, address)
@@ -85,7 +85,7 @@ def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict
         around = (loop for loop in forest.loops if block is not None and block.start in loop.blocks)
         found = [*(with_headers(forest, loop) for loop in around), middle]
     found.sort(key=lambda x: -len(x[1].blocks))
-    return tuple(loop for _, loop in found), {loop.header: view for view, loop in found if view is not forest}
+    return tuple(loop for _, loop in found), {loop: view for view, loop in found if view is not forest}
 
 
 def calling(pid: int, site: Site) -> Site | None:
@@ -116,7 +116,7 @@ def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     makes only in exceptional iterations, where that is possible."""
     from memopt.analysis.asides import calls_out, without_calls
 
-    site = replace(site, forest=site.views.get(loop.header, site.forest))
+    site = replace(site, forest=site.views.get(loop, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
         return site, loop
     site, loop = _joined(pid, site, loop)
