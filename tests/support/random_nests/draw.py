@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
+from tests.support.random_nests.bodies import shifted, signed, with_int_counters
 from tests.support.random_nests.program import (
     DOUBLE,
     FLOAT,
@@ -99,8 +100,8 @@ class _Drawer:
         if sum(work(program, call) for call in (0, CALLS - 2)) > 2 * MOST_WORK or not work(program, 0):
             return None
         program = self._strides(program)
-        if self.counter == "unsigned" and any(_signed(node) for node in program.body):
-            program = replace(program, body=tuple(map(_with_int_counters, program.body)))
+        if self.counter == "unsigned" and any(signed(node) for node in program.body):
+            program = replace(program, body=tuple(map(with_int_counters, program.body)))
         return self._overlap(program)
 
     # -- sizes and arrays -----------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ class _Drawer:
             arrays.append(replace(array, columns=tuple(max(highs[d]) - min(lows[d]) + 1 + pad
                                                        for d in range(1, array.rank))))
         program = replace(program, arrays=tuple(arrays), sizes=tuple((n, t, v) for n, (t, v) in sizes.items()))
-        return replace(program, body=_shifted(program.body, shifts))
+        return replace(program, body=shifted(program.body, shifts))
 
     def _overlap(self, program: Program) -> Program:
         """In some calls one array lies inside another."""
@@ -459,63 +460,3 @@ class _Drawer:
 
 def _zero(kind: CType) -> str:
     return {"double": "0.0", "float": "0.0f"}.get(kind.name, "0")
-
-
-def _shifted(body: tuple[Node, ...], shifts: dict[tuple[str, int], int]) -> tuple[Node, ...]:
-    """The subscripts moved by constants."""
-
-    def access(a: Access) -> Access:
-        return replace(a, subscripts=tuple(s + shifts.get((a.array, n), 0) for n, s in enumerate(a.subscripts)))
-
-    def expression(e: Expr) -> Expr:
-        return replace(e, access=access(e.access) if e.access else None, args=tuple(map(expression, e.args)))
-
-    def node(n: Node) -> Node:
-        match n:
-            case Loop():
-                return replace(n, body=tuple(map(node, n.body)))
-            case If():
-                return replace(n, then=tuple(map(node, n.then)), otherwise=tuple(map(node, n.otherwise)),
-                               test=tuple(map(expression, n.test)))
-            case Assign():
-                return replace(n, target=access(n.target), value=expression(n.value))
-            case SetLocal():
-                return replace(n, value=expression(n.value))
-
-    return tuple(map(node, body))
-
-
-def _signed(node: Node) -> bool:
-    """Whether something below may be negative on the way: it would wrap around in unsigned arithmetic."""
-
-    def linear(value: Linear | None) -> bool:
-        return value is not None and (value.constant < 0 or any(c < 0 for _, c in value.terms))
-
-    def access(a: Access | None) -> bool:
-        return a is not None and any(map(linear, a.subscripts))
-
-    def expression(e: Expr) -> bool:
-        return access(e.access) or linear(e.linear) or any(map(expression, e.args))
-
-    match node:
-        case Loop():
-            return node.step < 0 or any(map(linear, (node.lower, node.upper, node.upper2))) or any(
-                map(_signed, node.body))
-        case If():
-            return linear(node.linear) or any(map(_signed, (*node.then, *node.otherwise))) or any(
-                map(expression, node.test))
-        case Assign():
-            return access(node.target) or expression(node.value)
-        case SetLocal():
-            return expression(node.value)
-
-
-def _with_int_counters(node: Node) -> Node:
-    match node:
-        case Loop():
-            return replace(node, type="int", body=tuple(map(_with_int_counters, node.body)))
-        case If():
-            return replace(node, then=tuple(map(_with_int_counters, node.then)),
-                           otherwise=tuple(map(_with_int_counters, node.otherwise)))
-        case _:
-            return node
