@@ -1,8 +1,9 @@
 """The copy of the program in which loops are captured: one for all loops around a hot address, as far as it gets.
 
 A fork costs the program a page fault for each page that it writes afterwards, which is far more than the fork itself.
-So where a loop is given up, its copy runs on to the header of the next one. Invariant: a copy is in a state the program
-may come to by itself; what is captured from it is checked at every entry, so it need not be the latest.
+So where a loop is given up, its copy runs on to the header of the next one, and the copies of a trial are made of it.
+Invariant: a copy is in a state the program may come to by itself; what is captured from it is checked at every entry,
+so it need not be the latest.
 """
 
 from __future__ import annotations
