@@ -29,7 +29,6 @@ _HEADER = struct.Struct("<8sII6Q")  # magic, version, patches; code, frame, scra
 _ENTRY = struct.Struct("<QQ16s16s")  # address, length, original, replacement
 _MOST_PATCHES = (STATISTICS_SIZE - RECORD_OFFSET - _HEADER.size) // _ENTRY.size
 _SYSCALL_BYTES = 2
-_LONGEST_INSTRUCTION = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def _movable(tracee: Tracee, patch: Patch, moved: abc.Mapping[int, int]) -> bool
     and will none return into any of it?"""
     if not moved:
         return not _inside(tracee, patch.address + 1, patch.end)
-    low, high = min(moved), max(moved) + _LONGEST_INSTRUCTION
+    low, high = min(moved), max(moved) + 1  # right behind the last one its caller's code may begin
     for tid in tracee.threads:
         registers = tracee.registers(tid)
         inside = low <= registers.rip < high and registers.rip not in moved
