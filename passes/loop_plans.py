@@ -23,6 +23,7 @@ from passes.splitting import split
 from passes.storage import store
 
 LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
+ENTRY = 500  # cycles for the guards, the registers that are saved and restored, and the way back
 LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where that is limited
 FEWEST_STEPS = 16  # of a time loop, however few are left where it was found
 BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
@@ -56,12 +57,13 @@ def loop_plans(
                                  blocking.loops)
             candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
-    if before < least_gain * candidates[0].cycles:
-        raise Rejected(Reason.NO_PLAN, f"expected {before / candidates[0].cycles:.2f} times as fast")
+    best = ENTRY + candidates[0].cycles
+    if before < least_gain * best:
+        raise Rejected(Reason.NO_PLAN, f"expected {before / best:.2f} times as fast")
     refusals: list[Rejected] = []
     made = 0
     for candidate in candidates:
-        if before >= least_gain * candidate.cycles:
+        if before >= least_gain * (ENTRY + candidate.cycles):
             try:
                 with budget():
                     plan = replace(candidate.plan(context, facts), rebases=rebases)

@@ -61,8 +61,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     """What follows is timed where ``times`` is too little, until there is enough of it. ``shadow`` stands at the
     header.
 
-    ``admit``: the values there, None where the version would not be entered. An entry that runs as a whole comes to the
-    same memory again: the first time, when pages become the shadow's own, does not count.
+    ``admit``: the values there, None where the version would not be entered.
     """
     region, own = compiled.region, set[tuple[int, int]]()
     deadline, entries = time.monotonic() + _MOST_SECONDS, 0
@@ -79,11 +78,10 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
                 count = min(count, ownable(region, values, count))
                 parts = results(region, values, count + region.left + 1)
                 own_pages(shadow, compiled, [part for part in parts if part not in own])
-                fresh, own = not own.issuperset(parts), own.union(parts)
+                own.update(parts)
                 overhead = run_original(shadow, compiled, 0)
                 seconds = run(shadow, compiled, count) - overhead
-                if not fresh or count < most:
-                    found += Times.of(Work(region.scop, values), mean, seconds, 0, count)
+                found += Times.of(Work(region.scop, values), mean, seconds, 0, count)
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values

@@ -271,9 +271,11 @@ class _Heat:
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
     whole = compiled.region.retried is None  # else a few iterations pay for copies that would serve all
-    telling = version.run >= LEAST_TIMED and original.seconds >= TELLING_SECONDS
-    if whole and telling and measured.version * GAIN > measured.original:
-        return Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
+    if whole and version.run >= LEAST_TIMED:
+        if original.seconds < TELLING_SECONDS:
+            return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
+        if measured.version * GAIN > measured.original:
+            return Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
     return measured
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,8 +13,10 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region, Relation, Trips
 from memopt.ir.scop import TRIPS, Scop
+from memopt.models.work import Work
 from runtime import trial
 from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.timing import Times
 from runtime.trial import admitted, come_to_entry
 
 
@@ -102,3 +105,18 @@ def test_a_copy_does_not_go_on_for_ever(entries: list[tuple[int, int]], reason: 
         walk.come(monkeypatch, False)
     assert refused.value.reason is reason
     assert len(walk.ran) <= trial.MOST_PASSED
+
+
+@pytest.mark.parametrize(("run", "original", "version", "refusal"), [
+    (100, 1e-3, 1e-4, None),
+    (100, 1e-3, 1e-3, "1.00 times as fast"),
+    (10, 1e-3, 1e-2, None),  # too few iterations to say
+    (100, 1e-6, 1e-7, "100 iterations take too little to be measured"),
+    (10, 1e-6, 1e-7, None),
+])
+def test_a_version_must_be_measured_to_be_faster(
+        run: int, original: float, version: float, refusal: str | None) -> None:
+    compiled = SimpleNamespace(region=SimpleNamespace(retried=None))
+    found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True)),
+                          Times(original, run, run), Times(version, run, run))
+    assert (found.detail if isinstance(found, Rejected) else None) == refusal
