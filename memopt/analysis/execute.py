@@ -19,6 +19,7 @@ from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNod
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import Inline, Specialise
+from memopt.analysis.roots import check_roots, invalid_root
 from memopt.analysis.tables import Table
 from memopt.analysis.unchanging import Fixed
 from memopt.analysis.values import (
@@ -135,6 +136,7 @@ class Executor:
             if earlier and leaves_first:
                 self._not_taken(substitute_formula(formula, {counter: Linear.symbol("R")}), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
+        check_roots(node)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
@@ -228,6 +230,8 @@ class Executor:
             last = self.walker.walk(loop, state)
         if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
+        if last.roots:
+            raise invalid_root(loop.header)
         return last.exits[0].state, items + last.items, last.exits[0].target
 
     def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
@@ -237,7 +241,8 @@ class Executor:
                         if isinstance(v, Carried) and v.loop == self.walker.name(loop) and p in entry and p in after)
         kept = {c.location for c in carried}  # its last value has a name, whatever it is
         finals = tuple((p, v) for p, v in sorted(exit_state.items()) if v != entry.get(p) or p in kept)
-        return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header)
+        return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header,
+                        tuple(walk.roots))
 
     def _after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State, turns: Linear | None) -> State:
         counter = self.walker.counter(loop)

@@ -49,7 +49,8 @@ class LoopNode:
     after the loop holds in its last iteration (``None`` trips: not known yet, during a trial).
 
     ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
-    loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with)."""
+    loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with). ``roots``: what
+    must have a square root in every iteration (memopt.analysis.roots)."""
 
     counter: str
     trips: Linear | None
@@ -57,6 +58,7 @@ class LoopNode:
     carried: tuple[CarriedValue, ...] = ()
     finals: tuple[tuple[str, Value], ...] = field(default=())
     address: int = 0
+    roots: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"loop {self.counter} < {self.trips}"]
@@ -101,7 +103,8 @@ def rewritten(item: Item, values: dict[str, Linear]) -> Item:
                             for c in item.carried)
             return replace(item, trips=None if item.trips is None else item.trips.substitute(values),
                            items=tuple(rewritten(i, values) for i in item.items), carried=carried,
-                           finals=tuple((p, substitute(v, values)) for p, v in item.finals))
+                           finals=tuple((p, substitute(v, values)) for p, v in item.finals),
+                           roots=tuple(substitute(r, values) for r in item.roots))
 
 
 def bounds(item: Item) -> frozenset[Linear]:

@@ -13,6 +13,7 @@ from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
 from memopt.analysis.nest import Item, StoreEvent
 from memopt.analysis.places import Places
+from memopt.analysis.roots import computed, invalid_root
 from memopt.analysis.routines import ABOUT_COPIES
 from memopt.analysis.unchanging import COMPARISONS, Fixed, compared
 from memopt.analysis.values import (
@@ -74,10 +75,6 @@ class Walk:
     raising: set[Value] = field(default_factory=set)  # operations that may have raised a floating-point flag
 
 
-def _contains(value: Value, part: Value) -> bool:
-    return value == part or (isinstance(value, Node) and any(_contains(o, part) for o in value.operands))
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """An operation of a block, and the temporaries that are known there."""
@@ -130,7 +127,7 @@ class Walker:
     def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
         walk = Walk(self.counter(loop), guessing=guessing)
         address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
-        self._check_roots(walk)
+        walk.roots = self._elsewhere(walk)
         walk.ended = address != loop.header
         if not walk.ended:
             walk.state = state
@@ -196,7 +193,8 @@ class Walker:
             part = Walk(walk.counter, guessing=walk.guessing, raising=set(walk.raising))
             with self.algebra.under(conditions, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
-            self._check_roots(part)
+            if self._elsewhere(part):
+                raise invalid_root(self.algebra.address)
             if end != fork.join:
                 raise fork.leaves
             ways.append(Way(conditions, part.items, after))
@@ -389,6 +387,9 @@ class Walker:
                 condition = Node("flt", (root, zero), 1)
                 self.unordered.add(self.algebra.address)
         match condition:
+            case Node("flt" | "fqlt", (Node("f32to64", (root,), _), Node("f32to64", (zero,), _)), 1):
+                condition = Node("flt", (root, zero), 1)  # as single precision is compared
+        match condition:
             case Node("flt" | "fqlt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
                 self.zeros.setdefault("", 0)
                 return root
@@ -403,16 +404,13 @@ class Walker:
                     return root
         return None
 
-    def _check_roots(self, walk: Walk) -> None:
-        """Where a branch leaves for a negative operand of a square root, staying must compute that root: it raises
-        the invalid flag, by which a version knows that the branch would have been taken."""
-        if walk.guessing or not walk.roots:
-            return
+    @staticmethod
+    def _elsewhere(walk: Walk) -> list[Value]:
+        """Those ``roots`` of ``walk`` whose square root is in nothing that the same iteration stores."""
+        if walk.guessing:
+            return []
         stored = [canonical(i.value) for i in walk.items if isinstance(i, StoreEvent)]
-        for root in walk.roots:
-            wanted = Node("fsqrt", (root,), root.width)
-            if not any(_contains(value, wanted) for value in stored):
-                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}, for a negative root")
+        return [root for root in walk.roots if not computed(root, stored)]
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:
         if isinstance(operand, Literal):

@@ -1,0 +1,70 @@
+"""Branches that leave a loop for a negative operand of a square root: staying must compute that root.
+
+It raises the invalid flag, by which a version knows that the branch would have been taken (memopt.analysis.asides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memopt.analysis.canonical import canonical_nest
+from memopt.analysis.needs import loop_name, loops_of
+from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.slices import origin, part
+from memopt.analysis.values import Carried, Final, Node, Value, within
+from memopt.ir.reasons import Reason, Rejected
+
+
+def invalid_root(address: int) -> Rejected:
+    return Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for a negative root")
+
+
+def computed(root: Value, values: Iterable[Value]) -> bool:
+    """Whether the square root of ``root`` is part of one of ``values``, all in canonical form."""
+    wanted = Node("fsqrt", (root,), root.width)
+    return any(wanted in within(value) for value in values)
+
+
+def check_roots(nest: LoopNode) -> None:
+    """Each iteration of a loop of ``nest`` must compute its ``roots`` for something that is stored: by itself, or by
+    the loop around it at the end of a sum, to which the root contributes in every iteration."""
+    if any(loop.roots for loop in loops_of((nest,))):
+        nest = canonical_nest(nest)
+        _check(nest, _stored(nest))
+
+
+def _check(loop: LoopNode, kept: list[Value]) -> None:
+    """``kept``: what each iteration of ``loop`` computes and nothing may leave out."""
+    if not all(computed(root, kept) for root in loop.roots):
+        raise invalid_root(loop.address)
+    _check_inside(loop.items, kept)
+
+
+def _check_inside(items: tuple[Item, ...], kept: list[Value]) -> None:
+    for item in items:
+        match item:
+            case LoopNode():
+                _check(item, _stored(item) + _summed(item, kept))
+            case Guarded():  # what it leaves in registers may not be asked for
+                _check_inside(item.items, [])
+
+
+def _stored(loop: LoopNode) -> list[Value]:
+    return [item.value for item in loop.items if isinstance(item, StoreEvent)]
+
+
+def _summed(loop: LoopNode, around: list[Value]) -> list[Value]:
+    """What ``loop`` adds to sums that ``around``, values of the loop around it, are made of."""
+    finals = dict(loop.finals)
+    used = {value for whole in around for value in within(whole)}
+    found = []
+    for carried in loop.carried:
+        place, width = carried.location, carried.entry.width
+        last = Final(loop_name(loop), place, width)
+        for value in used:
+            base, low = origin(value)
+            if base == last and finals.get(place) == carried.following:
+                following = part(carried.following, low, value.width)
+                if Carried(loop_name(loop), place, width) in within(following):
+                    found.append(following)
+    return found
