@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -201,10 +201,17 @@ class Shadow:
         try:
             for _ in range(hits):
                 self._leave(address, limit)
-                self._arrive(address, limit)
+                self._arrive((address,), limit)
         except TargetEnded as ended:
             raise ShadowStopped(End.ENDED) from ended
         return self._processor_time() - before
+
+    def run_out(self, addresses: Collection[int], timeout_s: float) -> None:
+        """``run_to`` the first of several ``addresses``, at none of which the shadow stands."""
+        try:
+            self._arrive(addresses, self._processor_time() + timeout_s)
+        except TargetEnded as ended:
+            raise ShadowStopped(End.ENDED) from ended
 
     def registers(self) -> Registers:
         return self.tracee.registers()
@@ -260,17 +267,19 @@ class Shadow:
                 raise self._stopped_by(stop)
         raise ShadowStopped(End.TIMEOUT, f"in a one-instruction loop at {address:#x}")
 
-    def _arrive(self, address: int, limit: float) -> None:
-        original = self.read(address, 1)
-        self.write(address, _BREAKPOINT)
+    def _arrive(self, addresses: Collection[int], limit: float) -> None:
+        originals = {address: self.read(address, 1) for address in addresses}
+        for address in originals:
+            self.write(address, _BREAKPOINT)
         try:
             stop = self._go(ptrace.SYSEMU, limit)
         finally:
-            self.write(address, original)
+            for address, original in originals.items():
+                self.write(address, original)
         registers = self.registers()
-        if stop.signal != signal.SIGTRAP or registers.rip != address + 1:
+        if stop.signal != signal.SIGTRAP or registers.rip - 1 not in originals:
             raise self._stopped_by(stop)
-        self.set_registers(replace(registers, rip=address))
+        self.set_registers(replace(registers, rip=registers.rip - 1))
 
     def _go(self, how: int, limit: float) -> Stop:
         """Run to the next stop that is not a stop signal's, until the copy's processor time is ``limit``; then it is

@@ -204,21 +204,24 @@ class Stages:
                 lifted, places = self._lift(site, loop, operations, shadow)
             except Rejected as first:
                 lifted, places = self._lift_later(site, loop, operations, shadow, first)
-            trips, maps = self._trips(lifted.region, shadow), mappings(shadow.pid)
+            exits = frozenset(out for _, out in loop.exits if site.text[0] <= out < site.text[1])
+            trips, maps = self._trips(lifted.region, exits, shadow), mappings(shadow.pid)
         if lifted.region.confined:
             lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
         return lifted, max(trips, *map(lifted.trips, entries))
 
-    def _trips(self, region: Region, shadow: Shadow) -> int:
-        """Iterations of an entry as they come: where few are left of the one that was met, those of the next one."""
+    def _trips(self, region: Region, exits: frozenset[int], shadow: Shadow) -> int:
+        """Iterations of an entry as they come: where few are left of the one that was met, those of the next one. One
+        stop where the loop ends: on a busy machine a stop at every iteration takes seconds."""
         from runtime.shadow import ShadowStopped, copies_of
         from runtime.trial import live_values
 
         trips = live_values(region, shadow)[TRIPS]
         if 0 < trips <= FEW_TRIPS:
             with suppress(Rejected, ShadowStopped), copies_of(shadow, 1) as (ahead,):
-                ahead.run_to(region.header, NEAR_SECONDS, hits=trips)
+                ahead.run_out(exits, NEAR_SECONDS)
+                ahead.run_to(region.header, NEAR_SECONDS)
                 trips = max(trips, live_values(region, ahead)[TRIPS])
         return trips
 

@@ -67,6 +67,19 @@ def test_two_shadows_agree_and_nobody_notices(worker: Worker) -> None:
     assert worker.finish() == RIGHT
 
 
+def test_the_first_of_several_places_is_where_it_stops(worker: Worker) -> None:
+    first, second = fork(worker, 2)
+    target = worker.address("spin_header")
+    second.run_to(target, LIMIT_S)
+    first.run_out((worker.address("main"), target), LIMIT_S)
+    assert first.registers().rip == target
+    assert compare(first, second) == ()  # no breakpoint stays
+    with pytest.raises(ShadowStopped):
+        first.run_out((worker.address("main"),), 0.01)
+    drop(worker, first, second)
+    assert worker.finish() == RIGHT
+
+
 def test_copies_of_a_copy_cost_the_program_no_stop(worker: Worker) -> None:
     kept, = fork(worker)
     kept.run_to(worker.address("mix"), LIMIT_S)

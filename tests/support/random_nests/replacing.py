@@ -108,7 +108,7 @@ class Direct(Improver):
         assert self.tracee is not None
         yield (Here(self.tracee),) * count
 
-    def _trips(self, region: Region, shadow: Shadow) -> int:
+    def _trips(self, region: Region, _exits: frozenset[int], shadow: Shadow) -> int:
         return live_values(region, shadow)[TRIPS]
 
     def replace(self, site: Site, loop: Loop, sizes: bool) -> Decision:

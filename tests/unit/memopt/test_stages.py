@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.session import stages
 from memopt.session.stages import TRIALS, UNLIKE_TRIALS, Stages
@@ -36,6 +37,10 @@ class Copy:
         self.arrived.append(address)
         return 0.0
 
+    def run_out(self, addresses: frozenset[int], timeout_s: float) -> None:
+        address, = addresses
+        self.run_to(address, timeout_s)
+
 
 @dataclass
 class Trying(Stages):
@@ -57,6 +62,22 @@ def later(first: Reason, refusal: Reason | None = None, times: int = 1) -> tuple
 
 def test_a_loop_is_looked_at_again_where_its_header_is_reached_next() -> None:
     assert later(Reason.DATA_DEPENDENT_BRANCH) == (("lifted", "places"), [0x401000])
+
+
+@pytest.mark.parametrize("trips", [3, 2000])
+def test_the_next_entry_is_two_stops_away_however_long_this_one_is(monkeypatch: pytest.MonkeyPatch,
+                                                                   trips: int) -> None:
+    copy, left = Copy(2), [trips, 4000]
+
+    @contextmanager
+    def copies(_shadow: object, _count: int) -> Iterator[tuple[Copy]]:
+        yield copy,
+
+    monkeypatch.setattr("runtime.shadow.copies_of", copies)
+    monkeypatch.setattr("runtime.trial.live_values", lambda *_: {TRIPS: left.pop(0)})
+    staged = Trying(Options(), 0, cast(Any, None), 0.0)
+    assert staged._trips(cast(Any, Header()), frozenset({0x402000}), cast(Any, None)) == 4000
+    assert copy.arrived == [0x402000, 0x401000]
 
 
 @pytest.mark.parametrize(("first", "refusal", "times"), [
