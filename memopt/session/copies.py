@@ -52,6 +52,17 @@ class Copies:
         """The copy that was kept, if it stands at ``header``."""
         return self._kept[1] if self._kept is not None and self._kept[1].registers().rip == header else None
 
+    def leave(self, exits: frozenset[int]) -> None:
+        """Let the copy that was kept run out of the loop it stands in, to one of ``exits``: the next entry may have
+        other values. Where it does not get there soon, it is given up."""
+        from runtime.shadow import ShadowStopped
+
+        if self._kept is not None:
+            try:
+                self._kept[1].run_out(exits, FURTHER_SECONDS)
+            except ShadowStopped:
+                self.drop()
+
     def drop(self) -> None:
         """Give up the copy that was kept, if there is one."""
         kept, self._kept = self._kept, None

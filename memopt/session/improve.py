@@ -17,7 +17,7 @@ from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
 from memopt.session.service import Verdict, ticks_per_second
-from memopt.session.stages import LOOKS, TRANSIENT, Stages
+from memopt.session.stages import LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
 from runtime.processes import running_seconds, thread_count
@@ -233,6 +233,7 @@ class Improver(Stages):
             except Rejected as rejected:
                 if rejected.reason is not Reason.GUARD_FAILED or not self._look_again(loop.header, decision.entry):
                     raise
+                self._copies.leave(exits(site, loop))
 
     def _look_again(self, header: int, entry: Sample | None) -> bool:
         """Whether a loop is to be lifted once more, knowing that other entries than ``entry`` came."""

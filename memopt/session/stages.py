@@ -204,14 +204,13 @@ class Stages:
                 lifted, places = self._lift(site, loop, operations, shadow)
             except Rejected as first:
                 lifted, places = self._lift_later(site, loop, operations, shadow, first)
-            exits = frozenset(out for _, out in loop.exits if site.text[0] <= out < site.text[1])
-            trips, maps = self._trips(lifted.region, exits, shadow), mappings(shadow.pid)
+            trips, maps = self._trips(lifted.region, exits(site, loop), shadow), mappings(shadow.pid)
         if lifted.region.confined:
             lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
         return lifted, max(trips, *map(lifted.trips, entries))
 
-    def _trips(self, region: Region, exits: frozenset[int], shadow: Shadow) -> int:
+    def _trips(self, region: Region, out: frozenset[int], shadow: Shadow) -> int:
         """Iterations of an entry as they come: where few are left of the one that was met, those of the next one. One
         stop where the loop ends: on a busy machine a stop at every iteration takes seconds."""
         from runtime.shadow import ShadowStopped, copies_of
@@ -220,7 +219,7 @@ class Stages:
         trips = live_values(region, shadow)[TRIPS]
         if 0 < trips <= FEW_TRIPS:
             with suppress(Rejected, ShadowStopped), copies_of(shadow, 1) as (ahead,):
-                ahead.run_out(exits, NEAR_SECONDS)
+                ahead.run_out(out, NEAR_SECONDS)
                 ahead.run_to(region.header, NEAR_SECONDS)
                 trips = max(trips, live_values(region, ahead)[TRIPS])
         return trips
@@ -412,6 +411,11 @@ def _patient(seconds: float) -> Callable[[], bool]:
     and then only."""
     deadline, asked = time.thread_time() + seconds, itertools.count(1)
     return lambda: bool(next(asked) % LOOKS_AWAY) or time.thread_time() < deadline
+
+
+def exits(site: Site, loop: Loop) -> frozenset[int]:
+    """Where the program goes on behind ``loop``; the code of called functions is a copy that it never runs."""
+    return frozenset(out for _, out in loop.exits if site.text[0] <= out < site.text[1])
 
 
 def slice_of(plan: NestPlan) -> int:

@@ -22,6 +22,9 @@ class Fake:
     at: int = 0
     killed: bool = False
 
+    def run_out(self, addresses: frozenset[int], timeout_s: float) -> None:
+        self.run_to(*addresses, timeout_s)
+
     def run_to(self, address: int, timeout_s: float) -> float:
         if address not in self.ahead:
             raise ShadowStopped(End.SYSTEM_CALL)
@@ -89,3 +92,14 @@ def test_no_copy_is_kept_that_stands_at_the_wrong_entry_or_unless_wanted() -> No
     with pytest.raises(Rejected), copies.at(7, program.fork):
         raise AssertionError
     assert [copy.killed for copy in program.copies] == [True, True, True]
+
+
+@pytest.mark.parametrize("out", [3, 4])
+def test_the_next_look_at_a_loop_is_at_another_entry(out: int) -> None:
+    program, copies = Program({1, 3}), keeping()
+    give_up(copies, program, 1, Reason.GUARD_FAILED)
+    copies.leave(frozenset({out}))
+    assert program.copies[0].at == (3 if out == 3 else 1)
+    assert program.copies[0].killed == (out == 4)
+    give_up(copies, program, 1, Reason.GUARD_FAILED)
+    assert len(program.copies) == (1 if out == 3 else 2)
