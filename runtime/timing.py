@@ -37,11 +37,13 @@ Run = Callable[[Shadow, CompiledRegion, int], float]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """``seconds`` of processor time for ``amount`` iterations of average length; ``run``: as they were counted."""
+    """``seconds`` of processor time for ``amount`` iterations of average length, ``run`` as they were counted, in
+    ``entries`` of the loop."""
 
     seconds: float
     amount: float
     run: int
+    entries: int = 1
 
     @property
     def per_iteration(self) -> float:
@@ -53,7 +55,8 @@ class Times:
         return Times(max(seconds, SHORTEST), count * work.per_iteration(first, count) / mean, count)
 
     def __add__(self, other: Times) -> Times:
-        return Times(self.seconds + other.seconds, self.amount + other.amount, self.run + other.run)
+        return Times(self.seconds + other.seconds, self.amount + other.amount, self.run + other.run,
+                     self.entries + other.entries)
 
 
 def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
@@ -67,7 +70,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     deadline, entries = time.monotonic() + _MOST_SECONDS, 0
     if times.seconds >= STEADY_SECONDS:
         return times
-    found = Times(0.0, 0.0, 0)
+    found = Times(0.0, 0.0, 0, 0)
     try:
         while found.seconds < STEADY_SECONDS and entries < _MOST_ENTRIES:
             values = admit(shadow)

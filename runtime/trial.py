@@ -251,8 +251,9 @@ class _Heat:
         _agree(self.original, version, [*self.own, *rounded, *_stale(compiled.region, version)], self.exact)
         _check_close(self.original, version, _floating(compiled.region), rounded)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + TIMED_ITERATIONS))
-        more = min(most - count - 1, max(TIMED_ITERATIONS, count), affordable)
+        enough = max(TIMED_ITERATIONS, count) if compiled.region.retried is None else self.values[TRIPS]  # see _judged
+        most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + enough))
+        more = min(most - count - 1, enough, affordable)
         if more > count:
             own_pages(version, compiled, results(compiled.region, self.values, count + 1 + more + left))
             return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
@@ -269,13 +270,16 @@ class _Heat:
 
 
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
+    """A version that can be taken back copies at every entry what all iterations write. So it loses for sure where a
+    part of them takes longer than the original does for the whole."""
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
-    whole = compiled.region.retried is None  # else a few iterations pay for copies that would serve all
-    if whole and version.run >= LEAST_TIMED:
+    if version.run >= LEAST_TIMED:
         if original.seconds < TELLING_SECONDS:
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
-        if measured.version * GAIN > measured.original:
-            return Rejected(Reason.NOT_FASTER, f"{measured.original / measured.version:.2f} times as fast")
+        amount = version.amount if compiled.region.retried is None else version.entries * work.values[TRIPS]
+        gain = amount * measured.original / version.seconds
+        if gain < GAIN:
+            return Rejected(Reason.NOT_FASTER, f"{gain:.2f} times as fast")
     return measured
 
 

@@ -116,7 +116,21 @@ def test_a_copy_does_not_go_on_for_ever(entries: list[tuple[int, int]], reason: 
 ])
 def test_a_version_must_be_measured_to_be_faster(
         run: int, original: float, version: float, refusal: str | None) -> None:
-    compiled = SimpleNamespace(region=SimpleNamespace(retried=None))
-    found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True)),
-                          Times(original, run, run), Times(version, run, run))
-    assert (found.detail if isinstance(found, Rejected) else None) == refusal
+    assert judged(Times(original, run, run), Times(version, run, run), None) == refusal
+
+
+@pytest.mark.parametrize(("version", "entries", "refusal"), [
+    (9e-3, 1, None),  # 400 iterations of the original take 40 ms, whatever the copies took of this
+    (5e-2, 1, "0.80 times as fast"),
+    (5e-2, 2, None),
+])
+def test_a_version_that_copies_first_must_beat_the_whole_entry(version: float, entries: int,
+                                                               refusal: str | None) -> None:
+    assert judged(Times(1e-2, 100, 100), Times(version, 50, 70, entries), (object(),)) == refusal
+
+
+def judged(original: Times, version: Times, retried: tuple[object, ...] | None) -> str | None:
+    compiled = SimpleNamespace(region=SimpleNamespace(retried=retried))
+    found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True, values={TRIPS: 400})),
+                          original, version)
+    return found.detail if isinstance(found, Rejected) else None
