@@ -206,12 +206,14 @@ class Shadow:
             raise ShadowStopped(End.ENDED) from ended
         return self._processor_time() - before
 
-    def run_out(self, addresses: Collection[int], timeout_s: float) -> None:
+    def run_out(self, addresses: Collection[int], timeout_s: float) -> float:
         """``run_to`` the first of several ``addresses``, at none of which the shadow stands."""
+        before = self._processor_time()
         try:
-            self._arrive(addresses, self._processor_time() + timeout_s)
+            self._arrive(addresses, before + timeout_s)
         except TargetEnded as ended:
             raise ShadowStopped(End.ENDED) from ended
+        return self._processor_time() - before
 
     def registers(self) -> Registers:
         return self.tracee.registers()

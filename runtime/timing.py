@@ -1,12 +1,12 @@
 """What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
 in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
-their sum says something.
+their sum says something. Where iterations take no longer than counting them, whole entries are.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
@@ -22,6 +22,8 @@ REACH_SECONDS = 60.0  # for one outer iteration of the original
 SHORTEST = 1e-9  # seconds that anything takes
 STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
 TELLING_SECONDS = 20e-6  # of iterations below which there is none
+COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
+COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
 _MOST_ENTRIES = 40  # timed for it
 _MOST_SECONDS = 0.1  # on any clock, spent on coming to them
 MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own before they are written to
@@ -89,6 +91,29 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values
     return found if found.run >= times.run else times
+
+
+def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float,
+              admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
+    """``times`` of the original, where its iterations are so short that counting them tells: what follows is timed up
+    to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
+    region, found, deadline = compiled.region, Times(0.0, 0.0, 0, 0), time.monotonic() + _MOST_SECONDS
+    try:
+        while found.seconds < STEADY_SECONDS and found.entries < _MOST_ENTRIES and time.monotonic() < deadline:
+            values = admit(shadow)
+            trips = 0 if values is None else values[TRIPS]
+            if values is not None and 0 < trips == ownable(region, values, trips):
+                own_pages(shadow, compiled, results(region, values, trips))
+                overhead = run_original(shadow, compiled, 0)
+                seconds = shadow.run_out(exits, REACH_SECONDS) - overhead
+                found += Times.of(Work(region.scop, values), mean, seconds, 0, trips)
+            else:
+                shadow.run_out(exits, _MOST_SECONDS)
+            shadow.run_to(region.header, max(0.0, deadline - time.monotonic()))
+    except (ShadowStopped, Rejected):
+        pass  # as in ``further``
+    return found if found.run >= times.run else replace(
+        times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST))
 
 
 def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ each runs on by itself, for as long as its time takes to say something (runtime.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import CompiledRegion, Placement
@@ -23,6 +23,7 @@ from runtime.memory import PAGE, check_private, mappings
 from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
 from runtime.timing import (
+    COUNTED_SECONDS,
     REACH_SECONDS,
     SHORTEST,
     TELLING_SECONDS,
@@ -34,6 +35,7 @@ from runtime.timing import (
     results,
     run_original,
     run_version,
+    uncounted,
     write_code,
     written,
 )
@@ -128,14 +130,16 @@ def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, byte
 
 
 def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], values: dict[str, int],
-         slice_iterations: int, exact: bool = True, others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
+         slice_iterations: int, exits: Collection[int], exact: bool = True,
+         others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
     """Run a slice of the original and of each version, compare, and time them; all shadows are copies of one that
     ``come_to_entry`` brought to the header, with ``values`` there.
 
     The versions are for one place, each written to its own shadow. ``slice_iterations``: how many iterations they
     should run (fewer near the end of the loop). Where the original is too slow for that many, it runs the first few
-    and the first version the rest in its shadow, starting elsewhere. ``exact``: bit for bit; else results may differ
-    as far as reassociation makes them. ``others``: where versions of other nests lie. For each version its times or
+    and the first version the rest in its shadow, starting elsewhere. ``exits``: where the program goes on behind the
+    loop. ``exact``: bit for bit; else results may differ as far as reassociation makes them. ``others``: where versions
+    of other nests lie. For each version its times or
     why it is out: SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where
     the original cannot be run: SHADOW_INCONCLUSIVE.
     """
@@ -165,7 +169,10 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
     if all(isinstance(t, Rejected) for t in times):
         return [t for t in times if isinstance(t, Rejected)]
     yardstick = Times.of(work, work.mean, seconds * (by_hand - timed), timed, by_hand - timed)
-    yardstick = heat.more(original, first, run_original, yardstick)
+    if yardstick.seconds < yardstick.run * COUNTED_SECONDS:
+        yardstick = uncounted(original, first, yardstick, work.mean, functools.partial(admitted, first.region), exits)
+    else:
+        yardstick = heat.more(original, first, run_original, yardstick)
     return [t if isinstance(t, Rejected)
             else _judged(compiled, work, yardstick, heat.more(shadow, compiled, run_version, t))
             for (shadow, compiled), t in zip(versions, times, strict=True)]

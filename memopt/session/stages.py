@@ -106,7 +106,7 @@ class Stages:
         cache = self._reserve(loop, lifted.region, candidates)
         try:
             versions = self._generate(lifted, candidates, cache, machine, moved.code)
-            compiled, decision.measurement = (self._validate(loop, versions) if self.options.shadow
+            compiled, decision.measurement = (self._validate(site, loop, versions) if self.options.shadow
                                               else (versions[0], None))
             decision.plan = compiled.plan
             if self.options.dry_run:
@@ -307,7 +307,8 @@ class Stages:
             raise refusal or Rejected(Reason.NO_PLAN)
         return tuple(versions)
 
-    def _validate(self, loop: Loop, versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
+    def _validate(self, site: Site, loop: Loop,
+                  versions: tuple[CompiledRegion, ...]) -> tuple[CompiledRegion, Measurement]:
         """The fastest of those that did what the original did, in a race of copies.
 
         The first copies are made of the one in which the loop was captured, which costs the program nothing: they go on
@@ -319,7 +320,7 @@ class Stages:
                 try:
                     with (self._beside(kept, versions[0].placement) if kept is not None
                           else self._later(loop.header)) as shadow:
-                        return self._race(shadow, versions, on)
+                        return self._race(shadow, versions, exits(site, loop), on)
                 except Rejected as rejected:
                     transient = rejected.reason in TRANSIENT
                     if not transient and (rejected.reason is not Reason.GUARD_FAILED or number >= UNLIKE_TRIALS):
@@ -356,16 +357,17 @@ class Stages:
             reach(shadow, header)
             yield shadow
 
-    def _race(self, shadow: Shadow, versions: tuple[CompiledRegion, ...],
+    def _race(self, shadow: Shadow, versions: tuple[CompiledRegion, ...], out: frozenset[int],
               on: bool) -> tuple[CompiledRegion, Measurement]:
-        """``shadow`` stands at the header, with the pages of the versions; ``on``: see ``come_to_entry``."""
+        """``shadow`` stands at the header, with the pages of the versions; ``out``: where the program goes on behind
+        the loop; ``on``: see ``come_to_entry``."""
         from runtime.shadow import copies_of
         from runtime.trial import Measurement, come_to_entry, race
 
         values = come_to_entry(versions[0], shadow, on)
         with copies_of(shadow, len(versions)) as copies:
             results = race(shadow, tuple(zip(copies, versions, strict=True)), values,
-                           max(slice_of(v.plan) for v in versions), exact=self.options.fp == "exact",
+                           max(slice_of(v.plan) for v in versions), out, exact=self.options.fp == "exact",
                            others=[d.cache.placement for d in self.decisions if d.cache is not None])
         finished = [(v, r) for v, r in zip(versions, results, strict=True) if isinstance(r, Measurement)]
         if not finished:

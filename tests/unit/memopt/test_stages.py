@@ -111,7 +111,7 @@ class Validating(Stages):
     def _later(self, _header: int) -> Iterator[Any]:
         yield "program"
 
-    def _race(self, shadow: Any, _versions: object, on: bool) -> Any:
+    def _race(self, shadow: Any, _versions: object, _out: object, on: bool) -> Any:
         self.made_of.append((shadow, on))
         end = self.ends[len(self.made_of) - 1]
         if end is not None:
@@ -121,7 +121,8 @@ class Validating(Stages):
     def validate(self) -> list[tuple[str, bool]]:
         self._copies = cast(Any, self)
         version = SimpleNamespace(placement=None)
-        assert self._validate(cast(Any, Header()), cast(Any, (version,))) == ("version", "measurement")
+        site, loop = SimpleNamespace(text=(0, 0)), SimpleNamespace(header=0, exits=())
+        assert self._validate(cast(Any, site), cast(Any, loop), cast(Any, (version,))) == ("version", "measurement")
         return self.made_of
 
 

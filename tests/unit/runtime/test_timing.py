@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -15,7 +15,7 @@ from memopt.ir.scop import TRIPS, Access, Array, Dimension, ElementType, Read, S
 from memopt.models.work import Work
 from runtime import timing
 from runtime.shadow import End, Shadow, ShadowStopped
-from runtime.timing import MOST_OWN, Times, further, ownable, results
+from runtime.timing import MOST_OWN, Times, further, ownable, results, uncounted
 
 
 @dataclass
@@ -50,6 +50,12 @@ class _Loop:
             if self.entries < 0:
                 raise ShadowStopped(End.SYSTEM_CALL)
         return 0.0
+
+    def run_out(self, exits: Collection[int], _timeout_s: float) -> float:
+        assert 77 in exits
+        self.runs.append(self.to_go)
+        self.to_go = 1
+        return 1e-9 * self.runs[-1] + OVERHEAD
 
     def run(self, _shadow: Shadow, _compiled: CompiledRegion, iterations: int) -> float:
         assert iterations < self.to_go
@@ -119,6 +125,31 @@ def test_what_the_iterations_of_a_trial_write_to(trips: int, expected: int) -> N
 def test_iterations_whose_pages_may_become_own(size: int, expected: int) -> None:
     region = cast(Region, _Loop(10_000, 0, footprints=_writing(size)))
     assert ownable(region, {"p": 4096, TRIPS: 10_000}, 1000) == expected
+
+
+def _uncounted(loop: _Loop, monkeypatch: pytest.MonkeyPatch, size: int = 9) -> Times:
+    """Counted as 5.5 ns for an iteration, of which there were 50."""
+    monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
+    monkeypatch.setattr(timing, "own_pages", lambda *_: None)
+    work = Work(SCOP, {TRIPS: loop.trips})
+    return uncounted(cast(Shadow, loop), cast(CompiledRegion, loop), Times.of(work, work.mean, 275e-9, 0, 50),
+                     work.mean, lambda _shadow: {TRIPS: loop.to_go, "p": 4096} if size == 9 else None, (77,))
+
+
+@pytest.mark.parametrize(("trips", "entries", "timed"), [(4000, 1000, 40), (40_000, 1000, 5), (4000, 3, 4)])
+def test_short_iterations_are_timed_without_a_counter(
+        trips: int, entries: int, timed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = _Loop(trips, entries)
+    found = _uncounted(loop, monkeypatch)
+    assert loop.runs == [trips] * timed
+    assert found.entries == timed
+    assert found.per_iteration == pytest.approx(1e-9)
+
+
+def test_what_counting_takes_is_left_out_where_no_whole_entry_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for loop, size in ((_Loop(4000, 3), 8), (_Loop(1000, 1000, footprints=_writing(MOST_OWN // 500)), 9)):
+        assert _uncounted(loop, monkeypatch, size).per_iteration == pytest.approx(1e-9)
+    assert loop.entries < 1000  # those that write to too much are passed over
 
 
 def test_entries_with_other_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
