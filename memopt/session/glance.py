@@ -1,9 +1,9 @@
 """A first look at a hot address that costs next to nothing: could there be anything to gain?
 
 Code with floating-point arithmetic anywhere near is worth a full look. Other code is when it goes round in a loop
-that stores or multiplies and calls nothing; interpreters and most integer programs do not. They are left alone before a
-solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no to code with SSE
-or AVX arithmetic within reach.
+that stores, multiplies or sums in vectors, and calls nothing; interpreters and most integer programs do not. They are
+left alone before a solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no
+to code with SSE or AVX arithmetic within reach.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _ARITHMETIC = re.compile(b"|".join((
 )), re.DOTALL)
 
 
-# Products of what is loaded are worth a look too: their sum may stay in a register until the loop around stores it.
-_PRODUCT, _MEMORY = re.compile(r"imul|v?pmul|v?pmadd"), re.compile(r"ptr (?:\w+:)?\[")
+# Products and packed sums of what is loaded are worth a look too: they may stay in a register until the loop around
+# stores them.
+_SUMMED, _MEMORY = re.compile(r"imul|v?pmul|v?pmadd|v?padd[dq]"), re.compile(r"ptr (?:\w+:)?\[")
 # A memory operand that comes first is written to, but by these.
 _STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)[a-z]\w* "
                     r"(?:\w+ ptr )(?:\w+:)?\[")
@@ -52,7 +53,7 @@ def around(address: int) -> tuple[int, int]:
 
 def computes(pid: int, address: int) -> bool:
     """Whether there is floating-point arithmetic near ``address`` in the live process, or a loop around it that
-    stores and calls nothing."""
+    stores or sums and calls nothing."""
     try:
         memory = Memory(pid)
     except Rejected:
@@ -87,15 +88,15 @@ def stores_in_a_loop(code: bytes, start: int, address: int) -> bool:
             return False
         if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL) and target is not None and target <= address:
             before = [i for i in straight(target) if i.address < address]
-            return _writes_or_multiplies((*before, *passed)) and all(
+            return _writes_or_sums((*before, *passed)) and all(
                 i.kind not in (Kind.CALL, Kind.RETURN, Kind.INDIRECT, Kind.TRAP) for i in before)
         if instruction.kind is Kind.JUMP and target is not None:
             pending = list(straight(target))
     return False
 
 
-def _writes_or_multiplies(instructions: Sequence[DecodedInstruction]) -> bool:
+def _writes_or_sums(instructions: Sequence[DecodedInstruction]) -> bool:
     texts = [f"{i.mnemonic} {i.operands_text}" for i in instructions]
     if any(map(_STORE.match, texts)):
         return True
-    return any(map(_PRODUCT.match, texts)) and any(map(_MEMORY.search, texts))
+    return any(map(_SUMMED.match, texts)) and any(map(_MEMORY.search, texts))
