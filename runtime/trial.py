@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import CompiledRegion, Placement
@@ -263,7 +264,8 @@ class _Heat:
         more = min(most - count - 1, enough, affordable)
         if more > count:
             own_pages(version, compiled, results(compiled.region, self.values, count + 1 + more + left))
-            return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
+            with suppress(Rejected):  # the guards may not let it in again: by now there may be NaNs
+                return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
         return Times.of(self.work, self.work.mean, elapsed, 0, count)
 
     def _timed(self, version: Shadow, compiled: CompiledRegion, iterations: int) -> float:

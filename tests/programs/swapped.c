@@ -43,13 +43,14 @@ int main(int argc, char **argv)
             b[j] = j % 17 * 0.25;
             c[j] = j % 23 == 5 ? 1.0 / 0.0 : j % 23 * 0.5;
         }
-        if (r == bad)
+        if (r == bad) {
             for (int j = 0; j < 6; j++) {
                 b[j] = nan_of(100 + j);
                 c[j] = nan_of(200 + j);
             }
-        b[10] = -1.0 / 0.0;
-        c[10] = 1.0 / 0.0;
+            b[10] = -1.0 / 0.0; /* and one more comes up on the way */
+            c[10] = 1.0 / 0.0;
+        }
         sweep(400, n, a, b, c);
         for (int j = 0; j < n; j++) {
             uint64_t bits;
