@@ -74,7 +74,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
         return times
     found = Times(0.0, 0.0, 0, 0)
     try:
-        while found.seconds < STEADY_SECONDS and entries < _MOST_ENTRIES:
+        while found.seconds < STEADY_SECONDS and entries < _MOST_ENTRIES and time.monotonic() < deadline:
             values = admit(shadow)
             most = 0 if values is None else values[TRIPS] - 1 - region.left
             if values is not None and most > 0:

@@ -152,6 +152,14 @@ def test_what_counting_takes_is_left_out_where_no_whole_entry_comes(monkeypatch:
     assert loop.entries < 1000  # those that write to too much are passed over
 
 
+def test_entries_with_other_values_are_not_passed_over_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock) * 1e-3)
+    loop, start = _Loop(10, 1_000_000), Times(1e-7, 100, 100)
+    assert further(cast(Shadow, loop), cast(CompiledRegion, loop), loop.run, start, 1.0, lambda _shadow: None) == start
+
+
 def test_entries_with_other_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = _Loop(10, 7)
     monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
