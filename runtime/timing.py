@@ -1,13 +1,15 @@
 """What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
 in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
-their sum says something. Where iterations take no longer than counting them, whole entries are.
+their sum says something, and the middle one counts. Where iterations take no longer than counting them, whole entries
+are timed.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
@@ -24,7 +26,8 @@ STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
 TELLING_SECONDS = 20e-6  # of iterations below which there is none
 COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
 COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
-_MOST_ENTRIES = 40  # timed for it
+_LEAST_ENTRIES = 5  # timed for it, so that one that was interrupted does not tell
+_MOST_ENTRIES = 40
 _MOST_SECONDS = 0.1  # on any clock, spent on coming to them
 MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own before they are written to
 _COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
@@ -56,10 +59,6 @@ class Times:
         """``count`` iterations from ``first`` on; ``mean``: what an iteration of average length does (Work.mean)."""
         return Times(max(seconds, SHORTEST), count * work.per_iteration(first, count) / mean, count)
 
-    def __add__(self, other: Times) -> Times:
-        return Times(self.seconds + other.seconds, self.amount + other.amount, self.run + other.run,
-                     self.entries + other.entries)
-
 
 def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
             admit: Callable[[Shadow], dict[str, int] | None]) -> Times:
@@ -69,50 +68,62 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     ``admit``: the values there, None where the version would not be entered.
     """
     region, own = compiled.region, set[tuple[int, int]]()
-    deadline, entries = time.monotonic() + _MOST_SECONDS, 0
+    deadline = time.monotonic() + _MOST_SECONDS
     if times.seconds >= STEADY_SECONDS:
         return times
-    found = Times(0.0, 0.0, 0, 0)
+    found: list[Times] = []
     try:
-        while found.seconds < STEADY_SECONDS and entries < _MOST_ENTRIES and time.monotonic() < deadline:
+        while not _enough(found) and time.monotonic() < deadline:
             values = admit(shadow)
             most = 0 if values is None else values[TRIPS] - 1 - region.left
             if values is not None and most > 0:
-                enough = int((STEADY_SECONDS - found.seconds) / (found if found.run else times).per_iteration) + 1
-                count, entries = min(most, max(enough, times.run)), entries + 1
+                enough = int(STEADY_SECONDS / _LEAST_ENTRIES / (_middle(found) if found else times).per_iteration) + 1
+                count = min(most, max(enough, times.run))
                 count = min(count, ownable(region, values, count))
                 parts = results(region, values, count + region.left + 1)
                 own_pages(shadow, compiled, [part for part in parts if part not in own])
                 own.update(parts)
                 overhead = run_original(shadow, compiled, 0)
                 seconds = run(shadow, compiled, count) - overhead
-                found += Times.of(Work(region.scop, values), mean, seconds, 0, count)
+                found.append(Times.of(Work(region.scop, values), mean, seconds, 0, count))
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values
-    return found if found.run >= times.run else times
+    return _middle(found) if sum(f.run for f in found) >= times.run else times
+
+
+def _enough(found: Sequence[Times]) -> bool:
+    return len(found) >= _MOST_ENTRIES or (
+        len(found) >= _LEAST_ENTRIES and sum(f.seconds for f in found) >= STEADY_SECONDS)
+
+
+def _middle(found: Sequence[Times]) -> Times:
+    """All of them, as if each iteration took what it takes in the middle one."""
+    amount = sum(f.amount for f in found)
+    return Times(median(f.per_iteration for f in found) * amount, amount, sum(f.run for f in found), len(found))
 
 
 def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float,
               admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
     """``times`` of the original, where its iterations are so short that counting them tells: what follows is timed up
     to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
-    region, found, deadline = compiled.region, Times(0.0, 0.0, 0, 0), time.monotonic() + _MOST_SECONDS
+    region, deadline = compiled.region, time.monotonic() + _MOST_SECONDS
+    found: list[Times] = []
     try:
-        while found.seconds < STEADY_SECONDS and found.entries < _MOST_ENTRIES and time.monotonic() < deadline:
+        while not _enough(found) and time.monotonic() < deadline:
             values = admit(shadow)
             trips = 0 if values is None else values[TRIPS]
             if values is not None and 0 < trips == ownable(region, values, trips):
                 own_pages(shadow, compiled, results(region, values, trips))
                 overhead = run_original(shadow, compiled, 0)
                 seconds = shadow.run_out(exits, REACH_SECONDS) - overhead
-                found += Times.of(Work(region.scop, values), mean, seconds, 0, trips)
+                found.append(Times.of(Work(region.scop, values), mean, seconds, 0, trips))
             else:
                 shadow.run_out(exits, _MOST_SECONDS)
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()))
     except (ShadowStopped, Rejected):
         pass  # as in ``further``
-    return found if found.run >= times.run else replace(
+    return _middle(found) if sum(f.run for f in found) >= times.run else replace(
         times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST))
 
 
