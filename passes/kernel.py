@@ -106,14 +106,23 @@ class _Kernel:
         self._innermost = len(facts.plan.loops) - 1
 
     def prepare(self) -> None:
-        """What does not change in the loops."""
+        """What does not change in the loops, and is read from registers: no part computes before all have done that."""
         if not self._empty:
-            self._micro_kernel = leaf.MicroKernel(self._facts, self._invariants())
+            self._invariants: leaf.Invariants = {}
+            trees = leaf.shape(self._facts).invariant_trees
+            for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
+                self._invariants[node] = self._emitter.slot(self._unit.bytes)
+                self._fill(self._invariants[node], node)
+            self._computed = [tree for tree in dict.fromkeys(trees) if tree not in self._invariants]
+            for tree in self._computed:
+                self._invariants[tree] = self._emitter.slot(self._unit.bytes)
+            self._micro_kernel = leaf.MicroKernel(self._facts, self._invariants)
             self._bases = {stream: self._base(stream.base) for stream in self._streams()}
             self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
 
     def run(self) -> None:
         if not self._empty:
+            self._compute_invariants()
             self._loops.emit(self._inside)
 
     def _symbol(self, name: str) -> Mem:
@@ -126,21 +135,15 @@ class _Kernel:
 
     # before the loops
 
-    def _invariants(self) -> leaf.Invariants:
+    def _compute_invariants(self) -> None:
         """Values that no loop changes, computed once; at least one iteration runs, so the original computes them."""
-        places: leaf.Invariants = {}
-        trees = leaf.shape(self._facts).invariant_trees
-        for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
-            places[node] = self._emitter.slot(self._unit.bytes)
-            self._fill(places[node], node)
-        for tree in trees:
-            if tree not in places:
-                registers = Registers(self._unit)
-                target = registers.take()
-                Lowering(self._unit, self._emitter, registers, aligned=True).into(target, tree, places.get)
-                places[tree] = self._emitter.slot(self._unit.bytes)
-                self._emitter.op(self._unit.mnemonic("mova"), places[tree], target)
-        return places
+        known: leaf.Invariants = {n: p for n, p in self._invariants.items() if n not in self._computed}
+        for tree in self._computed:
+            registers = Registers(self._unit)
+            target = registers.take()
+            Lowering(self._unit, self._emitter, registers, aligned=True).into(target, tree, known.get)
+            known[tree] = self._invariants[tree]
+            self._emitter.op(self._unit.mnemonic("mova"), known[tree], target)
 
     def _fill(self, place: Mem, node: Expression) -> None:
         """Repeat a scalar in every lane, through a general-purpose register: live-in vectors stay whole."""
