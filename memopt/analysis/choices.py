@@ -8,7 +8,7 @@ with one thread. Floating-point operations are not done in vain, since they woul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from memopt.analysis.facts import SLOT, State
 from memopt.analysis.nest import Item, LoadEvent, StoreEvent
@@ -101,9 +101,7 @@ def _apart(distance: Linear, width: int, other: int) -> bool:
     return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
 
 
-def check_flags(ways: Sequence[set[Value]], address: int) -> set[Value]:
-    """The floating-point operations of all ``ways``; Rejected when one has some of its own."""
-    common = ways[0].intersection(*ways)
-    if any(way != common for way in ways):
+def check_flags(ways: Sequence[Collection[Value]], address: int) -> None:
+    """Rejected when one of ``ways`` has floating-point operations of its own."""
+    if any(set(way) != set(ways[0]) for way in ways):
         raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")
-    return common

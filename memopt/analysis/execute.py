@@ -242,7 +242,7 @@ class Executor:
         kept = {c.location for c in carried}  # its last value has a name, whatever it is
         finals = tuple((p, v) for p, v in sorted(exit_state.items()) if v != entry.get(p) or p in kept)
         return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header,
-                        tuple(walk.roots))
+                        tuple(walk.roots), tuple(walk.raising))
 
     def _after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State, turns: Linear | None) -> State:
         counter = self.walker.counter(loop)

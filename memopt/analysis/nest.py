@@ -50,7 +50,8 @@ class LoopNode:
 
     ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
     loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with). ``roots``: what
-    must have a square root in every iteration (memopt.analysis.roots)."""
+    must have a square root in every iteration (memopt.analysis.roots). ``raising``: the results of its floating-point
+    operations, used or not (memopt.analysis.vain)."""
 
     counter: str
     trips: Linear | None
@@ -59,6 +60,7 @@ class LoopNode:
     finals: tuple[tuple[str, Value], ...] = field(default=())
     address: int = 0
     roots: tuple[Value, ...] = ()
+    raising: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"loop {self.counter} < {self.trips}"]
@@ -104,7 +106,8 @@ def rewritten(item: Item, values: dict[str, Linear]) -> Item:
             return replace(item, trips=None if item.trips is None else item.trips.substitute(values),
                            items=tuple(rewritten(i, values) for i in item.items), carried=carried,
                            finals=tuple((p, substitute(v, values)) for p, v in item.finals),
-                           roots=tuple(substitute(r, values) for r in item.roots))
+                           roots=tuple(substitute(r, values) for r in item.roots),
+                           raising=tuple(substitute(r, values) for r in item.raising))
 
 
 def bounds(item: Item) -> frozenset[Linear]:

@@ -31,6 +31,7 @@ from memopt.analysis.packed import unpacked
 from memopt.analysis.privates import Privates, counters_of, is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
+from memopt.analysis.vain import unused
 from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -42,12 +43,14 @@ ATTEMPTS = 200
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Statements, and what they read instead of registers that the outermost loop carries: cells that hold the same,
-    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin."""
+    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin. ``idle``: a loop that may
+    raise floating-point flags which the statements do not."""
 
     loop: StatementLoop
     mirrors: tuple[Mirror, ...] = ()
     alone: tuple[Alone, ...] = ()
     settled: frozenset[str] = frozenset()
+    idle: LoopNode | None = None
 
 
 def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
@@ -61,6 +64,7 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
     """
     node = unpacked(canonical_nest(node))
     needs = Needs.of(node, tuple(mirrors.at_header(node, used)))
+    idle = unused(node, needs.uses)
     kept = _Kept()
     nothing = Held(aliasing)
     for _ in range(ATTEMPTS):
@@ -70,7 +74,7 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
         except _StartAgain:
             continue
         obligations += recovery.obligations
-        return found
+        return replace(found, idle=idle)
     raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
 
 

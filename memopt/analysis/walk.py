@@ -72,7 +72,7 @@ class Walk:
     obligations: int = 0  # how many there are after it
     roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
-    raising: set[Value] = field(default_factory=set)  # operations that may have raised a floating-point flag
+    raising: dict[Value, None] = field(default_factory=dict)  # operations that may have raised a floating-point flag
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,9 @@ class Walker:
         """Every way up to the join, and what can be said there."""
         ways: list[Way] = []
         exits: list[list[LeavingPoint]] = []
-        raising: list[set[Value]] = []
+        raising: list[dict[Value, None]] = []
         for number, (conditions, place) in enumerate(fork.ways):
-            part = Walk(walk.counter, guessing=walk.guessing, raising=set(walk.raising))
+            part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
             if self._elsewhere(part):
@@ -202,11 +202,13 @@ class Walker:
             raising.append(part.raising)
         self.algebra.address = fork.address
         if fork.choice is not None:
-            walk.raising |= check_flags(raising, fork.address)
+            check_flags(raising, fork.address)
             items, merged = join_choices(fork.choice, ways, walk.items, self.places)
         else:
             items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
+        for operations in raising:
+            walk.raising |= operations
         if any(exits):
             walk.exits.append(self._joined_exit(fork, ways, exits, walk))
         return merged, fork.join
@@ -274,8 +276,10 @@ class Walker:
             flags = compared(left, right, self.places.facts.vectors, self.fixed)
         if flags is not None:
             result = constant(flags, operation.width)
+            for operand in operands:  # widened exactly: numbers that are compared like this are normal
+                walk.raising.pop(operand, None)
         elif operation.operator in RAISING or called(operation.operator) is not None:
-            walk.raising.add(result)
+            walk.raising[result] = None
             if operation.operator.startswith(CHECK):
                 self.zeros.setdefault("", 0)
         place.temps[operation.result] = result
@@ -357,6 +361,7 @@ class Walker:
         root = self._invalid_root(leaving)
         if root is not None:
             walk.roots.append(root)
+            self._answered(leaving, walk)
             return None if taken_leaves else operation.target
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
@@ -403,6 +408,14 @@ class Walker:
                     self.zeros[lane.location] = root.width
                     return root
         return None
+
+    @staticmethod
+    def _answered(leaving: Formula, walk: Walk) -> None:
+        """A quiet look at the sign of a number, perhaps widened, raises nothing that its root does not."""
+        for look in (part for value in data(leaving) for part in within(value) if isinstance(part, Node)):
+            if look.operator == "fqcompare":
+                for part in (look, *look.operands):
+                    walk.raising.pop(part, None)
 
     @staticmethod
     def _elsewhere(walk: Walk) -> list[Value]:
