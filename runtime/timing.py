@@ -23,11 +23,12 @@ from runtime.shadow import End, Shadow, ShadowStopped
 REACH_SECONDS = 60.0  # for one outer iteration of the original
 SHORTEST = 1e-9  # seconds that anything takes
 STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
-TELLING_SECONDS = 20e-6  # of iterations below which there is none
+TELLING_SECONDS = 20e-6  # of those of several entries, below which there is none
 COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
 COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
 _LEAST_ENTRIES = 5  # timed for it, so that one that was interrupted does not tell
 _MOST_ENTRIES = 40
+_FIRST_ITERATIONS = 16  # some of which the version may leave to the original
 _MOST_SECONDS = 0.1  # on any clock, spent on coming to them
 MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own before they are written to
 _COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
@@ -109,6 +110,7 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
     to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
     region, deadline = compiled.region, time.monotonic() + _MOST_SECONDS
     found: list[Times] = []
+    refused = 0
     try:
         while not _enough(found) and time.monotonic() < deadline:
             values = admit(shadow)
@@ -118,8 +120,11 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
                 overhead = run_original(shadow, compiled, 0)
                 seconds = shadow.run_out(exits, REACH_SECONDS) - overhead
                 found.append(Times.of(Work(region.scop, values), mean, seconds, 0, trips))
+                refused = 0
             else:
-                shadow.run_out(exits, _MOST_SECONDS)
+                refused += 1
+                if not refused % _FIRST_ITERATIONS:
+                    shadow.run_out(exits, _MOST_SECONDS)
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()))
     except (ShadowStopped, Rejected):
         pass  # as in ``further``

@@ -27,6 +27,7 @@ from runtime.timing import (
     COUNTED_SECONDS,
     REACH_SECONDS,
     SHORTEST,
+    STEADY_SECONDS,
     TELLING_SECONDS,
     Run,
     Times,
@@ -62,6 +63,10 @@ class Measurement:
     version: float
     iterations: int
     even: bool = True
+
+    @property
+    def speedup(self) -> float:
+        return self.original / max(self.version, 1e-12)
 
 
 def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> float:
@@ -283,7 +288,7 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
     part of them takes longer than the original does for the whole."""
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
     if version.run >= LEAST_TIMED:
-        if original.seconds < TELLING_SECONDS:
+        if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
         amount = version.amount if compiled.region.retried is None else version.entries * work.values[TRIPS]
         gain = amount * measured.original / version.seconds

@@ -54,7 +54,7 @@ class Decision:
         measured = self.measurement
         if measured is not None:
             base = replace(base, seconds_per_iteration_before=measured.original,
-                           shadow_speedup=measured.original / max(measured.version, 1e-12))
+                           shadow_speedup=measured.speedup)
         if reason is None and cache is not None:
             statistics, placement = cache.read_statistics(), cache.placement
             ranges.append((placement.code, placement.code + placement.code_size))

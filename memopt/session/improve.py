@@ -71,9 +71,11 @@ class Improver(Stages):
     # -- versions in service ------------------------------------------------------------------------------------
 
     def _review(self) -> bool:
-        """Take up a version that does not win in service, if there is one."""
+        """Take up a version that does not win in service, if there is one; those behind another are let be."""
+        behind = [id(d.behind) for d in self.decisions]
         for decision in self.decisions:
-            if decision.reason is None and decision.cache is not None and decision.service is not None:
+            if decision.reason is None and decision.cache is not None and decision.service is not None and (
+                    id(decision) not in behind):
                 verdict = decision.service.judge(decision.cache.read_statistics(), ticks_per_second(),
                                                  time.monotonic(), running_seconds(self.pid),
                                                  thread_count(self.pid))
@@ -96,7 +98,8 @@ class Improver(Stages):
             gone = False
         if gone:  # the cache is not closed: the main thread may be reading its statistics for the report
             decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
-            if decision.behind is not None and put_back(self.pid, self.attached, decision.behind):
+            before, decision.behind = decision.behind, None
+            if before is not None and self._put_back(before):
                 return
             if again:
                 self.decisions.remove(decision)
@@ -118,17 +121,24 @@ class Improver(Stages):
             new.reason, new.detail = None, ""
             time.sleep(0.05 * number)
         if new.behind is old:
-            old.ranges, old.service = (), None
+            old.ranges = ()
         elif new.cache is not None:  # a loop further out was replaced
             assert old.cache is not None
             self._give_back(old.cache)
             self.decisions.remove(old)
-        elif put_back(self.pid, self.attached, old):
-            old.service = None
         else:
-            old.reason, old.detail, old.cache = Reason.GUARD_FAILED, "nor would it go back", None
+            self._put_back(old)
         if new.cache is not None:
             self._settle(new)
+
+    def _put_back(self, decision: Decision) -> bool:
+        """A version that was set aside, or behind another, is in service again, with no other one to be made; is it?"""
+        if put_back(self.pid, self.attached, decision):
+            if decision.service is not None:
+                decision.service.again = False
+            return True
+        decision.reason, decision.detail, decision.cache = Reason.GUARD_FAILED, "nor would it go back", None
+        return False
 
     # -- one address ----------------------------------------------------------------------------------------------
 

@@ -31,12 +31,14 @@ class Verdict:
 @dataclass
 class Service:
     """One installed version; ``original_per_iteration``: seconds, None when there was no trial or iterations differ in
-    length: entries with more iterations to go would then be taken for slower ones. ``again``: a version for more values
-    might be made instead of one that the original iterates more often than (an entry that fails is one iteration).
-    ``alone``: it touches what the original may pass over, for which the program must have one thread."""
+    length: entries with more iterations to go would then be taken for slower ones. What they gain is then taken to be
+    ``speedup``, that of the trial. ``again``: a version for more values might be made instead of one that the original
+    iterates more often than (an entry that fails is one iteration). ``alone``: it touches what the original may pass
+    over, for which the program must have one thread."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
+    speedup: float | None = None
     again: bool = False
     alone: bool = False
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
@@ -59,15 +61,20 @@ class Service:
         if self.again and others >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
                            True)
-        if self.original_per_iteration is None:
-            return None
-        original, failed = self.original_per_iteration * iterations, max(0, entries - runs)
-        if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
-            return None
         passed = max(1e-9, elapsed - self.began[0])
         share = min(1.0, (processor - self.began[1]) / passed)
+        inside = share * min(cycles / ticks_per_second, passed)
+        if self.original_per_iteration is not None:
+            original = self.original_per_iteration * iterations
+        elif self.speedup is not None:
+            original = self.speedup * inside
+        else:
+            return None
+        failed = max(0, entries - runs)
+        if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
+            return None
         self._judged, self.began = counted, (elapsed, processor)
-        version = share * min(cycles / ticks_per_second, passed) + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        version = inside + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
         if version * GAIN > original:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")

@@ -124,6 +124,7 @@ class Stages:
         measured = decision.measurement
         decision.service = Service(measured.original if measured is not None and measured.even else None,
                                    began=(time.monotonic(), running_seconds(self.pid)),
+                                   speedup=measured.speedup if measured is not None else None,
                                    again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
                                    alone=lifted.region.confined or not lifted.region.flags_dead)
 

@@ -51,6 +51,18 @@ def test_a_guard_that_never_holds() -> None:
     assert verdict.reason is Reason.GUARD_FAILED
 
 
+def test_iterations_of_uneven_length_gain_what_they_did_in_the_trial() -> None:
+    def verdict(entries: int, seconds: float) -> Verdict | None:
+        service = Service(None, (0.0, 0.0), speedup=3.0)
+        return service.judge(Statistics(entries, 10, 1000, int(seconds * RATE)), RATE, 10.0, 10.0)
+
+    assert verdict(10, 0.1) is None
+    assert verdict(1_000_000, 0.1) is None  # 50 ms of guards that failed, 200 ms gained
+    lost = verdict(10_000_000, 0.1)
+    assert lost is not None
+    assert lost.reason is Reason.NOT_FASTER
+
+
 def test_past_gains_do_not_excuse_present_losses() -> None:
     service = Service(1e-4, (0.0, 0.0))
     assert service.judge(Statistics(10, 10, 100_000, 0), RATE, 10.0, 10.0) is None

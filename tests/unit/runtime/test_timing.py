@@ -160,6 +160,22 @@ def test_what_counting_takes_is_left_out_where_no_whole_entry_comes(monkeypatch:
     assert loop.entries < 1000  # those that write to too much are passed over
 
 
+def test_whole_entries_begin_where_the_version_would_be_entered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves the first three iterations to the original."""
+    monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
+    monkeypatch.setattr(timing, "own_pages", lambda *_: None)
+    loop = _Loop(4000, 1000)
+    work = Work(SCOP, {TRIPS: loop.trips})
+
+    def admit(_shadow: Shadow) -> dict[str, int] | None:
+        return {TRIPS: loop.to_go, "p": 4096} if loop.to_go <= loop.trips - 3 else None
+
+    found = uncounted(cast(Shadow, loop), cast(CompiledRegion, loop), Times.of(work, work.mean, 275e-9, 0, 50),
+                      work.mean, admit, (77,))
+    assert set(loop.runs) == {3997}
+    assert found.per_iteration == pytest.approx(1e-9)
+
+
 def test_entries_with_other_values_are_not_passed_over_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
