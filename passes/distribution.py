@@ -21,6 +21,7 @@ from memopt.ir.region import Region
 from memopt.ir.scop import Access, Dimension, Scop, Statement
 
 MOST_STATEMENTS = 32
+ONCE = "unit"  # the loop of one iteration of a statement that accumulates over none
 
 
 def distribute(region: Region) -> tuple[Region, ...]:
@@ -54,7 +55,7 @@ def with_unit_loops(statement: Statement) -> Statement:
     for number in range(len(moving), 2):
         result = _with_loop(result, f"unit{number}", moves=True)
     if len(moving) == len(statement.dimensions):
-        result = _with_loop(result, "unit", moves=False)
+        result = _with_loop(result, ONCE, moves=False)
     return result
 
 

@@ -16,7 +16,7 @@ from memopt.ir.region import Region
 from memopt.ir.scop import Statement
 from memopt.machine.description import Machine
 from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
-from passes.distribution import distribute
+from passes.distribution import ONCE, distribute
 from passes.grouping import components
 from passes.interchange import Interchange
 from passes.legality import Legality
@@ -173,10 +173,13 @@ def plan_nest(
 ) -> NestPlan:
     """Plans for the statements of a distributed nest (passes.distribution); arguments and errors as ``plan``.
 
-    The statement with most iterations decides whether it pays; the others only have to be possible.
+    The statement with most iterations decides whether it pays, which it does only when operands are used again and
+    again; the others only have to be possible.
     """
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
     largest = max(regions, key=lambda r: _volume(r, context))
+    if any(d.name == ONCE for d in largest.scop.statements[0].dimensions):
+        raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
     unconditional = tuple(p for p in PIPELINE if not isinstance(p, Profitability))
     return NestPlan(tuple(
         plan_of(schedule(r, context, PIPELINE if r is largest else unconditional, observer), context) for r in regions))

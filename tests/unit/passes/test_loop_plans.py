@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -11,7 +12,7 @@ from memopt.analysis.conflicts import conflicts
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
 from passes.arrangement import Arrangement
 from passes.base import Context
@@ -54,6 +55,18 @@ def test_a_plan_performs_the_same_operations(name: str) -> None:
         expected = run_scop(small, trips)
         for each in _plans(name):
             assert run_plan(small, fitted(each, _LARGE[name].scop, small), trips) == expected
+
+
+def test_what_uses_no_operand_twice_is_no_contraction() -> None:
+    """y[i] += a * x[i]: packing costs more than the loop."""
+    i = (Linear.symbol("i"),)
+    y, x = Access("y", i), Access("x", i)
+    arrays = tuple(Array(n, ElementType.F64, Linear.symbol(n), (8,)) for n in ("y", "x"))
+    body = Apply("add", (Read(0), Apply("mul", (Read(1), Scalar("xmm0", ElementType.F64)))))
+    statement = Statement("S0", (Dimension("i", Linear.symbol(TRIPS)),), y, (y, x), body, (0, 0))
+    region = replace(product("ijk", dict.fromkeys("ijk", 9)), scop=Scop(arrays, (statement,)))
+    _, plan = plan_candidates(region, ZEN5, Isa.AVX512, trips=12011)[0]
+    assert all(isinstance(part, LoopPlan) for part in plan.parts)
 
 
 def test_contractions_keep_their_own_plans() -> None:
