@@ -53,7 +53,7 @@ class _Rewriter:
         carried = tuple(CarriedValue(c.location, self.value(c.entry), self.value(c.following)) for c in node.carried)
         finals = tuple((place, self.value(v)) for place, v in node.finals)
         return replace(node, items=tuple(map(self.item, node.items)), carried=carried, finals=finals,
-                       raising=tuple(map(self.value, node.raising)))
+                       raising=tuple((self.value(r), under) for r, under in node.raising))
 
     def item(self, item: Item) -> Item:
         match item:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from memopt.analysis.facts import SLOT, State
-from memopt.analysis.nest import Item, LoadEvent, StoreEvent
+from memopt.analysis.nest import Item, LoadEvent, Raising, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.values import Formula, Loaded, Node, Truth, Value
 from memopt.analysis.ways import Way
@@ -101,7 +101,7 @@ def _apart(distance: Linear, width: int, other: int) -> bool:
     return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
 
 
-def check_flags(ways: Sequence[Collection[Value]], address: int) -> None:
+def check_flags(ways: Sequence[Collection[Raising]], address: int) -> None:
     """Rejected when one of ``ways`` has floating-point operations of its own."""
     if any(set(way) != set(ways[0]) for way in ways):
         raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")

@@ -212,9 +212,6 @@ def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Call
     statements = trimmed(statements, aliasing.limits, builder.sample)
     statements = without_quotients(statements, aliasing.limits)
     region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
-    if recovered.idle is not None:
-        raise Rejected(Reason.UNPROVED, f"flags of floating-point operations the results of which nothing uses, in the "
-                                        f"loop at {recovered.idle.address:#x}")
     return Lifted(region, outer, statements, facts.samples())
 
 

@@ -43,6 +43,10 @@ class CarriedValue:
     following: Value
 
 
+Raising = tuple[Value, tuple[Linear, ...]]
+"""The result of an operation that may raise floating-point flags, where all conditions are >= 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoopNode:
     """``items`` run ``trips`` times with ``counter`` = 0, 1, ...; ``finals`` gives what a location that is used
@@ -60,7 +64,7 @@ class LoopNode:
     finals: tuple[tuple[str, Value], ...] = field(default=())
     address: int = 0
     roots: tuple[Value, ...] = ()
-    raising: tuple[Value, ...] = ()
+    raising: tuple[Raising, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"loop {self.counter} < {self.trips}"]
@@ -107,7 +111,8 @@ def rewritten(item: Item, values: dict[str, Linear]) -> Item:
                            items=tuple(rewritten(i, values) for i in item.items), carried=carried,
                            finals=tuple((p, substitute(v, values)) for p, v in item.finals),
                            roots=tuple(substitute(r, values) for r in item.roots),
-                           raising=tuple(substitute(r, values) for r in item.raising))
+                           raising=tuple((substitute(r, values), tuple(c.substitute(values) for c in under))
+                                         for r, under in item.raising))
 
 
 def bounds(item: Item) -> frozenset[Linear]:

@@ -37,13 +37,14 @@ def counters_of(address: Linear) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Privates:
-    """Private arrays by what they hold."""
+    """Private arrays by what they hold; ``kind`` tells their names from those of others."""
 
+    kind: str = ""
     names: dict[Hashable, str] = field(default_factory=dict)
 
     def cell(self, held: Hashable, counters: tuple[str, ...]) -> Linear:
         """The cell of ``held`` in the current iteration of the loops with ``counters``, outermost first."""
-        name = self.names.setdefault(held, f"{PRIVATE}{len(self.names)}")
+        name = self.names.setdefault(held, f"{PRIVATE}{self.kind}{len(self.names)}")
         strides = {c: _UNIT * _LEVEL ** level for level, c in enumerate(reversed(counters))}
         return Linear.build({name: 1, **strides})
 

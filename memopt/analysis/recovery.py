@@ -31,7 +31,7 @@ from memopt.analysis.packed import unpacked
 from memopt.analysis.privates import Privates, counters_of, is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
-from memopt.analysis.vain import unused
+from memopt.analysis.vain import with_unused
 from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
@@ -43,14 +43,12 @@ ATTEMPTS = 200
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Statements, and what they read instead of registers that the outermost loop carries: cells that hold the same,
-    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin. ``idle``: a loop that may
-    raise floating-point flags which the statements do not."""
+    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin."""
 
     loop: StatementLoop
     mirrors: tuple[Mirror, ...] = ()
     alone: tuple[Alone, ...] = ()
     settled: frozenset[str] = frozenset()
-    idle: LoopNode | None = None
 
 
 def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
@@ -63,8 +61,9 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
     way that a version cannot take over.
     """
     node = unpacked(canonical_nest(node))
-    needs = Needs.of(node, tuple(mirrors.at_header(node, used)))
-    idle = unused(node, needs.uses)
+    at_header = tuple(mirrors.at_header(node, used))
+    node = with_unused(node, Needs.of(node, at_header).uses)
+    needs = Needs.of(node, at_header)
     kept = _Kept()
     nothing = Held(aliasing)
     for _ in range(ATTEMPTS):
@@ -74,7 +73,7 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
         except _StartAgain:
             continue
         obligations += recovery.obligations
-        return replace(found, idle=idle)
+        return found
     raise Rejected(Reason.CARRIED_VALUE, "too many values are in no memory cell")
 
 
@@ -147,6 +146,8 @@ class _Recovery:
         alone: list[Alone] = []
         for carried in parts:
             cell = cells.get(carried.value)
+            if cell is not None and is_private(cell):
+                cell = None
             made = None if cell is None else mirrors.mirror(node, carried, cell, self.nothing.aliasing)
             if cell is None or made is None:
                 self.kept.carried.add(carried.value)

@@ -1,16 +1,21 @@
 """Floating-point operations of which nothing uses the result: lanes that a compiler computes and never looks at.
 
-New code does not have them, and so does not raise their flags. A loop where it may not raise the same without them is
-left alone.
+They raise flags all the same. Where no other operation raises them, new code must not do without: the results are
+stored to private cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
-from memopt.analysis.needs import loops_of
-from memopt.analysis.nest import LoopNode
-from memopt.analysis.values import Node, Value, constant_of
+from memopt.analysis.choices import RAISING
+from memopt.analysis.needs import Flow, loop_name, stores_of
+from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.privates import Privates
+from memopt.analysis.slices import zext
+from memopt.analysis.values import Carried, Node, Value, constant_of, within
+from memopt.ir.linear import Linear
 
 _QUIET = ("fqcompare", "feq", "funord", "fqlt", "fqle")  # quiet NaNs are not invalid (memopt.ir.operations)
 _SIGNALLING = ("fcompare", "flt", "fle", "fmin", "fmax")
@@ -20,13 +25,58 @@ _OF_ZEROS = frozenset(("fadd", "fsub", "fmul", *_QUIET, *_SIGNALLING))  # exact,
 _Effect = tuple[str, Collection[Value], int]
 
 
-def unused(nest: LoopNode, used: Collection[Value]) -> LoopNode | None:
-    """A loop of the canonical ``nest`` in which an operation may raise flags that those of ``used`` do not."""
-    raised = set(_effects(used))
-    for loop in loops_of((nest,)):
-        if not all(_is_zero(operation) or raised.issuperset(_effects((operation,))) for operation in loop.raising):
-            return loop
-    return None
+def with_unused(node: LoopNode, used: Collection[Value]) -> LoopNode:
+    """The canonical nest with a store for each operation that may raise flags which those of ``used`` do not. One that
+    stores nothing else stays as it is; sums are left to who knows whether the code after the loop uses them."""
+    if not any(stores_of((node,))):
+        return node
+    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), ())
+
+
+def _sums(node: LoopNode) -> Iterator[Value]:
+    """What registers are made of to which every iteration of the outermost loop adds."""
+    flow, name = Flow.of(node), loop_name(node)
+    for carried in node.carried:
+        seen: set[tuple[Value, bool]] = set()
+        pending = [(carried.following, False)]
+        while pending:
+            value, computed = pending.pop()
+            if (value, computed) not in seen:
+                seen.add((value, computed))
+                pending += ((v, computed) for v in flow.sources(value))
+                if isinstance(value, Node):
+                    pending += ((v, computed or value.operator in RAISING) for v in value.operands)
+        if any(isinstance(v, Carried) and computed and (v.loop, v.location) == (name, carried.location)
+               for v, computed in seen):
+            yield from (value for value, _ in seen)
+
+
+def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...]) -> LoopNode:
+    counters = (*around, loop.counter)
+    idle = [(o, under) for o, under in loop.raising if not _is_zero(o) and not raised.issuperset(_effects((o,)))]
+    inside = {part for o, _ in idle if isinstance(o, Node) for operand in o.operands for part in within(operand)}
+    stores = [_kept(o, under, loop, privates, counters) for o, under in idle if o not in inside]
+    items = tuple(_item_with_unused(i, raised, privates, counters) for i in loop.items)
+    return replace(loop, items=(*items, *stores))
+
+
+def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...]) -> Item:
+    match item:
+        case LoopNode():
+            return _with_unused(item, raised, privates, counters)
+        case Guarded():
+            return replace(item, items=tuple(_item_with_unused(i, raised, privates, counters) for i in item.items))
+    return item
+
+
+def _kept(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates: Privates,
+          counters: tuple[str, ...]) -> Item:
+    match operation:
+        case Node("fcompare" | "fqcompare" as name, operands, _):
+            operation = Node("flt" if name == "fcompare" else "fqlt", operands, 1)
+    value = zext(operation, 64) if operation.width == 1 else operation
+    store = StoreEvent(privates.cell((operation, under), counters), value, value.width, loop.address)
+    return Guarded(under, (store,)) if under else store
 
 
 def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:

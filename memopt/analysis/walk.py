@@ -11,7 +11,7 @@ from memopt.analysis.choices import MOST_CHOICES, RAISING, check_flags, join_cho
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
-from memopt.analysis.nest import Item, StoreEvent
+from memopt.analysis.nest import Item, Raising, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.roots import computed, invalid_root
 from memopt.analysis.routines import ABOUT_COPIES
@@ -72,7 +72,7 @@ class Walk:
     obligations: int = 0  # how many there are after it
     roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
-    raising: dict[Value, None] = field(default_factory=dict)  # operations that may have raised a floating-point flag
+    raising: dict[Raising, None] = field(default_factory=dict)  # in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Walker:
         """Every way up to the join, and what can be said there."""
         ways: list[Way] = []
         exits: list[list[LeavingPoint]] = []
-        raising: list[dict[Value, None]] = []
+        raising: list[dict[Raising, None]] = []
         for number, (conditions, place) in enumerate(fork.ways):
             part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number):
@@ -207,8 +207,9 @@ class Walker:
         else:
             items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
-        for operations in raising:
-            walk.raising |= operations
+        common = set(raising[0]).intersection(*raising)
+        for way, operations in zip(ways, raising, strict=True):
+            walk.raising |= {o if o in common else (o[0], (*way.conditions, *o[1])): None for o in operations}
         if any(exits):
             walk.exits.append(self._joined_exit(fork, ways, exits, walk))
         return merged, fork.join
@@ -277,9 +278,9 @@ class Walker:
         if flags is not None:
             result = constant(flags, operation.width)
             for operand in operands:  # widened exactly: numbers that are compared like this are normal
-                walk.raising.pop(operand, None)
+                walk.raising.pop((operand, ()), None)
         elif operation.operator in RAISING or called(operation.operator) is not None:
-            walk.raising[result] = None
+            walk.raising[result, ()] = None
             if operation.operator.startswith(CHECK):
                 self.zeros.setdefault("", 0)
         place.temps[operation.result] = result
@@ -415,7 +416,7 @@ class Walker:
         for look in (part for value in data(leaving) for part in within(value) if isinstance(part, Node)):
             if look.operator == "fqcompare":
                 for part in (look, *look.operands):
-                    walk.raising.pop(part, None)
+                    walk.raising.pop((part, ()), None)
 
     @staticmethod
     def _elsewhere(walk: Walk) -> list[Value]:
