@@ -1,6 +1,7 @@
 """What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
 in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
-their sum says something, and the middle one counts. Where iterations take no longer than counting them, whole entries
+their sum says something, and the middle one counts. What a version takes at a start from cold, which it does not in
+service, is left out of it. Where iterations take no longer than counting them, whole entries
 are timed.
 """
 
@@ -27,6 +28,8 @@ TELLING_SECONDS = 20e-6  # of those of several entries, below which there is non
 COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
 COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
 _LEAST_ENTRIES = 5  # timed for it, so that one that was interrupted does not tell
+COLD_SECONDS = 5e-6  # at most, of what a version takes longer when a stop has let its code leave the caches
+ENTRY_SECONDS = 0.2e-6  # for coming into a version that is in the caches, and out
 _MOST_ENTRIES = 40
 _FIRST_ITERATIONS = 16  # some of which the version may leave to the original
 _MOST_SECONDS = 0.1  # on any clock, spent on coming to them
@@ -69,6 +72,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     ``admit``: the values there, None where the version would not be entered.
     """
     region, own = compiled.region, set[tuple[int, int]]()
+    cold = 1 if run is run_version and region.retried is None and not region.numeric else 0
     deadline = time.monotonic() + _MOST_SECONDS
     if times.seconds >= STEADY_SECONDS:
         return times
@@ -76,17 +80,20 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     try:
         while not _enough(found) and time.monotonic() < deadline:
             values = admit(shadow)
-            most = 0 if values is None else values[TRIPS] - 1 - region.left
+            most = 0 if values is None else values[TRIPS] - 1 - region.left - cold
             if values is not None and most > 0:
                 enough = int(STEADY_SECONDS / _LEAST_ENTRIES / (_middle(found) if found else times).per_iteration) + 1
                 count = min(most, max(enough, times.run))
                 count = min(count, ownable(region, values, count))
-                parts = results(region, values, count + region.left + 1)
+                parts = results(region, values, count + region.left + 1 + cold)
                 own_pages(shadow, compiled, [part for part in parts if part not in own])
                 own.update(parts)
                 overhead = run_original(shadow, compiled, 0)
+                if cold:
+                    start = run(shadow, compiled, cold) - overhead - ENTRY_SECONDS
+                    overhead += min(max(start, 0.0), COLD_SECONDS)
                 seconds = run(shadow, compiled, count) - overhead
-                found.append(Times.of(Work(region.scop, values), mean, seconds, 0, count))
+                found.append(Times.of(Work(region.scop, values), mean, seconds, cold, count))
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values

@@ -362,7 +362,7 @@ class Walker:
         root = self._invalid_root(leaving)
         if root is not None:
             walk.roots.append(root)
-            self._answered(leaving, walk)
+            self._answered(leaving, walk, self.algebra.address in self.unordered)
             return None if taken_leaves else operation.target
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
@@ -411,10 +411,11 @@ class Walker:
         return None
 
     @staticmethod
-    def _answered(leaving: Formula, walk: Walk) -> None:
-        """A quiet look at the sign of a number, perhaps widened, raises nothing that its root does not."""
+    def _answered(leaving: Formula, walk: Walk, numeric: bool) -> None:
+        """A quiet look at the sign of a number, perhaps widened, raises nothing that its root does not, nor does any
+        look at one that is no NaN."""
         for look in (part for value in data(leaving) for part in within(value) if isinstance(part, Node)):
-            if look.operator == "fqcompare":
+            if look.operator == "fqcompare" or (numeric and look.operator == "fcompare"):
                 for part in (look, *look.operands):
                     walk.raising.pop((part, ()), None)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
 PATIENCE = 5.0  # processor seconds to understand one loop
-FEW_TRIPS = 2048  # left of an entry: the next one may be looked at
+FEW_TRIPS = 1 << 16  # left of an entry: the next one may be looked at
 NEAR_SECONDS = 0.02  # within which it has to come
 LOOKS_AWAY = 64  # times that patience is asked for, for each look at the clock
 TRIALS = 6  # where one could not run to its end
