@@ -76,7 +76,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     deadline = time.monotonic() + _MOST_SECONDS
     if times.seconds >= STEADY_SECONDS:
         return times
-    found: list[Times] = []
+    found: list[_Entry] = []
     try:
         while not _enough(found) and time.monotonic() < deadline:
             values = admit(shadow)
@@ -92,23 +92,34 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
                 if cold:
                     start = run(shadow, compiled, cold) - overhead - ENTRY_SECONDS
                     overhead += min(max(start, 0.0), COLD_SECONDS)
-                seconds = run(shadow, compiled, count) - overhead
-                found.append(Times.of(Work(region.scop, values), mean, seconds, cold, count))
+                amount = Work(region.scop, values).per_iteration(cold, count) / mean * count
+                found.append(_Entry(run(shadow, compiled, count), overhead, amount, count))
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values
     return _middle(found) if sum(f.run for f in found) >= times.run else times
 
 
-def _enough(found: Sequence[Times]) -> bool:
-    return len(found) >= _MOST_ENTRIES or (
-        len(found) >= _LEAST_ENTRIES and sum(f.seconds for f in found) >= STEADY_SECONDS)
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """``amount`` iterations of average length, ``run`` as they were counted, took ``seconds`` with the ``overhead``."""
+
+    seconds: float
+    overhead: float
+    amount: float
+    run: int
 
 
-def _middle(found: Sequence[Times]) -> Times:
-    """All of them, as if each iteration took what it takes in the middle one."""
-    amount = sum(f.amount for f in found)
-    return Times(median(f.per_iteration for f in found) * amount, amount, sum(f.run for f in found), len(found))
+def _enough(found: Sequence[_Entry]) -> bool:
+    return len(found) >= _MOST_ENTRIES or (len(found) >= _LEAST_ENTRIES and _middle(found).seconds >= STEADY_SECONDS)
+
+
+def _middle(found: Sequence[_Entry]) -> Times:
+    """All of them, as if each iteration took what it takes in the middle one. What running and stopping take varies by
+    more than a short entry takes: the middle of that is left out of each."""
+    amount, overhead = sum(f.amount for f in found), median(f.overhead for f in found)
+    per_iteration = median((f.seconds - overhead) / f.amount for f in found)
+    return Times(max(per_iteration * amount, SHORTEST), amount, sum(f.run for f in found), len(found))
 
 
 def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float,
@@ -116,7 +127,7 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
     """``times`` of the original, where its iterations are so short that counting them tells: what follows is timed up
     to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
     region, deadline = compiled.region, time.monotonic() + _MOST_SECONDS
-    found: list[Times] = []
+    found: list[_Entry] = []
     refused = 0
     try:
         while not _enough(found) and time.monotonic() < deadline:
@@ -125,8 +136,8 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
             if values is not None and 0 < trips == ownable(region, values, trips):
                 own_pages(shadow, compiled, results(region, values, trips))
                 overhead = run_original(shadow, compiled, 0)
-                seconds = shadow.run_out(exits, REACH_SECONDS) - overhead
-                found.append(Times.of(Work(region.scop, values), mean, seconds, 0, trips))
+                amount = Work(region.scop, values).per_iteration(0, trips) / mean * trips
+                found.append(_Entry(shadow.run_out(exits, REACH_SECONDS), overhead, amount, trips))
                 refused = 0
             else:
                 refused += 1

@@ -22,7 +22,7 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import live_in
+from memopt.analysis.parameters import Sample, live_in
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import (
@@ -62,6 +62,16 @@ from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Sco
 
 ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 _Found = TypeVar("_Found")
+
+
+def with_room(region: Region, sample: Sample, trips: int) -> Region:
+    """``region`` with room for copies of what is written, where it has to be copied: for entries with ``trips``
+    iterations to go, and some more."""
+    if region.retried is None:
+        return region
+    known = {**sample, TRIPS: trips}
+    written = [f.interval for f in region.footprints if f.written]
+    return replace(region, retried=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))
 
 
 @dataclass
@@ -112,11 +122,10 @@ class Builder:
         looked_at = self._looked_at(scop, footprints, passed)
         trips = Trips(self.outer.numerator, self.outer.divisor)
         live_ins = self._live_ins(guards, rejoin, trips, found, scop) + tuple(self.lanes[p.symbol] for p in passed)
-        written = [f.interval for f in footprints if f.written]
-        room = tuple(ROOM * (i.high - i.low).evaluate(self.sample) for i in written)
-        return Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                      retried=room if self.outer.zeros else None, mirrors=self.mirrors,
-                      passed=passed, wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
+        region = Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
+                        retried=() if self.outer.zeros else None, mirrors=self.mirrors,
+                        passed=passed, wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
+        return with_room(region, self.sample, self.sample[TRIPS])
 
     def _stale(self) -> Iterator[Cell]:
         for slot in sorted(self.outer.opaque - self.settled):

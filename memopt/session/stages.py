@@ -194,6 +194,7 @@ class Stages:
     def _capture_and_lift(self, site: Site, loop: Loop,
                           operations: Callable[[int], Block]) -> tuple[Lifted, int]:
         """The region, without the displaced bytes, and the trip count to plan for."""
+        from memopt.analysis.building import with_room
         from memopt.ir.region import confined
         from memopt.session.single import one_thread
         from runtime.memory import mappings
@@ -209,6 +210,7 @@ class Stages:
         if lifted.region.confined:
             lifted = replace(lifted, region=one_thread(confined(lifted.region, places), self.pid, maps))
         entries = (lifted.entry, *self._earlier.get(loop.header, ()))
+        lifted = replace(lifted, region=with_room(lifted.region, lifted.entry, trips))
         return lifted, max(trips, *map(lifted.trips, entries))
 
     def _trips(self, region: Region, out: frozenset[int], shadow: Shadow) -> int:
