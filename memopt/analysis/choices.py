@@ -3,12 +3,13 @@
 The branch becomes selections: what a way stores is chosen between the new value and what the cell holds, so every
 iteration stores, and every iteration loads. That touches cells which the original may pass over, in vain: a region
 says so (memopt.ir.region.Region.wider), and then its footprints have to lie in memory that was looked at, of a program
-with one thread. Floating-point operations are not done in vain, since they would raise flags of their own.
+with one thread. Floating-point operations are not done in vain, since they would raise flags of their own, but for
+comparisons of what is compared in any case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from memopt.analysis.facts import SLOT, State
 from memopt.analysis.nest import Item, LoadEvent, Raising, StoreEvent
@@ -19,11 +20,11 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
-RAISING = frozenset((
-    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fmin", "fmax", "fma", "fms", "fnma", "fnms", "fround",
-    "fcompare", "fqcompare", "feq", "flt", "fle", "funord", "fqlt", "fqle", "f32to64", "f64to32",
-    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32",
-    "f32toi64"))  # operators that may raise a floating-point exception's flag
+SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
+COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
+RAISING = COMPARING | frozenset((  # operators that may raise a floating-point exception's flag
+    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "fround", "f32to64", "f64to32",
+    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))
 
 
 def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item],
@@ -101,7 +102,16 @@ def _apart(distance: Linear, width: int, other: int) -> bool:
     return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
 
 
-def check_flags(ways: Sequence[Collection[Raising]], address: int) -> None:
-    """Rejected when one of ``ways`` has floating-point operations of its own."""
-    if any(set(way) != set(ways[0]) for way in ways):
-        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")
+def check_flags(ways: Sequence[Collection[Raising]], address: int, normal: Callable[[Value], bool]) -> None:
+    """Rejected when one of ``ways`` has floating-point operations of its own that would raise a flag in the others.
+
+    Further comparisons of what all of them compare, with each other or with numbers that are ``normal``, raise none: a
+    NaN or a subnormal number has done so.
+    """
+    common = set(ways[0]).intersection(*ways)
+    looked_at = {operand for value, under in common if not under and isinstance(value, Node)
+                 and value.operator in SIGNALLING for operand in value.operands}
+    for value, under in {o: None for way in ways for o in way if o not in common}:
+        if under or not isinstance(value, Node) or value.operator not in COMPARING or not all(
+                operand in looked_at or normal(operand) for operand in value.operands):
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")

@@ -35,6 +35,14 @@ def compared(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fix
     return _LESS if one < two else _GREATER if one > two else _EQUAL
 
 
+def normal(value: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> bool:
+    """Whether ``value`` is one number throughout, zero or normal; adds to ``fixed``."""
+    found: Fixed = {}
+    known = _number(value, vectors, found) is not None
+    fixed |= found if known else {}
+    return known
+
+
 def _number(value: Value, vectors: Mapping[str, bytes], found: Fixed) -> float | None:
     match value:
         case Node("f32to64", (single,), _):  # as single precision is compared

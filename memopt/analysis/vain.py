@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from memopt.analysis.choices import RAISING
+from memopt.analysis.choices import COMPARING, RAISING, SIGNALLING
 from memopt.analysis.needs import Flow, loop_name, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
@@ -17,10 +17,8 @@ from memopt.analysis.slices import zext
 from memopt.analysis.values import Carried, Node, Value, constant_of, within
 from memopt.ir.linear import Linear
 
-_QUIET = ("fqcompare", "feq", "funord", "fqlt", "fqle")  # quiet NaNs are not invalid (memopt.ir.operations)
-_SIGNALLING = ("fcompare", "flt", "fle", "fmin", "fmax")
 _COMMUTING = ("fadd", "fmul")
-_OF_ZEROS = frozenset(("fadd", "fsub", "fmul", *_QUIET, *_SIGNALLING))  # exact, and zero, where all operands are
+_OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # exact, and zero, where all operands are
 
 _Effect = tuple[str, Collection[Value], int]
 
@@ -83,9 +81,9 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
     """What may raise flags: operations with the same effects raise the same ones, whatever they are called."""
     for value in operations:
         match value:
-            case Node(name, operands, _) if name in _QUIET or name in _SIGNALLING:
+            case Node(name, operands, _) if name in COMPARING:
                 yield "compare", frozenset(operands), 0
-                if name in _SIGNALLING:
+                if name in SIGNALLING:
                     yield "signal", frozenset(operands), 0
             case Node(name, operands, width) if name in _COMMUTING:
                 yield name, frozenset(operands), width

@@ -15,7 +15,7 @@ from memopt.analysis.nest import Item, Raising, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.roots import computed, invalid_root
 from memopt.analysis.routines import ABOUT_COPIES
-from memopt.analysis.unchanging import COMPARISONS, Fixed, compared
+from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
 from memopt.analysis.values import (
     Formula,
     Integer,
@@ -202,7 +202,7 @@ class Walker:
             raising.append(part.raising)
         self.algebra.address = fork.address
         if fork.choice is not None:
-            check_flags(raising, fork.address)
+            check_flags(raising, fork.address, lambda v: normal(v, self.places.facts.vectors, self.fixed))
             items, merged = join_choices(fork.choice, ways, walk.items, self.places)
         else:
             items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Footprint, Interval, Relation, confined
+from memopt.ir.region import Footprint, Interval, Region, Relation, confined
 from tests.support.lifting import lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000
@@ -109,3 +111,34 @@ def test_an_unordered_comparison_stays_quiet() -> None:
     assert statements(compared) == ["A0[i] = select(fqlt.i64(A0[i], A1[i]), A1[i], A0[i])"]
     compared = f"{LOADS}; ucomisd xmm1, xmm0; jae next; movsd [rdi+rbx*8], xmm1"
     assert statements(compared) == ["A0[i] = select(fqle.i64(A0[i], A1[i]), A0[i], A1[i])"]
+
+
+CLAMP = "movsd xmm0, [rdi+rbx*8]; {} xmm0, xmm2; jb low; movapd xmm1, xmm0; {}; jmp n; low: movapd xmm1, xmm2; n:"
+
+
+def clamped(first: str = "comisd", second: str = "minsd xmm1, xmm3", high: float = 1.0) -> Region:
+    """a[i] = a[i] < -1 ? -1 : min(a[i], high)"""
+    body = CLAMP.format(first, second) + " movsd [rdi+rbx*8], xmm1"
+    vectors = {name: struct.pack("<4d", number, 0, 0, 0) for name, number in (("xmm2", -1.0), ("xmm3", high))}
+    text = f"xor ebx, ebx; i: {body}; inc rbx; cmp rbx, r8; jne i; ret"
+    return lift_assembly(text, REGISTERS, vectors=vectors).region
+
+
+def test_what_is_compared_in_any_case_may_be_compared_once_more() -> None:
+    region = clamped()
+    statement, = region.scop.statements
+    assert "min(A0[i], xmm3" in str(statement)
+    assert any("xmm3" in str(guard) for guard in region.guards)  # it holds the number that is no NaN
+
+
+@pytest.mark.parametrize(("first", "second", "high"), [
+    ("ucomisd", "minsd xmm1, xmm3", 1.0),  # a NaN would be signalled by the second one alone
+    ("comisd", "minsd xmm1, xmm4", 1.0),  # not known
+    ("comisd", "minsd xmm1, xmm3", float("nan")),
+    ("comisd", "minsd xmm1, xmm3", 5e-324),
+    ("comisd", "addsd xmm1, xmm3", 1.0),
+])
+def test_other_operations_of_one_way_would_raise_flags(first: str, second: str, high: float) -> None:
+    with pytest.raises(Rejected) as refused:
+        clamped(first, second, high)
+    assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
