@@ -259,14 +259,13 @@ class VectorCode:
             self._broadcast_general(target, source, element)
 
     def _broadcast_memory(self, target: str, source: Mem, element: ElementType) -> None:
-        size, register = self.size(element), view(target, self.size(element))
+        register = view(target, self.size(element))
         if self.unit.scalar:
             self.load(target, source, element)
-        elif self.unit.three_operands and element.size < 4:
-            self.emit("pbroadcast" + letter(element), register, source)
         elif self.unit.three_operands:
-            name = "broadcastss" if element.size == 4 else "movddup" if size == 16 else "broadcastsd"
-            self.emit(name, register, source)
+            # The integer forms, of floating-point elements too: they are loads and no more on every processor, while
+            # vbroadcastss, vbroadcastsd and vmovddup take a cycle of Zen 4's adders, which products keep busy.
+            self.emit("pbroadcast" + letter(element), register, source)
         elif element.size == 8:
             self.emit("movsd", register, source)
             self.emit("unpcklpd", register, register)

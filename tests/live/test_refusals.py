@@ -32,7 +32,7 @@ def _report(command: tuple[str, ...]) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize(("source", "arguments", "reason"), [
-    ("two_threads.c", ("1000",), Reason.THREADS),
+    ("two_threads.c", ("1600",), Reason.THREADS),
     ("sigsegv_handler.c", (SIZE,), Reason.SIGSEGV_HANDLER),
     ("mapped_arrays.c", ("shared", SIZE), Reason.SHARED_MAPPING),
     ("mapped_arrays.c", ("file", SIZE), Reason.SHARED_MAPPING),

@@ -43,7 +43,7 @@ def test_one_multiplication_and_one_addition_per_accumulator_and_iteration(isa: 
     instructions = micro_kernel(isa, tile)
     for name in ("mulpd", "addpd"):
         assert count(instructions, name, f"v{name}") == 5 * tile[0] * tile[1]  # four unrolled and one remaining
-    assert count(instructions, "vbroadcastsd") == (0 if isa is Isa.SSE2 else 5 * tile[0])
+    assert count(instructions, "vpbroadcastq") == (0 if isa is Isa.SSE2 else 5 * tile[0])
 
 
 def test_vector_operands_are_loaded_once_for_all_rows_when_registers_allow() -> None:
@@ -82,7 +82,7 @@ def test_subtrees_are_computed_where_they_vary() -> None:
 def test_first_operand_stays_first_source() -> None:
     for expression, names in ((MULTIPLY_ADD, "A"), (Apply("add", (C, Apply("mul", (B, A)))), "B")):
         first = next(i for i in micro_kernel(Isa.AVX512, (8, 3), expression) if i.mnemonic == "vmulpd")
-        broadcast = next(i for i in micro_kernel(Isa.AVX512, (8, 3), expression) if i.mnemonic == "vbroadcastsd")
+        broadcast = next(i for i in micro_kernel(Isa.AVX512, (8, 3), expression) if i.mnemonic == "vpbroadcastq")
         row = str(broadcast.operands[0])
         assert (str(first.operands[1]) == row) == (names == "A")
         assert (str(first.operands[2]) == row) == (names == "B")

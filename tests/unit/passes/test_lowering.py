@@ -63,7 +63,7 @@ def test_memory_operands() -> None:
     assert text(AVX512, total, ["zmm0", vector], (F64, F64), mask="k1") == [
         "vmovupd zmm4 {k1} {z}, zmmword ptr [r8]", "vaddpd zmm9 {k1} {z}, zmm0, zmm4"]
     assert text(AVX2, total, ["ymm0", Mem("r8", size=8, broadcast=4)], (F64, F64)) == [
-        "vbroadcastsd ymm4, qword ptr [r8]", "vaddpd ymm9, ymm0, ymm4"]
+        "vpbroadcastq ymm4, qword ptr [r8]", "vaddpd ymm9, ymm0, ymm4"]
     assert text(SSE2, total, ["xmm9", Mem("r8", size=16)], (F64, F64)) == [
         "movupd xmm4, xmmword ptr [r8]", "addpd xmm9, xmm4"]
     one = VectorUnit(Isa.AVX2, F64, 1)
