@@ -14,7 +14,7 @@ from statistics import median
 
 from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS, CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Region
+from memopt.ir.region import Footprint, Region
 from memopt.ir.scop import TRIPS
 from memopt.models.work import Work
 from runtime.install import jump, jump_bytes
@@ -31,15 +31,16 @@ _LEAST_ENTRIES = 5  # timed for it, so that one that was interrupted does not te
 COLD_SECONDS = 5e-6  # at most, of what a version takes longer when a stop has let its code leave the caches
 ENTRY_SECONDS = 0.2e-6  # for coming into a version that is in the caches, and out
 _MOST_ENTRIES = 40
-_FIRST_ITERATIONS = 16  # some of which the version may leave to the original
+FIRST_ITERATIONS = 16  # some of which the version may leave to the original
 _MOST_SECONDS = 0.1  # on any clock, spent on coming to them
-MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own before they are written to
+MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own, and of operands it looks at before
 _COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
 _SPARE_BYTES = 48  # of code for counting and a breakpoint behind it, or for this:
 _TOUCH = bytes.fromhex("f0800f00"  # lock or byte ptr [rdi], 0
                        "4881c700100000"  # add rdi, 4096
                        "4839f7"  # cmp rdi, rsi
                        "72f0")  # jb to the start
+_LOOK = bytes.fromhex("f607004881c7001000004839f772f1")  # the same with test byte ptr [rdi], 0
 
 Run = Callable[[Shadow, CompiledRegion, int], float]
 
@@ -141,7 +142,7 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
                 refused = 0
             else:
                 refused += 1
-                if not refused % _FIRST_ITERATIONS:
+                if not refused % FIRST_ITERATIONS:
                     shadow.run_out(exits, _MOST_SECONDS)
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()))
     except (ShadowStopped, Rejected):
@@ -157,10 +158,16 @@ def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
 
 def results(region: Region, values: dict[str, int], iterations: int) -> list[tuple[int, int]]:
     """Bytes ``[low, high)`` of each array that ``iterations`` of the loop write to, from where ``values`` were read."""
-    few = {**values, TRIPS: min(values[TRIPS], iterations)}
-    parts = [(max(low, first), min(high, last)) for (low, high), (first, last) in
-             zip(written(region, few), written(region, values), strict=True)]
-    return [(low, high) for low, high in parts if low < high]
+    return _parts([f for f in region.footprints if f.written], values, iterations)
+
+
+def _parts(footprints: Iterable[Footprint], values: dict[str, int], iterations: int) -> list[tuple[int, int]]:
+    few, found = {**values, TRIPS: min(values[TRIPS], iterations)}, []
+    for low, high in ((f.interval.low, f.interval.high) for f in footprints):
+        first, last = max(low.evaluate(few), low.evaluate(values)), min(high.evaluate(few), high.evaluate(values))
+        if first < last:
+            found.append((first, last))
+    return found
 
 
 def ownable(region: Region, values: dict[str, int], most: int) -> int:
@@ -177,15 +184,33 @@ def ownable(region: Region, values: dict[str, int], most: int) -> int:
 def own_pages(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[int, int]]) -> None:
     """Give the shadow pages of its own before anything is timed: the first write to a page that it shares with the
     program takes more time than many iterations. What cannot be written to stays as it is. Raises ``ShadowStopped``."""
+    _each_page(shadow, compiled, parts, _TOUCH)
+
+
+def look_at_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, int], iterations: int) -> None:
+    """Let the shadow access what ``iterations`` only read before they are timed: a fork's page tables are in no cache,
+    and a first access takes up to a microsecond, for the original and for a version alike, so that neither would seem
+    faster than the other. Raises ``ShadowStopped``."""
+    left = MOST_OWN
+    parts = []
+    for low, high in _parts([f for f in compiled.region.footprints if not f.written], values, iterations):
+        parts.append((low, min(high, low + left)))
+        left = max(0, left - (high - low))
+    _each_page(shadow, compiled, parts, _LOOK)
+
+
+def _each_page(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[int, int]], access: bytes) -> None:
     start = _spare(compiled)
     if start is None:
         return
     registers = shadow.registers()
-    shadow.write(start, _TOUCH)
+    shadow.write(start, access)
     for low, high in parts:
+        if low >= high:
+            continue
         try:
             shadow.set_registers(replace(registers, rip=start, rdi=low // PAGE * PAGE, rsi=high))
-            shadow.run_to(start + len(_TOUCH), REACH_SECONDS)
+            shadow.run_to(start + len(access), REACH_SECONDS)
         except ShadowStopped as stopped:
             if stopped.reason is not End.SIGNAL:
                 raise

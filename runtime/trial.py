@@ -25,6 +25,7 @@ from runtime.ptrace import Registers
 from runtime.shadow import Shadow, ShadowStopped, compare
 from runtime.timing import (
     COUNTED_SECONDS,
+    FIRST_ITERATIONS,
     REACH_SECONDS,
     SHORTEST,
     STEADY_SECONDS,
@@ -32,6 +33,7 @@ from runtime.timing import (
     Run,
     Times,
     further,
+    look_at_pages,
     own_pages,
     ownable,
     results,
@@ -163,6 +165,7 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
         by_hand = min(count, affordable)
         if by_hand > 1:
             own_pages(original, first, results(first.region, values, by_hand + left))
+            look_at_pages(original, first, values, by_hand + left)
             elapsed = run_original(original, first, by_hand - 1) - overhead
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
@@ -194,16 +197,27 @@ def come_to_entry(first: CompiledRegion, shadow: Shadow, on: bool) -> dict[str, 
     try:
         if on:
             _pass_if_soon(first, shadow)
-        values = admitted(first.region, shadow)
+        values = _admitted_near(first, shadow)
         for _ in range(MOST_PASSED):
             if values is None or values[TRIPS] < 2 + first.region.left:
                 _pass(first, shadow, _trips(first, shadow))
-                values = admitted(first.region, shadow)
+                values = _admitted_near(first, shadow)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
     if values is None or values[TRIPS] < 2 + first.region.left:
         raise Rejected(Reason.GUARD_FAILED if values is None else Reason.TOO_SHORT, "in a trial copy")
     return values
+
+
+def _admitted_near(first: CompiledRegion, shadow: Shadow) -> dict[str, int] | None:
+    """``admitted``, after a few iterations if need be: a version may leave the first ones to the original."""
+    spent = 0.0
+    for _ in range(FIRST_ITERATIONS):
+        values = admitted(first.region, shadow)
+        if values is not None or spent > SOON_SECONDS or _trips(first, shadow) <= 1:
+            return values
+        spent += run_original(shadow, first, 1)
+    return admitted(first.region, shadow)
 
 
 def _pass_if_soon(first: CompiledRegion, shadow: Shadow) -> None:
@@ -258,6 +272,7 @@ class _Heat:
         write_code(version, compiled)
         scratch = (placement.scratch, placement.scratch + placement.scratch_size)
         own_pages(version, compiled, [scratch, *results(compiled.region, self.values, count + left + 1)])
+        look_at_pages(version, compiled, self.values, count + left + 1)
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left)
         rounded = [] if self.exact else written(_floating(compiled.region), self.values)
@@ -269,6 +284,7 @@ class _Heat:
         more = min(most - count - 1, enough, affordable)
         if more > count:
             own_pages(version, compiled, results(compiled.region, self.values, count + 1 + more + left))
+            look_at_pages(version, compiled, self.values, count + 1 + more + left)
             with suppress(Rejected):  # the guards may not let it in again: by now there may be NaNs
                 return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
         return Times.of(self.work, self.work.mean, elapsed, 0, count)

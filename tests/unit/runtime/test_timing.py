@@ -15,7 +15,7 @@ from memopt.ir.scop import TRIPS, Access, Array, Dimension, ElementType, Read, S
 from memopt.models.work import Work
 from runtime import timing
 from runtime.shadow import End, Shadow, ShadowStopped
-from runtime.timing import MOST_OWN, Times, further, ownable, results, uncounted
+from runtime.timing import MOST_OWN, Times, further, look_at_pages, ownable, results, uncounted
 
 
 @dataclass
@@ -119,6 +119,22 @@ def test_no_more_is_timed_than_pages_are_made_own_for(monkeypatch: pytest.Monkey
 def test_what_the_iterations_of_a_trial_write_to(trips: int, expected: int) -> None:
     region = cast(Region, _Loop(trips, 0, footprints=_writing(4096)))
     assert results(region, {"p": 4096, TRIPS: trips}, 10) == [(4096, 4096 + 4096 * expected)]
+
+
+@pytest.mark.parametrize(("iterations", "expected"), [
+    (10, [(4096, 8192), (1 << 30, (1 << 30) + 10 * 4096)]),
+    (MOST_OWN // 4096, [(4096, 8192), (1 << 30, (1 << 30) + MOST_OWN - 4096)]),
+])
+def test_what_is_only_read_is_looked_at_up_to_a_limit(
+        iterations: int, expected: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[tuple[int, int]] = []
+    monkeypatch.setattr(timing, "_each_page", lambda _shadow, _compiled, parts, _access: walked.extend(parts))
+    page, row = Linear.symbol("p"), Linear.symbol("q")
+    loop = _Loop(1 << 20, 0, footprints=(Footprint("A", Interval(page, page + 4096), False),
+                                         Footprint("B", Interval(page, page + Linear.symbol(TRIPS, 8)), True),
+                                         Footprint("C", Interval(row, row + Linear.symbol(TRIPS, 4096)), False)))
+    look_at_pages(cast(Shadow, None), cast(CompiledRegion, loop), {"p": 4096, "q": 1 << 30, TRIPS: 1 << 20}, iterations)
+    assert walked == expected
 
 
 @pytest.mark.parametrize(("size", "expected"), [(8, 1000), (MOST_OWN // 10 + 8, 9), (2 * MOST_OWN, 1)])
