@@ -114,6 +114,10 @@ class _Tree:
         name, operands = expression.operator, expression.operands
         if name == "select":
             return self._select(operands, element, target)
+        if name == "beside":
+            for other in operands[1:]:
+                self._code.release(self.value(other))
+            return self.value(operands[0], target)
         if name in ("shl", "shr", "sar"):
             return self._shift(name, operands, element, target)
         if name in ("sext", "zext", "trunc"):

@@ -25,10 +25,13 @@ class LoadEvent:
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
+    """``beside``: operations that are done with it for the flags they raise; their operands are parts of ``value``."""
+
     pointer: Linear
     value: Value
     width: int
     address: int
+    beside: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
         return f"store [{self.pointer}]:{self.width} = {show(self.value)}"
@@ -101,7 +104,8 @@ def rewritten(item: Item, values: dict[str, Linear]) -> Item:
         case LoadEvent(pointer=pointer):
             return replace(item, pointer=pointer.substitute(values))
         case StoreEvent(pointer=pointer, value=value):
-            return replace(item, pointer=pointer.substitute(values), value=substitute(value, values))
+            return replace(item, pointer=pointer.substitute(values), value=substitute(value, values),
+                           beside=tuple(substitute(v, values) for v in item.beside))
         case Guarded(conditions, items):
             return Guarded(tuple(c.substitute(values) for c in conditions), tuple(rewritten(i, values) for i in items))
         case LoopNode():

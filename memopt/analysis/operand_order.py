@@ -22,7 +22,7 @@ from memopt.ir.scop import FLOATS, INFINITY, Apply, Constant, Expression, Read, 
 LEAST_WORK = 2  # statement instances for each number that is looked at
 _COMMUTATIVE = ("add", "mul")
 # What makes no NaN but the default one and those of its operands.
-_PLAIN = ("add", "sub", "mul", "div", "sqrt", "min", "max", "fma", "fms", "fnma", "fnms")
+_PLAIN = ("add", "sub", "mul", "div", "sqrt", "min", "max", "fma", "fms", "fnma", "fnms", "beside")
 
 
 def in_one_order(loop: StatementLoop, sample: Mapping[str, int]) -> StatementLoop | None:

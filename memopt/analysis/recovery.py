@@ -36,6 +36,7 @@ from memopt.analysis.values import Carried, Final, Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Mirror
+from memopt.ir.scop import Apply
 
 ATTEMPTS = 200
 
@@ -213,7 +214,7 @@ class _Recovery:
         link = self._link(store, held)
         if link is not None:
             result += self._store(replace(store, value=link), held, scope)
-        elif held.holds(store.value, store.pointer):
+        elif not store.beside and held.holds(store.value, store.pointer):
             if not is_private(store.pointer):
                 self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
@@ -247,6 +248,8 @@ class _Recovery:
         element = element_of(store.value)
         try:
             expression = builder.build(store.value, element)
+            if store.beside:
+                expression = Apply("beside", (expression, *(builder.build(v, element) for v in store.beside)), element)
         except Missing as missing:
             self.kept.keep(self._needed(missing.value))
         return CellStatement(store.pointer, tuple(builder.reads), expression, element, store.address,

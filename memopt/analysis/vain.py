@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from memopt.analysis.choices import COMPARING, RAISING, SIGNALLING
+from memopt.analysis.expressions import element_of
 from memopt.analysis.needs import Flow, loop_name, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
 from memopt.analysis.slices import zext
 from memopt.analysis.values import Carried, Node, Value, constant_of, within
 from memopt.ir.linear import Linear
+from memopt.ir.scop import FLOATS
 
 _COMMUTING = ("fadd", "fmul")
 _OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # exact, and zero, where all operands are
@@ -51,11 +53,25 @@ def _sums(node: LoopNode) -> Iterator[Value]:
 
 def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...]) -> LoopNode:
     counters = (*around, loop.counter)
-    idle = [(o, under) for o, under in loop.raising if not _is_zero(o) and not raised.issuperset(_effects((o,)))]
+    idle = [(o, under) for o, under in loop.raising
+            if not _is_zero(o) and not _is_partial_sum(o) and not raised.issuperset(_effects((o,)))]
     inside = {part for o, _ in idle if isinstance(o, Node) for operand in o.operands for part in within(operand)}
-    stores = [_kept(o, under, loop, privates, counters) for o, under in idle if o not in inside]
-    items = tuple(_item_with_unused(i, raised, privates, counters) for i in loop.items)
-    return replace(loop, items=(*items, *stores))
+    items = [_item_with_unused(i, raised, privates, counters) for i in loop.items]
+    for operation, under in idle:
+        if operation not in inside and (under or not _done_beside(operation, items)):
+            items.append(_kept(operation, under, loop, privates, counters))
+    return replace(loop, items=tuple(items))
+
+
+def _done_beside(operation: Value, items: list[Item]) -> bool:
+    """Whether one of ``items`` now does it as well: a store of what its operands are parts of."""
+    for number, item in enumerate(items):
+        if (isinstance(operation, Node) and isinstance(item, StoreEvent) and isinstance(item.value, Node)
+                and operation.width == item.value.width and element_of(operation) is element_of(item.value) in FLOATS
+                and set(within(item.value)).issuperset(operation.operands)):
+            items[number] = replace(item, beside=(*item.beside, operation))
+            return True
+    return False
 
 
 def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...]) -> Item:
@@ -89,6 +105,14 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
                 yield name, frozenset(operands), width
             case Node(name, operands, width):
                 yield name, operands, width
+
+
+def _is_partial_sum(value: Value) -> bool:
+    """Whether it is what an iteration adds to a sum."""
+    match value:
+        case Node("fadd" | "fsub", operands, _):
+            return any(isinstance(o, Carried) for o in operands)
+    return False
 
 
 def _is_zero(value: Value) -> bool:

@@ -154,6 +154,8 @@ class Apply:
     f32to64 f64to32                        between floating formats
     f64toi32z f64toi64z f32toi32z f32toi64z  to a signed integer, towards zero; 0x80..0 when out of range
     bits                                   the same bits as another type of equal size
+    beside                                 the first operand; floating-point operations beside it, of its type, are
+                                           done for the flags they raise
     =====================================  ==================================================================
 
     A comparison's result is a truth value, used by ``select`` and by ``and or xor not`` of comparisons only; its

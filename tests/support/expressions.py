@@ -67,6 +67,9 @@ class Evaluator:
         if operator in _EXTREMES:
             assert set(widths) == {width}
             return numbers[0] if _EXTREMES[operator](*numbers, width) else numbers[1]
+        if operator == "beside":
+            assert {self.element(o) for o in operands} == {element}
+            return numbers[0]
         if operator == "bits":
             assert widths == (width,)
             return numbers[0]

@@ -108,7 +108,8 @@ class Scalars:
         if name in _CONVERSIONS or (element.is_float and (name in (*_FLOAT_BINARY, "sqrt") or name in _FUSED)):
             return self._call(f"{name}_{element.value}", values, types, element, count)
         plain = {"neg": lambda a: a ^ sign, "abs": lambda a: a & ~sign, "andnot": lambda a, b: ~a & b & ones,
-                 "bits": lambda a: a, "smin": lambda a, b: min(a, b, key=lambda v: (v ^ sign)),
+                 "bits": lambda a: a, "beside": lambda a, _: a,
+                 "smin": lambda a, b: min(a, b, key=lambda v: (v ^ sign)),
                  "smax": lambda a, b: max(a, b, key=lambda v: (v ^ sign)), "umin": min, "umax": max,
                  "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
                  "not": lambda a: a ^ ones, "select": lambda c, a, b: a if c else b}

@@ -136,6 +136,8 @@ def _expression(rng: random.Random, kind: ElementType, reads: list[tuple[int, El
     root = parts[0]
     if kind.is_float and rng.random() < 0.15:
         root = Apply(rng.choice(("sqrt", "neg", "abs")), (root,), kind)
+    if kind.is_float and rng.random() < 0.1:
+        root = Apply("beside", (root, Apply("mul", (root, root), kind)), kind)
     return root
 
 

@@ -100,6 +100,7 @@ def _cases() -> Iterator[tuple[str, str]]:
             yield f"{name} {element.value}", f"{{ s[-2] = {text}; s -= 1; }}"
         yield f"not {element.value}", f"{{ s[-1] = ~s[-1] & {ones}; }}"
         yield f"bits {element.value}", "{ }"
+        yield f"beside {element.value}", "{ s -= 1; }"
     for name, text in (("and", "s[-2] & s[-1]"), ("or", "s[-2] | s[-1]"), ("xor", "s[-2] ^ s[-1]")):
         yield f"{name} truth", f"{{ s[-2] = {text}; s -= 1; }}"
     yield "not truth", "{ s[-1] ^= 1; }"

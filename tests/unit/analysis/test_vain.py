@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.ir.scop import Statement
+from memopt.ir.scop import Apply, Scop, Statement, render
 from tests.support.lifting import lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000
 
 
-def kept(body: str) -> list[Statement]:
-    """for i < 10: ``body``, with a[i] in xmm0, b[i] in xmm1 and c[i] in xmm2: what is stored to private cells"""
-    scop = lift_assembly(f"""
+def lifted(body: str) -> Scop:
+    """for i < 10: ``body``, with a[i] in xmm0, b[i] in xmm1 and c[i] in xmm2"""
+    return lift_assembly(f"""
     xor ebx, ebx
 i:  movsd xmm0, [rdi+rbx*8]
     movsd xmm1, [rsi+rbx*8]
@@ -24,12 +24,20 @@ i:  movsd xmm0, [rdi+rbx*8]
     jne i
     ret
 """, {"r8": 10, "rbx": 1, "rdi": A, "rsi": B, "r9": C}).region.scop
+
+
+def kept(body: str) -> list[Statement]:
+    """What is stored to private cells."""
+    scop = lifted(body)
     private = {a.name for a in scop.arrays if a.private}
     return [s for s in scop.statements if s.write.array in private]
 
 
 def results(body: str) -> list[str]:
-    return [str(s).partition(" = ")[2] for s in kept(body)]
+    """What is stored to private cells, and what is done beside other stores."""
+    beside = [render(o, s.reads) for s in lifted(body).statements if isinstance(s.expression, Apply)
+              and s.expression.operator == "beside" for o in s.expression.operands[1:]]
+    return beside + [str(s).partition(" = ")[2] for s in kept(body)]
 
 
 STORED = "mulsd xmm1, xmm0; movsd [r9+rbx*8], xmm1"
@@ -71,3 +79,29 @@ def test_operations_of_some_iterations_are_done_in_those() -> None:
     for operation in ("movapd xmm3, xmm1; addsd xmm3, xmm0", "movsd xmm3, [rdi+rbx*8+800]; addsd xmm3, xmm0"):
         statement, = (s for s in kept(f"cmp rbx, 5; jge n; {operation}; n: {STORED}") if " = add(" in str(s))
         assert statement.conditions
+
+
+def test_only_stores_of_what_has_the_operands_have_operations_beside_them() -> None:
+    body = "movapd xmm3, xmm1; addsd xmm3, xmm0; "
+    assert kept(body + STORED) == []
+    assert kept(body + "mulsd xmm1, xmm2; movsd [r9+rbx*8], xmm1")  # of another operand
+    assert kept(body + "cvtsd2ss xmm1, xmm1; movss [r9+rbx*8], xmm1")  # of another type
+    assert kept(body + f"cmp rbx, 5; jge n; {STORED}; n:")  # in some iterations only
+
+
+def test_a_sum_that_nobody_reads_is_not_made_but_its_terms_are() -> None:
+    """for j < 10: c[j] += a[j] * b[j], beside the sum of the squares of these products, begun anew each time"""
+    body = """xorps xmm4, xmm4
+    xor ecx, ecx
+j:  movsd xmm0, [rdi+rcx*8]
+    mulsd xmm0, [rsi+rcx*8]
+    movapd xmm3, xmm0
+    mulsd xmm3, xmm3
+    addsd xmm4, xmm3
+    addsd xmm0, [r9+rcx*8]
+    movsd [r9+rcx*8], xmm0
+    inc rcx
+    cmp rcx, r8
+    jne j"""
+    assert "mul(mul(A1[j], A2[j]), mul(A1[j], A2[j]))" in results(body)
+    assert kept(body) == []

@@ -93,11 +93,21 @@ def test_extension_reads_memory_directly() -> None:
         "vpmovzxbd zmm9, xmmword ptr [r8]"]
 
 
+def test_what_is_done_for_its_flags_is_done_before_its_operands_are_lost() -> None:
+    both = Apply("beside", (Apply("sub", (A, B)), Apply("mul", (A, A))))
+    assert text(AVX512, both, ["zmm9", "zmm1"], (F64, F64)) == [
+        "vmulpd zmm4, zmm9, zmm9", "vsubpd zmm9, zmm9, zmm1"]
+    assert text(SSE2, both, ["xmm9", "xmm1"], (F64, F64)) == [
+        "movapd xmm4, xmm9", "mulpd xmm4, xmm9", "subpd xmm9, xmm1"]
+
+
 @pytest.mark.parametrize("isa", host_isas())
 def test_one_of_each_kind_run(isa: Isa) -> None:
     less = Apply("flt", (A, B), I32)
     chosen = Apply("select", (less, Apply("div", (A, B), F32), Apply("sqrt", (C,), F32)), F32)
     check(VectorUnit(isa, F32), chosen, (F32,) * 3, F32, memory=True)
+    beside = Apply("beside", (Apply("add", (A, B), F32), Apply("mul", (C, C), F32)), F32)
+    check(VectorUnit(isa, F32), beside, (F32,) * 3, F32)
     check(VectorUnit(isa, F64, mixed=True), Apply("add", (Apply("i32tof64", (A,)), B)), (I32, F64), F64)
     bytes_ = Apply("trunc", (Apply("mul", (Apply("zext", (A,), I32), Apply("sext", (B,), I32)), I32),), I8)
     check(VectorUnit(isa, I32, mixed=True), bytes_, (I8, I8), I8, masked=isa is Isa.AVX512)
