@@ -14,12 +14,13 @@ from memopt.analysis.expressions import element_of
 from memopt.analysis.needs import Flow, loop_name, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
-from memopt.analysis.slices import zext
+from memopt.analysis.slices import origin, zext
 from memopt.analysis.values import Carried, Node, Value, constant_of, within
 from memopt.ir.linear import Linear
 from memopt.ir.scop import FLOATS
 
 _COMMUTING = ("fadd", "fmul")
+_ADDING = ("fadd", "fsub", "fma", "fms", "fnma", "fnms")
 _OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # exact, and zero, where all operands are
 
 _Effect = tuple[str, Collection[Value], int]
@@ -53,8 +54,9 @@ def _sums(node: LoopNode) -> Iterator[Value]:
 
 def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...]) -> LoopNode:
     counters = (*around, loop.counter)
+    sums = set(_partial_sums(loop))
     idle = [(o, under) for o, under in loop.raising
-            if not _is_zero(o) and not _is_partial_sum(o) and not raised.issuperset(_effects((o,)))]
+            if not _is_zero(o) and o not in sums and not raised.issuperset(_effects((o,)))]
     inside = {part for o, _ in idle if isinstance(o, Node) for operand in o.operands for part in within(operand)}
     items = [_item_with_unused(i, raised, privates, counters) for i in loop.items]
     for operation, under in idle:
@@ -107,12 +109,16 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
                 yield name, operands, width
 
 
-def _is_partial_sum(value: Value) -> bool:
-    """Whether it is what an iteration adds to a sum."""
-    match value:
-        case Node("fadd" | "fsub", operands, _):
-            return any(isinstance(o, Carried) for o in operands)
-    return False
+def _partial_sums(loop: LoopNode) -> Iterator[Value]:
+    """What the sums become to which an iteration of ``loop`` adds."""
+    for carried in loop.carried:
+        parts = list(within(carried.following))
+        found: set[Value] = {v for v in parts if isinstance(v, Carried)
+                             and (v.loop, v.location) == (loop_name(loop), carried.location)}
+        while new := {v for v in parts if isinstance(v, Node) and v.operator in _ADDING and v not in found
+                      and not found.isdisjoint(origin(o)[0] for o in v.operands)}:
+            found |= new
+            yield from new
 
 
 def _is_zero(value: Value) -> bool:

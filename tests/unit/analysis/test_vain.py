@@ -89,19 +89,41 @@ def test_only_stores_of_what_has_the_operands_have_operations_beside_them() -> N
     assert kept(body + f"cmp rbx, 5; jge n; {STORED}; n:")  # in some iterations only
 
 
-def test_a_sum_that_nobody_reads_is_not_made_but_its_terms_are() -> None:
-    """for j < 10: c[j] += a[j] * b[j], beside the sum of the squares of these products, begun anew each time"""
-    body = """xorps xmm4, xmm4
+def with_sums(body: str) -> str:
+    """for j < 10: a[j] * b[j] in xmm0, ``body``, c[j] += xmm0; what xmm4 and xmm5 carry is begun anew each time"""
+    return f"""xorps xmm4, xmm4
+    xorps xmm5, xmm5
     xor ecx, ecx
 j:  movsd xmm0, [rdi+rcx*8]
     mulsd xmm0, [rsi+rcx*8]
-    movapd xmm3, xmm0
-    mulsd xmm3, xmm3
-    addsd xmm4, xmm3
+    {body}
     addsd xmm0, [r9+rcx*8]
     movsd [r9+rcx*8], xmm0
     inc rcx
     cmp rcx, r8
     jne j"""
-    assert "mul(mul(A1[j], A2[j]), mul(A1[j], A2[j]))" in results(body)
-    assert kept(body) == []
+
+
+SQUARE = "movapd xmm3, xmm0; mulsd xmm3, xmm3;"
+
+
+@pytest.mark.parametrize("body", [
+    f"{SQUARE} addsd xmm4, xmm3",
+    f"{SQUARE} addsd xmm4, xmm3; subsd xmm4, xmm0",  # two terms
+    f"{SQUARE} addsd xmm3, xmm4; movapd xmm4, xmm3",  # the other way round
+])
+def test_a_sum_that_nobody_reads_is_not_made_but_its_terms_are(body: str) -> None:
+    assert results(with_sums(body)) == ["mul(mul(A1[j], A2[j]), mul(A1[j], A2[j]))"]
+
+
+def test_a_fused_sum_is_left_out_whole() -> None:
+    assert results(with_sums("vfmadd231sd xmm4, xmm0, xmm0")) == []
+
+
+@pytest.mark.parametrize("body", [
+    "movapd xmm3, xmm4; addsd xmm3, xmm0; movapd xmm4, xmm0",  # the value of the iteration before, which is no sum
+    "mulsd xmm4, xmm0",
+    "movapd xmm3, xmm4; addsd xmm3, xmm5; addsd xmm4, xmm0; movapd xmm5, xmm0",  # made of a sum
+])
+def test_what_is_no_sum_is_computed(body: str) -> None:
+    assert results(with_sums(body))
