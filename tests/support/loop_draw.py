@@ -53,8 +53,18 @@ def draw(rng: random.Random, isa: Isa) -> Drawn:
     registers = ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "rbx", "r12", "r13", "r14", "r15", "rax")
     names = [*(a.name for a in arrays), "n"]
     live_ins = tuple(LiveIn(n, Register(registers[k % len(registers)])) for k, n in enumerate(names))
+    symbols = {"H": rng.choice(_SIZES), "n": rng.choice(_SIZES)}
+    statements = tuple(_with_more(rng, s, next(a for a in arrays if a.name == s.write.array)) for s in statements)
     region = Region(0x401000, b"\x90" * 5, live_ins, Trips(Linear.of(1000), 1), (), (), (), Scop(arrays, statements))
-    return Drawn(region, LoopPlan(isa, statements, leaves), {"H": rng.choice(_SIZES), "n": rng.choice(_SIZES)})
+    return Drawn(region, LoopPlan(isa, statements, leaves), symbols)
+
+
+def _with_more(rng: random.Random, statement: Statement, written: Array) -> Statement:
+    """Now and then with an operation that is done for its flags."""
+    root, kind = statement.expression, written.element
+    if not kind.is_float or rng.random() > 0.1:
+        return statement
+    return replace(statement, expression=Apply("beside", (root, Apply("mul", (root, root), kind)), kind))
 
 
 def _statement(rng: random.Random, number: int, kinds: tuple[ElementType, ...]) -> tuple[Statement, list[Array]]:
@@ -136,8 +146,6 @@ def _expression(rng: random.Random, kind: ElementType, reads: list[tuple[int, El
     root = parts[0]
     if kind.is_float and rng.random() < 0.15:
         root = Apply(rng.choice(("sqrt", "neg", "abs")), (root,), kind)
-    if kind.is_float and rng.random() < 0.1:
-        root = Apply("beside", (root, Apply("mul", (root, root), kind)), kind)
     return root
 
 
