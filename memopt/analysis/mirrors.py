@@ -16,6 +16,7 @@ from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
 from memopt.analysis.needs import loop_name
 from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Value, constant_of
 from memopt.ir.linear import Linear
@@ -119,10 +120,10 @@ def _location(name: str, low: int, bits: int) -> Register | Lane | None:
 
 
 def _touched(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tuple[Linear, int]]:
-    """What every iteration touches: addresses, and how many bits."""
+    """What every iteration touches of the program's memory: addresses, and how many bits."""
     for item in items:
         match item:
-            case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _):
+            case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _) if not is_private(pointer):
                 yield pointer, width
             case LoopNode(counter, trips, inner) if trips is not None and proved(
                     sign(trips - 1, aliasing.ranges), aliasing.limits):

@@ -127,3 +127,21 @@ def test_a_fused_sum_is_left_out_whole() -> None:
 ])
 def test_what_is_no_sum_is_computed(body: str) -> None:
     assert results(with_sums(body))
+
+
+def test_private_cells_are_no_places_to_look_for_what_a_register_carries() -> None:
+    """xmm2 carries what the iteration before stored; the comparison has a cell of its own."""
+    scop = lift_assembly("""
+    xor ebx, ebx
+i:  movsd xmm0, [rdi+rbx*8]
+    movapd xmm3, xmm0
+    cmpltsd xmm3, xmm1
+    addsd xmm2, xmm0
+    movsd [rdi+rbx*8], xmm2
+    inc rbx
+    cmp rbx, r8
+    jne i
+    ret
+""", {"r8": 10, "rbx": 1, "rdi": A}).region
+    assert any(a.private for a in scop.scop.arrays)
+    assert scop.mirrors
