@@ -62,7 +62,11 @@ class Times:
     @staticmethod
     def of(work: Work, mean: float, seconds: float, first: int, count: int) -> Times:
         """``count`` iterations from ``first`` on; ``mean``: what an iteration of average length does (Work.mean)."""
-        return Times(max(seconds, SHORTEST), count * work.per_iteration(first, count) / mean, count)
+        return Times(max(seconds, SHORTEST), _amount(work, mean, first, count), count)
+
+
+def _amount(work: Work, mean: float, first: int, count: int) -> float:
+    return count * work.per_iteration(first, count) / mean
 
 
 def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
@@ -93,7 +97,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
                 if cold:
                     start = run(shadow, compiled, cold) - overhead - ENTRY_SECONDS
                     overhead += min(max(start, 0.0), COLD_SECONDS)
-                amount = Work(region.scop, values).per_iteration(cold, count) / mean * count
+                amount = _amount(Work(region.scop, values), mean, cold, count)
                 found.append(_Entry(run(shadow, compiled, count), overhead, amount, count))
             shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
     except (ShadowStopped, Rejected):
@@ -137,7 +141,7 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
             if values is not None and 0 < trips == ownable(region, values, trips):
                 own_pages(shadow, compiled, results(region, values, trips))
                 overhead = run_original(shadow, compiled, 0)
-                amount = Work(region.scop, values).per_iteration(0, trips) / mean * trips
+                amount = _amount(Work(region.scop, values), mean, 0, trips)
                 found.append(_Entry(shadow.run_out(exits, REACH_SECONDS), overhead, amount, trips))
                 refused = 0
             else:
@@ -187,15 +191,22 @@ def own_pages(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[in
     _each_page(shadow, compiled, parts, _TOUCH)
 
 
+def settle_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, int], iterations: int,
+                 more: Sequence[tuple[int, int]] = ()) -> None:
+    """Before a long run of ``iterations`` is timed: ``own_pages`` for its results and ``more``, ``look_at_pages``."""
+    own_pages(shadow, compiled, [*more, *results(compiled.region, values, iterations)])
+    look_at_pages(shadow, compiled, values, iterations)
+
+
 def look_at_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, int], iterations: int) -> None:
     """Let the shadow access what ``iterations`` only read before they are timed: a fork's page tables are in no cache,
     and a first access takes up to a microsecond, for the original and for a version alike, so that neither would seem
     faster than the other. Raises ``ShadowStopped``."""
-    left = MOST_OWN
-    parts = []
+    left, parts = MOST_OWN, []
     for low, high in _parts([f for f in compiled.region.footprints if not f.written], values, iterations):
-        parts.append((low, min(high, low + left)))
-        left = max(0, left - (high - low))
+        size = min(left, high - low)
+        parts.append((low, low + size))
+        left -= size
     _each_page(shadow, compiled, parts, _LOOK)
 
 

@@ -33,12 +33,12 @@ from runtime.timing import (
     Run,
     Times,
     further,
-    look_at_pages,
     own_pages,
     ownable,
     results,
     run_original,
     run_version,
+    settle_pages,
     uncounted,
     write_code,
     written,
@@ -164,8 +164,7 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
         count = min(values[TRIPS] - 1 - left, max(slice_iterations, by_hand))
         by_hand = min(count, affordable)
         if by_hand > 1:
-            own_pages(original, first, results(first.region, values, by_hand + left))
-            look_at_pages(original, first, values, by_hand + left)
+            settle_pages(original, first, values, by_hand + left)
             elapsed = run_original(original, first, by_hand - 1) - overhead
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
@@ -271,8 +270,7 @@ class _Heat:
         placement = compiled.placement
         write_code(version, compiled)
         scratch = (placement.scratch, placement.scratch + placement.scratch_size)
-        own_pages(version, compiled, [scratch, *results(compiled.region, self.values, count + left + 1)])
-        look_at_pages(version, compiled, self.values, count + left + 1)
+        settle_pages(version, compiled, self.values, count + left + 1, [scratch])
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left)
         rounded = [] if self.exact else written(_floating(compiled.region), self.values)
@@ -283,8 +281,7 @@ class _Heat:
         most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + enough))
         more = min(most - count - 1, enough, affordable)
         if more > count:
-            own_pages(version, compiled, results(compiled.region, self.values, count + 1 + more + left))
-            look_at_pages(version, compiled, self.values, count + 1 + more + left)
+            settle_pages(version, compiled, self.values, count + 1 + more + left)
             with suppress(Rejected):  # the guards may not let it in again: by now there may be NaNs
                 return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
         return Times.of(self.work, self.work.mean, elapsed, 0, count)

@@ -34,7 +34,8 @@ class StoreEvent:
     beside: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
-        return f"store [{self.pointer}]:{self.width} = {show(self.value)}"
+        beside = "".join(f", beside {show(v)}" for v in self.beside)
+        return f"store [{self.pointer}]:{self.width} = {show(self.value)}{beside}"
 
 
 @dataclass(frozen=True, slots=True)

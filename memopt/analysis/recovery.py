@@ -214,6 +214,7 @@ class _Recovery:
         link = self._link(store, held)
         if link is not None:
             result += self._store(replace(store, value=link), held, scope)
+            store = replace(store, beside=())
         elif not store.beside and held.holds(store.value, store.pointer):
             if not is_private(store.pointer):
                 self.unchanged.add((store.pointer, store.width))

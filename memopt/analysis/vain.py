@@ -1,7 +1,8 @@
 """Floating-point operations of which nothing uses the result: lanes that a compiler computes and never looks at.
 
-They raise flags all the same. Where no other operation raises them, new code must not do without: the results are
-stored to private cells.
+They raise flags all the same. Where no other operation raises them, new code must not do without: they are done beside
+a store of what has their operands (StoreEvent.beside), else their results are stored to private cells. Left out are
+additions to sums that nothing uses.
 """
 
 from __future__ import annotations

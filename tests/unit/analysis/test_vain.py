@@ -145,3 +145,9 @@ i:  movsd xmm0, [rdi+rbx*8]
 """, {"r8": 10, "rbx": 1, "rdi": A}).region
     assert any(a.private for a in scop.scop.arrays)
     assert scop.mirrors
+
+
+def test_what_is_done_beside_a_chain_of_sums_is_done_once() -> None:
+    """c[i] = a[i] + (b[i] + c[i]) is two statements."""
+    assert results("movapd xmm3, xmm1; mulsd xmm3, xmm2; addsd xmm1, xmm2; addsd xmm0, xmm1;"
+                   "movsd [r9+rbx*8], xmm0") == ["mul(A1[i], A0[i])"]
