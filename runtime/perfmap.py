@@ -17,19 +17,21 @@ def path_of(pid: int) -> str:
 
 
 def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
-    """Name ``[start, start + size)`` as version ``version`` of ``nest``; False when the file is not ours."""
+    """Name ``[start, start + size)`` as version ``version`` of ``nest``; False when the file is not ours or
+    cannot be written."""
     name = "".join(c if c.isprintable() and not c.isspace() else "_" for c in f"{_PREFIX}{nest}:{version}")
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path_of(pid), flags | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        if not _ours(pid):
-            return False
-        descriptor = os.open(path_of(pid), flags)
-    except OSError:
+        try:
+            descriptor = os.open(path_of(pid), flags | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            if not _ours(pid):
+                return False
+            descriptor = os.open(path_of(pid), flags)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{start:x} {size:x} {name}\n")
+    except OSError:  # a full disk costs the name, not the version
         return False
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{start:x} {size:x} {name}\n")
     return True
 
 

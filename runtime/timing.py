@@ -32,7 +32,8 @@ COLD_SECONDS = 5e-6  # at most, of what a version takes longer when a stop has l
 ENTRY_SECONDS = 0.2e-6  # for coming into a version that is in the caches, and out
 _MOST_ENTRIES = 40
 FIRST_ITERATIONS = 16  # some of which the version may leave to the original
-_MOST_SECONDS = 0.1  # on any clock, spent on coming to them
+_MOST_SECONDS = 0.1  # of the copy's, for all of them
+_PATIENCE_SECONDS = 0.4  # for them by the wall clock, a machine being busy or stops being many
 MOST_OWN = 1 << 26  # bytes of results for which a trial copy gets pages of its own, and of operands it looks at before
 _COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
 _SPARE_BYTES = 48  # of code for counting and a breakpoint behind it, or for this:
@@ -78,12 +79,12 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     """
     region, own = compiled.region, set[tuple[int, int]]()
     cold = 1 if run is run_version and region.retried is None and not region.numeric else 0
-    deadline = time.monotonic() + _MOST_SECONDS
+    spent, deadline = 0.0, time.monotonic() + _PATIENCE_SECONDS
     if times.seconds >= STEADY_SECONDS:
         return times
     found: list[_Entry] = []
     try:
-        while not _enough(found) and time.monotonic() < deadline:
+        while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
             values = admit(shadow)
             most = 0 if values is None else values[TRIPS] - 1 - region.left - cold
             if values is not None and most > 0:
@@ -99,7 +100,8 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
                     overhead += min(max(start, 0.0), COLD_SECONDS)
                 amount = _amount(Work(region.scop, values), mean, cold, count)
                 found.append(_Entry(run(shadow, compiled, count), overhead, amount, count))
-            shadow.run_to(region.header, max(0.0, deadline - time.monotonic()), hits=1 + region.left)
+                spent += found[-1].seconds
+            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values
     return _middle(found) if sum(f.run for f in found) >= times.run else times
@@ -131,11 +133,11 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
               admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
     """``times`` of the original, where its iterations are so short that counting them tells: what follows is timed up
     to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
-    region, deadline = compiled.region, time.monotonic() + _MOST_SECONDS
+    region, spent, deadline = compiled.region, 0.0, time.monotonic() + _PATIENCE_SECONDS
     found: list[_Entry] = []
     refused = 0
     try:
-        while not _enough(found) and time.monotonic() < deadline:
+        while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
             values = admit(shadow)
             trips = 0 if values is None else values[TRIPS]
             if values is not None and 0 < trips == ownable(region, values, trips):
@@ -143,12 +145,12 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
                 overhead = run_original(shadow, compiled, 0)
                 amount = _amount(Work(region.scop, values), mean, 0, trips)
                 found.append(_Entry(shadow.run_out(exits, REACH_SECONDS), overhead, amount, trips))
-                refused = 0
+                spent, refused = spent + found[-1].seconds, 0
             else:
                 refused += 1
                 if not refused % FIRST_ITERATIONS:
-                    shadow.run_out(exits, _MOST_SECONDS)
-            shadow.run_to(region.header, max(0.0, deadline - time.monotonic()))
+                    spent += shadow.run_out(exits, _MOST_SECONDS)
+            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent))
     except (ShadowStopped, Rejected):
         pass  # as in ``further``
     return _middle(found) if sum(f.run for f in found) >= times.run else replace(

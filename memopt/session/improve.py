@@ -258,7 +258,9 @@ class Improver(Stages):
         """What is known when the program has ended."""
         decisions = list(self.decisions)
         if self._current is not None and self._current not in decisions and self._current.site is not None:
-            decisions.append(replace(self._current, reason=self._current.reason or Reason.ENDED))
+            current = self._current
+            decisions.append(current if current.cache is not None else replace(
+                current, reason=current.reason or Reason.ENDED))
         if not self.busy:  # else the thread may be in the middle of importing what this needs
             for decision in decisions:
                 decision.look_up_source()

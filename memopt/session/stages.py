@@ -85,6 +85,7 @@ class Stages:
     def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
         from memopt.session.site import apart, screen
         from memopt.x86.displacement import displacement
+        from runtime import perfmap
         from runtime.memory import Memory
         from runtime.refusals import check_process
 
@@ -112,7 +113,7 @@ class Stages:
             if self.options.dry_run:
                 raise Rejected(Reason.DRY_RUN)
             behind = self._aside if self._aside is not None and self._aside.address == loop.header else None
-            self._install(compiled, cache, site, moved, behind)
+            self._install(compiled, cache, moved, behind)
         except Exception:
             self._give_back(cache)
             cache.close()
@@ -127,6 +128,8 @@ class Stages:
                                    speedup=measured.speedup if measured is not None else None,
                                    again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
                                    alone=lifted.region.confined or not lifted.region.flags_dead)
+        perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(compiled.region.header),
+                    compiled.plan.isa.value)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
@@ -377,9 +380,8 @@ class Stages:
             raise next(r for r in results if isinstance(r, Rejected))
         return min(finished, key=lambda f: f[1].version * (1.0 if f[0] is versions[0] else CLEARLY))
 
-    def _install(self, compiled: CompiledRegion, cache: CodeCache, site: Site, moved: Displacement,
+    def _install(self, compiled: CompiledRegion, cache: CodeCache, moved: Displacement,
                  behind: Decision | None) -> None:
-        from runtime import perfmap
         from runtime.install import install, jump
         from runtime.refusals import check_threads
         from runtime.tracee import attach
@@ -393,8 +395,6 @@ class Stages:
                 check_threads(self.pid)
                 install(tracee, jump(region.header, compiled.entry, region.displaced), cache,
                         moved=moved.places(compiled.placement.code))
-            perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(region.header),
-                        compiled.plan.isa.value)
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -200,6 +200,22 @@ def test_entries_with_other_values_are_not_passed_over_for_ever(monkeypatch: pyt
     assert further(cast(Shadow, loop), cast(CompiledRegion, loop), loop.run, start, 1.0, lambda _shadow: None) == start
 
 
+def test_a_machine_that_stalls_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, *(0.2 + n * 1e-3 for n in range(1000))])
+    monkeypatch.setattr(timing.time, "monotonic", lambda: next(clock))
+    assert _found(_Loop(100, 1000), monkeypatch).entries == 40
+
+
+def test_entries_that_are_far_apart_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Far(_Loop):
+        def run_to(self, header: int, timeout_s: float, hits: int = 1) -> float:
+            if timeout_s < 0.03:
+                raise ShadowStopped(End.TIMEOUT)
+            return super().run_to(header, timeout_s, hits) + 0.03
+
+    assert _found(Far(100, 1000), monkeypatch).entries == 4
+
+
 def test_entries_with_other_values_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = _Loop(10, 7)
     monkeypatch.setattr(timing, "run_original", lambda _shadow, _compiled, iterations: OVERHEAD)
