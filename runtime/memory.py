@@ -6,24 +6,20 @@ Invariant: nothing here needs the target to stop; who needs a consistent view st
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 
-if TYPE_CHECKING:
-    import numpy
-
 PAGE = 4096
 
-# Documentation/admin-guide/mm/pagemap.rst
-_PRESENT = 1 << 63
-_SWAPPED = 1 << 62
-_FILE = 1 << 61
-_EXCLUSIVE = 1 << 56
+# The highest byte of an entry, by Documentation/admin-guide/mm/pagemap.rst
+_PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01
+_OWN_PAGE = bytes(b & (_PRESENT | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE or b & _SWAPPED != 0 for b in range(256))
+_RUNS = re.compile(b"\x01+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +170,19 @@ class Memory:
         return value
 
 
-def pagemap(pid: int, start: int, end: int) -> numpy.ndarray:
-    """Raw uint64 pagemap entries of the pages of ``[start, end)``; bits 55-63 are readable by any user."""
-    import numpy
+def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Intervals of the anonymous pages in ``[start, end)`` that no other process maps, or that are swapped out.
 
+    In a forked child these are the pages written since, by it or by every other holder of the copy: a superset of
+    what the child wrote.
+    """
+    flags = _pagemap(pid, start, end)[7::8].translate(_OWN_PAGE)
+    base = start // PAGE * PAGE
+    return tuple((base + run.start() * PAGE, base + run.end() * PAGE) for run in _RUNS.finditer(flags))
+
+
+def _pagemap(pid: int, start: int, end: int) -> bytes:
+    """Raw pagemap entries, 8 bytes each, of the pages of ``[start, end)``; bits 55-63 are readable by any user."""
     first, last = start // PAGE, -(-end // PAGE)
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         data = os.pread(file.fileno(), (last - first) * 8, first * 8)
@@ -186,20 +191,4 @@ def pagemap(pid: int, start: int, end: int) -> numpy.ndarray:
             if not part:
                 break
             data += part
-    return numpy.frombuffer(data, dtype=numpy.uint64)
-
-
-def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """Intervals of the anonymous pages in ``[start, end)`` that no other process maps, or that are swapped out.
-
-    In a forked child these are the pages written since, by it or by every other holder of the copy: a superset of
-    what the child wrote.
-    """
-    import numpy
-
-    entries = pagemap(pid, start, end)
-    present = (entries & numpy.uint64(_PRESENT | _FILE | _EXCLUSIVE)) == numpy.uint64(_PRESENT | _EXCLUSIVE)
-    mine = numpy.zeros(len(entries) + 2, dtype=numpy.int8)
-    mine[1:-1] = present | ((entries & numpy.uint64(_SWAPPED)) != 0)
-    edges = numpy.flatnonzero(numpy.diff(mine)) * PAGE + start // PAGE * PAGE
-    return tuple((int(low), int(high)) for low, high in edges.reshape(-1, 2))
+    return data

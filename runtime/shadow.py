@@ -9,6 +9,7 @@ and later EXITKILL is set), so there is never a second copy of the program on th
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ _WNOHANG, _WALL = 1, 0x40000000
 _PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
 _MAP_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x10
 _BREAKPOINT = b"\xcc"
+_NONZERO = re.compile(rb"[^\0]")
 _STUB_BYTES = 288  # for a clone, or _BATCH other calls
 _BATCH = 2
 _SYSCALL_BYTES = 2
@@ -354,21 +356,28 @@ def compare(first: Shadow, second: Shadow, ignore: Sequence[tuple[int, int]] = (
             differences.append(Difference(start, b"", b""))
             continue
         if ours != theirs:
-            differences += _unequal(start, ours, theirs, ignored)
+            differences += _unequal(start, ours, theirs, ignored, limit)
         if len(differences) >= limit:
             break
     return tuple(differences[:limit])
 
 
-def _unequal(start: int, ours: bytes, theirs: bytes, ignored: Sequence[tuple[int, int]]) -> list[Difference]:
-    """The aligned 8-byte words with a difference outside ``ignored``."""
-    import numpy
-
-    unequal = numpy.frombuffer(ours, numpy.uint8) != numpy.frombuffer(theirs, numpy.uint8)
+def _unequal(start: int, ours: bytes, theirs: bytes, ignored: Sequence[tuple[int, int]],
+             limit: int) -> Iterator[Difference]:
+    """The first ``limit`` aligned 8-byte words with a difference outside ``ignored``."""
+    differing = int.from_bytes(ours, "little") ^ int.from_bytes(theirs, "little")
+    unequal = bytearray(differing.to_bytes(len(ours), "little"))
     for low, high in ignored:
-        unequal[max(0, low - start):max(0, high - start)] = False
-    return [Difference(start + int(word) * 8, ours[word * 8:word * 8 + 8], theirs[word * 8:word * 8 + 8])
-            for word in numpy.flatnonzero(unequal.reshape(-1, 8).any(axis=1))]
+        first, last = max(0, low - start), min(len(ours), high - start)
+        if first < last:
+            unequal[first:last] = bytes(last - first)
+    word = -1
+    for byte in _NONZERO.finditer(unequal):
+        if byte.start() // 8 != word:
+            word, limit = byte.start() // 8, limit - 1
+            yield Difference(start + word * 8, ours[word * 8:word * 8 + 8], theirs[word * 8:word * 8 + 8])
+        if not limit:
+            return
 
 
 def _private(maps: Iterable[Mapping]) -> Iterator[Mapping]:

@@ -7,6 +7,8 @@ instructions but at their start.
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Sequence
 
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
@@ -15,6 +17,7 @@ from memopt.x86.decoder import decode, rip_displacement_offset
 
 JUMP_SIZE = 5  # jmp rel32
 _LONGEST_INSTRUCTION = 15
+_LONG_BRANCH = re.compile(rb"[\xe8\xe9]|\x0f[\x80-\x8f]")  # call, jmp, jcc rel32: Intel SDM volume 2
 _SHORT_REACH = 224  # a rel8 branch reaches 127 bytes; before that, decoding falls into step
 _FALLS_INTO_STEP = 64
 _PREFIXES = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
@@ -84,21 +87,9 @@ def callers(read: Callable[[int, int], bytes], bounds: tuple[int, int], entry: i
 
 def _long_branches(code: bytes, base: int, low: int, high: int) -> list[int]:
     """Where the bytes read as call, jmp or jcc rel32 to ``low`` <= target < ``high``."""
-    import numpy
-
-    found = []
-    for phase in range(4):
-        count = (len(code) - phase) // 4
-        displacements = numpy.frombuffer(code, dtype="<i4", count=max(count, 0), offset=phase).astype(numpy.int64)
-        ends = base + phase + 4 + 4 * numpy.arange(len(displacements), dtype=numpy.int64)
-        targets = ends + displacements
-        for index in numpy.flatnonzero((targets >= low) & (targets < high)):
-            at = phase + 4 * int(index)
-            if code[at - 1:at] in (b"\xe8", b"\xe9"):
-                found.append(base + at - 1)
-            elif at >= 2 and code[at - 2] == 0x0F and code[at - 1] & 0xF0 == 0x80:
-                found.append(base + at - 2)
-    return found
+    least, most, displacement = low - base - 4, high - base - 4, struct.Struct("<i").unpack_from
+    opcodes = _LONG_BRANCH.finditer(code, 0, max(0, len(code) - 4))
+    return [base + o.start() for o in opcodes if least <= (end := o.end()) + displacement(code, end)[0] < most]
 
 
 def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> bytes:
