@@ -17,14 +17,10 @@ from memopt.analysis.places import Places
 from memopt.analysis.values import Formula, Loaded, Node, Truth, Value
 from memopt.analysis.ways import Way
 from memopt.ir.linear import Linear
+from memopt.ir.operations import COMPARING, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
 
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
-SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
-COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
-RAISING = COMPARING | frozenset((  # operators that may raise a floating-point exception's flag
-    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "fround", "f32to64", "f64to32",
-    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))
 
 
 def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item],

@@ -37,7 +37,7 @@ from memopt.analysis.values import (
     substitute,
     substitute_formula,
 )
-from memopt.analysis.walk import LeavingPoint, Walk, Walker
+from memopt.analysis.walk import LeavingPoint, Passage, Walk, Walker
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
@@ -118,9 +118,9 @@ class Executor:
         chosen, others = self._first_exit(loop, walk)
         if walk.ended or walk.state is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} ends in its first iteration")
-        leaving, exit_state, count = chosen.condition, chosen.state, chosen.items
+        leaving, exit_state = chosen.condition, chosen.state
         first, slope = self.exits.crossing(leaving, counter)
-        leaves_first = not self._ends_with_exit(walk, count, exit_state, opaque)
+        leaves_first = not self._ends_with_exit(walk, chosen, opaque)
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
@@ -159,25 +159,25 @@ class Executor:
             raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in even steps")
         raise Specialise(invariant, frozenset(s for s, c in distance.terms if c > 0))
 
-    def _inner(self, loop: Loop, entry: State) -> tuple[State, list[Item], int]:
-        """Summarise a loop met inside an iteration: the state after it, what it did, where control goes."""
+    def _inner(self, loop: Loop, entry: State) -> Passage:
+        """Summarise a loop met inside an iteration."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
         if walk.state is None and len({target for _, target in loop.exits}) > 1:
             raise Inline(loop.header)
         chosen, others = self._first_exit(loop, walk)
-        leaving, exit_state, count, target = chosen.condition, chosen.state, chosen.items, chosen.target
+        leaving, exit_state = chosen.condition, chosen.state
         turns = self.exits.turns(leaving, counter)
         if turns is not None:
             self.algebra.ranges[counter] = turns
             self._goes_on(chosen, walk, turns - Linear.symbol(counter) - 1)
             for formula, earlier in others:
                 self._not_taken(formula, () if earlier else (turns - Linear.symbol(counter) - 1,))
-        if turns is not None and walk.state is not None and not self._ends_with_exit(walk, count, exit_state, opaque):
+        if turns is not None and walk.state is not None and not self._ends_with_exit(walk, chosen, opaque):
             return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return self._after(loop, leaving, exit_state, entry, turns), [node], target
+        return Passage(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target)
 
     def _first_exit(self, loop: Loop, walk: Walk) -> tuple[LeavingPoint, list[tuple[Formula, bool]]]:
         """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
@@ -207,13 +207,14 @@ class Executor:
             self.exits.never(leaving)
 
     @staticmethod
-    def _ends_with_exit(walk: Walk, count: int, exit_state: State, opaque: frozenset[str]) -> bool:
+    def _ends_with_exit(walk: Walk, point: LeavingPoint, opaque: frozenset[str]) -> bool:
         """A do-while loop: nothing that matters comes after the exit test."""
-        acts = any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in walk.items[count:])
-        return not acts and walk.state is not None and all(exit_state[p] == walk.state[p] for p in opaque)
+        acts = any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in walk.items[point.items:])
+        return not acts and walk.raising.keys() <= set(point.raising) and walk.state is not None and all(
+            point.state[p] == walk.state[p] for p in opaque)
 
     def _left_in_the_middle(self, loop: Loop, walk: Walk, entry: State, steps: dict[str, int],
-                            opaque: frozenset[str], turns: Linear) -> tuple[State, list[Item], int]:
+                            opaque: frozenset[str], turns: Linear) -> Passage:
         """``turns`` whole iterations, then the part of one up to the exit, walked once more from where they end."""
         assert walk.state is not None
         state = dict(entry)
@@ -232,7 +233,7 @@ class Executor:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
         if last.roots:
             raise invalid_root(loop.header)
-        return last.exits[0].state, items + last.items, last.exits[0].target
+        return Passage(last.exits[0].state, items + last.items, last.exits[0].target, last.raising)
 
     def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:

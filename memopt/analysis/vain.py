@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from memopt.analysis.choices import COMPARING, RAISING, SIGNALLING
 from memopt.analysis.expressions import element_of
-from memopt.analysis.needs import Flow, loop_name, stores_of
+from memopt.analysis.needs import Flow, loop_name, loops_of, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
-from memopt.analysis.slices import origin, zext
-from memopt.analysis.values import Carried, Node, Value, constant_of, within
+from memopt.analysis.slices import origin, part, zext
+from memopt.analysis.values import Carried, Final, LiveVector, Node, Value, constant_of, within
 from memopt.ir.linear import Linear
+from memopt.ir.operations import COMPARING, RAISING, SIGNALLING
 from memopt.ir.scop import FLOATS
 
 _COMMUTING = ("fadd", "fmul")
@@ -32,7 +32,7 @@ def with_unused(node: LoopNode, used: Collection[Value]) -> LoopNode:
     stores nothing else stays as it is; sums are left to who knows whether the code after the loop uses them."""
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), ())
+    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), (), True)
 
 
 def _sums(node: LoopNode) -> Iterator[Value]:
@@ -53,13 +53,18 @@ def _sums(node: LoopNode) -> Iterator[Value]:
             yield from (value for value, _ in seen)
 
 
-def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...]) -> LoopNode:
+def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...],
+                 certain: bool) -> LoopNode:
+    """``certain``: the last iteration of the outermost loop, which the original runs, comes into ``loop``."""
     counters = (*around, loop.counter)
     sums = set(_partial_sums(loop))
+    trips = loop.trips
+    certain = certain and (not around or (trips is not None and trips.is_constant and trips.constant > 0))
     idle = [(o, under) for o, under in loop.raising
-            if not _is_zero(o) and o not in sums and not raised.issuperset(_effects((o,)))]
+            if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
+            and o not in sums and not raised.issuperset(_effects((o,)))]
     inside = {part for o, _ in idle if isinstance(o, Node) for operand in o.operands for part in within(operand)}
-    items = [_item_with_unused(i, raised, privates, counters) for i in loop.items]
+    items = [_item_with_unused(i, raised, privates, counters, certain) for i in loop.items]
     for operation, under in idle:
         if operation not in inside and (under or not _done_beside(operation, items)):
             items.append(_kept(operation, under, loop, privates, counters))
@@ -77,12 +82,14 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
     return False
 
 
-def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...]) -> Item:
+def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...],
+                      certain: bool) -> Item:
     match item:
         case LoopNode():
-            return _with_unused(item, raised, privates, counters)
+            return _with_unused(item, raised, privates, counters, certain)
         case Guarded():
-            return replace(item, items=tuple(_item_with_unused(i, raised, privates, counters) for i in item.items))
+            return replace(item, items=tuple(
+                _item_with_unused(i, raised, privates, counters, False) for i in item.items))
     return item
 
 
@@ -111,15 +118,31 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
 
 
 def _partial_sums(loop: LoopNode) -> Iterator[Value]:
-    """What the sums become to which an iteration of ``loop`` adds."""
+    """What the sums become to which an iteration of ``loop`` adds, by itself or in a loop inside."""
+    inside = {loop_name(inner): inner for inner in loops_of(loop.items)}
     for carried in loop.carried:
+        so_far = (loop_name(loop), carried.location)
         parts = list(within(carried.following))
-        found: set[Value] = {v for v in parts if isinstance(v, Carried)
-                             and (v.loop, v.location) == (loop_name(loop), carried.location)}
+        found: set[Value] = {v for v in parts if isinstance(v, Carried) and (v.loop, v.location) == so_far}
+        for value in parts:
+            base, _ = origin(value)
+            if isinstance(base, Final) and base.loop in inside and _adds_to(so_far, inside[base.loop], value):
+                found.add(value)
         while new := {v for v in parts if isinstance(v, Node) and v.operator in _ADDING and v not in found
-                      and not found.isdisjoint(origin(o)[0] for o in v.operands)}:
+                      and not found.isdisjoint(o for operand in v.operands for o in (operand, origin(operand)[0]))}:
             found |= new
             yield from new
+
+
+def _adds_to(so_far: tuple[str, str], loop: LoopNode, final: Value) -> bool:
+    """Whether ``final``, what ``loop`` leaves in a location, is what was there before, the sum ``so_far`` that a loop
+    around carries, and what it adds to it."""
+    flow, (base, low) = Flow.of(loop), origin(final)
+    assert isinstance(base, Final)
+    entry, *_ = (*flow.sources(part(Carried(base.loop, base.location, base.width), low, final.width)), base)
+    before, _ = origin(entry)
+    return isinstance(before, Carried) and (before.loop, before.location) == so_far and set(
+        flow.sources(final)) <= set(_partial_sums(loop))
 
 
 def _is_zero(value: Value) -> bool:
@@ -128,3 +151,10 @@ def _is_zero(value: Value) -> bool:
         case Node(name, operands, _) if name in _OF_ZEROS:
             return all(map(_is_zero, operands))
     return constant_of(value) == 0
+
+
+def _is_unchanging(value: Value) -> bool:
+    """Whether it is computed from constants and what registers hold throughout: the last iteration raises its flags."""
+    if isinstance(value, Node):
+        return all(map(_is_unchanging, value.operands))
+    return isinstance(value, LiveVector) or constant_of(value) is not None

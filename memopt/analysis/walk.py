@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
 from memopt.analysis.canonical import canonical, canonical_formula
-from memopt.analysis.choices import MOST_CHOICES, RAISING, check_flags, join_choices, join_states
+from memopt.analysis.choices import MOST_CHOICES, check_flags, join_choices, join_states
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import State
@@ -33,6 +33,7 @@ from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import (
     CHECK,
+    RAISING,
     Block,
     Compute,
     Exit,
@@ -51,13 +52,26 @@ from memopt.ir.reasons import Reason, Rejected
 
 @dataclass(frozen=True, slots=True)
 class LeavingPoint:
-    """A test that leaves the loop; before it come ``items`` items and ``obligations`` of the algebra's list."""
+    """A test that leaves the loop; before it come ``items`` items, ``obligations`` of the algebra's list, and the
+    operations ``raising``."""
 
     condition: Formula
     state: State
     items: int
     target: int
     obligations: int
+    raising: tuple[Raising, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A loop met inside an iteration of another: the state after it, what it did, where control goes, and what the part
+    of an iteration raised that comes last."""
+
+    state: State
+    items: list[Item]
+    target: int
+    raising: dict[Raising, None] = field(default_factory=dict)
 
 
 @dataclass
@@ -103,8 +117,7 @@ class _Fork:
 
 @dataclass(frozen=True, slots=True)
 class Walker:
-    """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration: the state
-    after it, what it did, where control goes."""
+    """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration."""
 
     graph: FlowGraph
     forest: LoopForest
@@ -112,7 +125,7 @@ class Walker:
     algebra: Algebra
     places: Places
     exits: Exits
-    inner: Callable[[Loop, State], tuple[State, list[Item], int]]
+    inner: Callable[[Loop, State], Passage]
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
     fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
@@ -144,7 +157,8 @@ class Walker:
                 yield inner
 
     def _leaving(self, condition: Formula, state: State, walk: Walk, target: int) -> LeavingPoint:
-        return LeavingPoint(condition, dict(state), len(walk.items), target, len(self.algebra.obligations))
+        return LeavingPoint(condition, dict(state), len(walk.items), target, len(self.algebra.obligations),
+                            tuple(walk.raising))
 
     def _path(self, loop: Loop, place: _Place, state: State, walk: Walk,
               join: int | None) -> tuple[int | None, State]:
@@ -159,8 +173,10 @@ class Walker:
                 raise Rejected(Reason.NOT_A_NEST, f"{place.block:#x} is reached again in one iteration")
             seen.add(place.block)
             if not place.index and place.block in children:
-                state, items, following = self.inner(children[place.block], state)
-                walk.items += items
+                passed = self.inner(children[place.block], state)
+                state, following = passed.state, passed.target
+                walk.items += passed.items
+                walk.raising |= passed.raising
             else:
                 following = self._block(place, loop, state, walk)
                 if isinstance(following, _Fork):

@@ -194,6 +194,12 @@ class Jump:
 CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_dep1", "cc_dep2", "cc_ndep",
              *(f"xmm{number}.{lane}" for number in range(16) for lane in range(4)))  # by Forget
 
+SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
+COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
+RAISING = COMPARING | frozenset((  # operators that may raise a floating-point exception's flag
+    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "fround", "f32to64", "f64to32",
+    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))
+
 CALL, CHECK = "call", "check"  # what operators that are functions begin with
 
 

@@ -5,11 +5,12 @@ Invariant: every rule is an identity on bit patterns; no rule touches floating-p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.operations import (
     CLOBBERED,
+    RAISING,
     AlignmentCheck,
     Block,
     Compute,
@@ -41,6 +42,7 @@ class BlockBuilder:
         self._widths: list[int] = []
         self._definitions: dict[int, Compute] = {}
         self._numbers: dict[tuple[str, tuple[Operand, ...], int], Temp] = {}
+        self._forgone: set[int] = set()
 
     def width(self, operand: Operand) -> int:
         return operand.width if isinstance(operand, Literal) else self._widths[operand.index]
@@ -105,9 +107,13 @@ class BlockBuilder:
             self._definitions[result.index] = operation
         return self._numbers[key]
 
+    def forgo(self, operation: Compute) -> None:
+        """``operation`` is none of the machine's, but a part of one: it goes if nothing uses it."""
+        self._forgone.add(operation.result)
+
     def finish(self, address: int, size: int) -> Block:
         """The block, without overwritten Puts and unused values, its temporaries numbered densely."""
-        kept = _drop_unused(_drop_overwritten(self.operations))
+        kept = _drop_unused(_drop_overwritten(self.operations), self._forgone)
         numbers: dict[int, int] = {}
         for operation in kept:
             if isinstance(operation, (Get, Load, Compute)):
@@ -169,16 +175,22 @@ def _drop_overwritten(operations: list[Operation]) -> list[Operation]:
     return kept[::-1]
 
 
-def _drop_unused(operations: list[Operation]) -> list[Operation]:
-    """Without the values nobody needs; loads stay, since they may fault and belong to the accesses of the code."""
+def _drop_unused(operations: list[Operation], forgone: Collection[int]) -> list[Operation]:
+    """Without the values nobody needs. Loads stay, since they may fault and belong to the accesses of the code, and so
+    do floating-point operations but those in ``forgone``: they raise flags."""
     kept: list[Operation] = []
     used: set[int] = set()
     for operation in reversed(operations):
-        if isinstance(operation, (Get, Compute)) and operation.result not in used:
+        if isinstance(operation, (Get, Compute)) and operation.result not in used and (
+                operation.result in forgone or not _raises(operation)):
             continue
         used.update(o.index for o in _operands(operation) if isinstance(o, Temp))
         kept.append(operation)
     return kept[::-1]
+
+
+def _raises(operation: Operation) -> bool:
+    return isinstance(operation, Compute) and operation.operator in RAISING
 
 
 def _renumber(operation: Operation, numbers: dict[int, int]) -> Operation:

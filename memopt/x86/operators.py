@@ -120,6 +120,7 @@ def _negate(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) 
     value = scalar(operands[0])
     fused = b.is_a(value, "fma", "fms")
     if fused:
+        b.forgo(fused)
         return b.compute("fnms" if fused.operator == "fma" else "fnma", fused.operands, fused.width)
     return b.compute("fneg", (value,), int(match[1]))
 

@@ -128,7 +128,8 @@ class _Lifter:
         """Lift what VEX takes as one block from ``offset``, up to ``limit``; return the offset after it."""
         self.builder.address = self.start + offset
         block: Any = pyvex.lift(self.code[offset:], self.start + offset, pyvex.ARCH_AMD64, opt_level=1,
-                                max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=limit - offset)
+                                max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=limit - offset,
+                                cross_insn_opt=False)  # else operations are left out whose results are overwritten
         self.temporaries = {}
         self.types = block.tyenv.types
         end = offset

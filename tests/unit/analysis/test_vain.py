@@ -9,15 +9,14 @@ from memopt.ir.scop import Apply, Scop, Statement, render
 from tests.support.lifting import lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000
+LOADS = "movsd xmm0, [rdi+rbx*8]; movsd xmm1, [rsi+rbx*8]; movsd xmm2, [r9+rbx*8]"
 
 
-def lifted(body: str) -> Scop:
+def lifted(body: str, loads: str = LOADS) -> Scop:
     """for i < 10: ``body``, with a[i] in xmm0, b[i] in xmm1 and c[i] in xmm2"""
     return lift_assembly(f"""
     xor ebx, ebx
-i:  movsd xmm0, [rdi+rbx*8]
-    movsd xmm1, [rsi+rbx*8]
-    movsd xmm2, [r9+rbx*8]
+i:  {loads}
     {body}
     inc rbx
     cmp rbx, r8
@@ -26,18 +25,18 @@ i:  movsd xmm0, [rdi+rbx*8]
 """, {"r8": 10, "rbx": 1, "rdi": A, "rsi": B, "r9": C}).region.scop
 
 
-def kept(body: str) -> list[Statement]:
+def kept(body: str, loads: str = LOADS) -> list[Statement]:
     """What is stored to private cells."""
-    scop = lifted(body)
+    scop = lifted(body, loads)
     private = {a.name for a in scop.arrays if a.private}
     return [s for s in scop.statements if s.write.array in private]
 
 
-def results(body: str) -> list[str]:
+def results(body: str, loads: str = LOADS) -> list[str]:
     """What is stored to private cells, and what is done beside other stores."""
-    beside = [render(o, s.reads) for s in lifted(body).statements if isinstance(s.expression, Apply)
+    beside = [render(o, s.reads) for s in lifted(body, loads).statements if isinstance(s.expression, Apply)
               and s.expression.operator == "beside" for o in s.expression.operands[1:]]
-    return beside + [str(s).partition(" = ")[2] for s in kept(body)]
+    return beside + [str(s).partition(" = ")[2] for s in kept(body, loads)]
 
 
 STORED = "mulsd xmm1, xmm0; movsd [r9+rbx*8], xmm1"
@@ -45,6 +44,7 @@ STORED = "mulsd xmm1, xmm0; movsd [r9+rbx*8], xmm1"
 
 @pytest.mark.parametrize(("body", "result"), [
     (f"movapd xmm3, xmm1; addsd xmm3, xmm0; {STORED}", "add(A1[i], A2[i])"),
+    (f"movapd xmm3, xmm1; addsd xmm3, xmm0; xorps xmm3, xmm3; {STORED}", "add(A1[i], A2[i])"),  # overwritten at once
     (f"movapd xmm3, xmm1; addsd xmm3, xmm0; divsd xmm3, xmm0; {STORED}", "div(add(A1[i], A2[i]), A2[i])"),
     (f"movapd xmm3, xmm0; cmpltsd xmm3, xmm1; {STORED}", "select.i64(flt.i64(A2[i], A1[i]), 0x1, 0x0)"),
     (f"xorps xmm3, xmm3; cvtsd2ss xmm3, xmm0; {STORED}", "f64to32.f32(A2[i])"),
@@ -151,3 +151,72 @@ def test_what_is_done_beside_a_chain_of_sums_is_done_once() -> None:
     """c[i] = a[i] + (b[i] + c[i]) is two statements."""
     assert results("movapd xmm3, xmm1; mulsd xmm3, xmm2; addsd xmm1, xmm2; addsd xmm0, xmm1;"
                    "movsd [r9+rbx*8], xmm0") == ["mul(A1[i], A0[i])"]
+
+
+def test_what_the_last_part_of_an_iteration_does_is_done_too() -> None:
+    """The inner loop is left in its middle: ten sums and eleven squares, of which the last is nobody's."""
+    assert results("""xor ecx, ecx
+j:  movsd xmm0, [rdi+rcx*8]
+    movapd xmm3, xmm0
+    mulsd xmm3, xmm3
+    cmp rcx, r8
+    je n
+    addsd xmm0, [rsi+rcx*8]
+    movsd [r9+rcx*8], xmm0
+    inc rcx
+    jmp j
+n:""", loads="") == ["mul(A1[j], A1[j])", "mul(A2[0], A2[0])"]
+
+
+def test_what_comes_after_the_test_is_not_done_once_more() -> None:
+    """Of eleven elements that are loaded ten are squared."""
+    square, = kept("""xor ecx, ecx
+    xorps xmm3, xmm3
+    movsd [r9+rbx*8], xmm5
+j:  movsd xmm0, [rdi+rcx*8]
+    cmp rcx, r8
+    je n
+    movapd xmm3, xmm0
+    mulsd xmm3, xmm3
+    xorps xmm3, xmm3
+    lea rcx, [rcx+1]
+    jmp j
+n:""", loads="")
+    assert [str(d) for d in square.dimensions] == ["i<R", "j<10"]
+
+
+def test_a_sum_that_goes_on_behind_an_inner_loop_is_not_made() -> None:
+    """Each row begins where the last one ended; the last of its elements comes after the inner loop, which is left in
+    its middle."""
+    rows = """xorps xmm4, xmm4
+    xor edx, edx
+k:  xor ecx, ecx
+j:  movsd xmm0, [rdi+rcx*8]
+    mulsd xmm0, [rsi+rcx*8]
+    movsd [r9+rcx*8], xmm0
+    addsd xmm4, xmm0
+    cmp rcx, 9
+    je n
+    inc rcx
+    jmp j
+n:  inc rdx
+    cmp rdx, 7
+    jne k"""
+    assert results(rows, loads="") == []
+    assert results(rows.replace("n:", "n: mulsd xmm4, xmm0;"), loads="")  # no sum
+
+
+def test_what_never_changes_is_left_to_the_last_iteration_where_that_comes_to_it() -> None:
+    inner = """xor ecx, ecx
+    xor edx, edx
+j:  movapd xmm3, xmm5
+    mulsd xmm3, xmm6
+    movsd xmm0, [rdi+rcx*8]
+    mulsd xmm0, xmm0
+    movsd [r9+rcx*8], xmm0
+    inc rcx
+    cmp rcx, r8
+    jne j"""
+    assert results(inner, loads="") == []
+    assert results(inner.replace("cmp rcx, r8", "cmp rcx, rbx"), loads="")  # perhaps a loop of no iteration at all
+    assert results(f"cmp rbx, 5; jge n; {inner}; n:", loads="")  # perhaps not in the last iteration

@@ -59,6 +59,16 @@ def test_unused_values_and_overwritten_puts_are_dropped() -> None:
     assert kinds == [Get, Compute, Put, Jump]
 
 
+def test_unused_floating_point_stays_for_its_flags() -> None:
+    b = BlockBuilder()
+    x = b.get("xmm0.0")
+    b.compute("fneg", (x,), 64)
+    b.put("xmm1.0", b.compute("fdiv", (x, x), 64))
+    b.put("xmm1.0", x)
+    b.jump(0x10, "boring")
+    assert [o.operator for o in b.finish(0, 1).operations if isinstance(o, Compute)] == ["fdiv"]
+
+
 def test_a_put_before_an_exit_stays() -> None:
     b = BlockBuilder()
     x = b.get("rax")
