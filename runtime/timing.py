@@ -24,10 +24,12 @@ from runtime.shadow import End, Shadow, ShadowStopped
 REACH_SECONDS = 60.0  # for one outer iteration of the original
 SHORTEST = 1e-9  # seconds that anything takes
 STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
+WARM_SECONDS = 2e-3  # of an entry, in which the caches a stop has emptied do not count
 TELLING_SECONDS = 20e-6  # of those of several entries, below which there is none
 COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
 COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
-_LEAST_ENTRIES = 5  # timed for it, so that one that was interrupted does not tell
+_COLD_ENTRIES = 3  # at most, until the caches that stops have emptied are full again
+_LEAST_ENTRIES = 5  # timed for it behind those, so that one that was interrupted does not tell
 COLD_SECONDS = 5e-6  # at most, of what a version takes longer when a stop has let its code leave the caches
 ENTRY_SECONDS = 0.2e-6  # for coming into a version that is in the caches, and out
 _MOST_ENTRIES = 40
@@ -49,12 +51,13 @@ Run = Callable[[Shadow, CompiledRegion, int], float]
 @dataclass(frozen=True, slots=True)
 class Times:
     """``seconds`` of processor time for ``amount`` iterations of average length, ``run`` as they were counted, in
-    ``entries`` of the loop."""
+    ``entries`` of the loop. ``alone``: more entries were looked for, and came with other values."""
 
     seconds: float
     amount: float
     run: int
     entries: int = 1
+    alone: bool = False
 
     @property
     def per_iteration(self) -> float:
@@ -71,18 +74,18 @@ def _amount(work: Work, mean: float, first: int, count: int) -> float:
 
 
 def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
-            admit: Callable[[Shadow], dict[str, int] | None]) -> Times:
-    """What follows is timed where ``times`` is too little, until there is enough of it. ``shadow`` stands at the
-    header.
+            admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
+    """What follows ``times``, which is too little, is timed until there is enough of it; ``times`` where it does not
+    come to as much. ``shadow`` stands at the header.
 
-    ``admit``: the values there, None where the version would not be entered.
+    ``admit``: the values there, None where the version would not be entered. ``exits``: where the program goes on
+    behind the loop.
     """
     region, own = compiled.region, set[tuple[int, int]]()
     cold = 1 if run is run_version and region.retried is None and not region.numeric else 0
     spent, deadline = 0.0, time.monotonic() + _PATIENCE_SECONDS
-    if times.seconds >= STEADY_SECONDS:
-        return times
     found: list[_Entry] = []
+    refused = 0
     try:
         while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
             values = admit(shadow)
@@ -100,11 +103,20 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
                     overhead += min(max(start, 0.0), COLD_SECONDS)
                 amount = _amount(Work(region.scop, values), mean, cold, count)
                 found.append(_Entry(run(shadow, compiled, count), overhead, amount, count))
-                spent += found[-1].seconds
+                spent, refused = spent + found[-1].seconds, 0
+            elif values is None:
+                refused += 1
+                spent += _passed_over(shadow, refused, exits)
             spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + region.left)
     except (ShadowStopped, Rejected):
         pass  # it was the last entry, or the next one is too far away or has other values
-    return _middle(found) if sum(f.run for f in found) >= times.run else times
+    return _middle(found) if sum(f.run for f in found) >= times.run else replace(
+        times, alone=refused > 0 and not found)
+
+
+def _passed_over(shadow: Shadow, refused: int, exits: Collection[int]) -> float:
+    """An entry in which a version would not be entered at any of FIRST_ITERATIONS is left; seconds."""
+    return shadow.run_out(exits, _MOST_SECONDS) if refused % FIRST_ITERATIONS == 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +130,16 @@ class _Entry:
 
 
 def _enough(found: Sequence[_Entry]) -> bool:
-    return len(found) >= _MOST_ENTRIES or (len(found) >= _LEAST_ENTRIES and _middle(found).seconds >= STEADY_SECONDS)
+    return len(found) >= _MOST_ENTRIES or (
+        len(found) >= _COLD_ENTRIES + _LEAST_ENTRIES and _middle(found).seconds >= STEADY_SECONDS)
 
 
 def _middle(found: Sequence[_Entry]) -> Times:
-    """All of them, as if each iteration took what it takes in the middle one. What running and stopping take varies by
-    more than a short entry takes: the middle of that is left out of each."""
+    """All of them, as if each iteration took what it takes in the middle one of those that are not cold. What running
+    and stopping take varies by more than a short entry takes: the middle of that is left out of each."""
     amount, overhead = sum(f.amount for f in found), median(f.overhead for f in found)
-    per_iteration = median((f.seconds - overhead) / f.amount for f in found)
+    warm = found[min(_COLD_ENTRIES, len(found) // 2):]
+    per_iteration = median((f.seconds - overhead) / f.amount for f in warm)
     return Times(max(per_iteration * amount, SHORTEST), amount, sum(f.run for f in found), len(found))
 
 
@@ -148,13 +162,12 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
                 spent, refused = spent + found[-1].seconds, 0
             else:
                 refused += 1
-                if not refused % FIRST_ITERATIONS:
-                    spent += shadow.run_out(exits, _MOST_SECONDS)
+                spent += _passed_over(shadow, refused, exits)
             spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent))
     except (ShadowStopped, Rejected):
         pass  # as in ``further``
     return _middle(found) if sum(f.run for f in found) >= times.run else replace(
-        times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST))
+        times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST), alone=refused > 0 and not found)
 
 
 def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:

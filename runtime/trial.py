@@ -30,6 +30,7 @@ from runtime.timing import (
     SHORTEST,
     STEADY_SECONDS,
     TELLING_SECONDS,
+    WARM_SECONDS,
     Run,
     Times,
     further,
@@ -172,17 +173,19 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
         original.run_to(header, REACH_SECONDS, hits=left)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    heat = _Heat(original, values, work, count, overhead, exact, own)
+    heat = _Heat(original, values, work, count, overhead, exact, own, exits)
     times = [heat.run(shadow, compiled) for shadow, compiled in versions]
     if all(isinstance(t, Rejected) for t in times):
         return [t for t in times if isinstance(t, Rejected)]
     yardstick = Times.of(work, work.mean, seconds * (by_hand - timed), timed, by_hand - timed)
+    # The first entry after a stop is slower than the next ones are: all are timed in one entry, or in several.
+    short = any(t.seconds < WARM_SECONDS for t in (yardstick, *times) if isinstance(t, Times))
     if yardstick.seconds < yardstick.run * COUNTED_SECONDS:
         yardstick = uncounted(original, first, yardstick, work.mean, functools.partial(admitted, first.region), exits)
-    else:
+    elif short:
         yardstick = heat.more(original, first, run_original, yardstick)
     return [t if isinstance(t, Rejected)
-            else _judged(compiled, work, yardstick, heat.more(shadow, compiled, run_version, t))
+            else _judged(compiled, work, yardstick, heat.more(shadow, compiled, run_version, t) if short else t)
             for (shadow, compiled), t in zip(versions, times, strict=True)]
 
 
@@ -246,7 +249,8 @@ def _pass(first: CompiledRegion, shadow: Shadow, iterations: int) -> None:
 @dataclass(frozen=True, slots=True)
 class _Heat:
     """What every version is held against: ``original`` after ``count`` iterations and those left to it; ``overhead``:
-    seconds that running and stopping take; ``own``: memory of versions, which is not compared."""
+    seconds that running and stopping take; ``own``: memory of versions, which is not compared; ``exits``: where the
+    program goes on behind the loop."""
 
     original: Shadow
     values: dict[str, int]
@@ -255,6 +259,7 @@ class _Heat:
     overhead: float
     exact: bool
     own: tuple[tuple[int, int], ...]
+    exits: Collection[int]
 
     def run(self, version: Shadow, compiled: CompiledRegion) -> Times | Rejected:
         """Let a version do what the original did, and compare."""
@@ -290,10 +295,11 @@ class _Heat:
         return max(run_version(version, compiled, iterations) - self.overhead, SHORTEST)
 
     def more(self, shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times) -> Times:
-        """``times``, with those of further entries where it is too short to be told from the overhead."""
+        """The times of further entries where there are some, else ``times``."""
         if self.overhead == 0:  # it cannot be told: every iteration is stopped at
             return times
-        return further(shadow, compiled, run, times, self.work.mean, functools.partial(admitted, compiled.region))
+        return further(shadow, compiled, run, times, self.work.mean, functools.partial(admitted, compiled.region),
+                       self.exits)
 
 
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
@@ -302,6 +308,8 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
     if version.run >= LEAST_TIMED:
         if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):
+            if original.alone:  # a version for more values may be made
+                return Rejected(Reason.GUARD_FAILED, "in a trial copy, at other entries")
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
         amount = version.amount if compiled.region.retried is None else version.entries * work.values[TRIPS]
         gain = amount * measured.original / version.seconds

@@ -129,6 +129,11 @@ def test_a_version_must_be_measured_to_be_faster(
     assert judged(Times(original, run, run), Times(version, run, run), None) == refusal
 
 
+def test_one_short_entry_among_others_with_other_values_asks_for_a_version_for_those() -> None:
+    refused = Times(1e-4, 100, 100, alone=True)
+    assert judged(refused, Times(1e-5, 100, 100), None) == "in a trial copy, at other entries"
+
+
 @pytest.mark.parametrize(("original", "refusal"), [
     (1e-4, None), (1e-6, "100 iterations take too little to be measured")])
 def test_short_entries_tell_when_there_are_several(original: float, refusal: str | None) -> None:
