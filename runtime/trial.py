@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import CompiledRegion, Placement
+from memopt.ir.plan import NestPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, Lane, LiveIn, Region, Register, admits
 from memopt.ir.scop import FLOATS, TRIPS, ElementType
@@ -52,8 +53,9 @@ SOON_SECONDS = 0.03  # within which the next entry of a loop is waited for
 MOST_PASSED = 4  # entries with other values than a version is for
 MOST_ITERATIONS = 1 << 24  # of one of them
 PASSING_SECONDS = 0.5  # for one of them
-LEAST_TIMED = 64  # iterations from which on the measured time decides
+LEAST_TIMED = 64  # iterations from which on the measured time decides, whatever a version does first
 GAIN = 1.03  # a version must be faster by this factor
+HOPELESS = 0.5  # or where its iterations were too few to meet all that it does, by this one
 CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 
@@ -306,16 +308,28 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
     """A version that can be taken back copies at every entry what all iterations write. So it loses for sure where a
     part of them takes longer than the original does for the whole."""
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
-    if version.run >= LEAST_TIMED:
+    least = _least_gain(compiled.plan, original, version)
+    if least > 0:
         if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):
             if original.alone:  # a version for more values may be made
                 return Rejected(Reason.GUARD_FAILED, "in a trial copy, at other entries")
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
         amount = version.amount if compiled.region.retried is None else version.entries * work.values[TRIPS]
         gain = amount * measured.original / version.seconds
-        if gain < GAIN:
+        if gain < least:
             return Rejected(Reason.NOT_FASTER, f"{gain:.2f} times as fast")
     return measured
+
+
+def _least_gain(plan: NestPlan, original: Times, version: Times) -> float:
+    """What a version must reach to be kept, by what was timed of it; 0 where that says nothing: operands are packed
+    once, for all iterations."""
+    if version.run >= LEAST_TIMED:
+        return GAIN
+    packed = any(isinstance(p, Plan) and p.packs for p in plan.parts)
+    if packed or min(original.seconds, version.seconds) < WARM_SECONDS:
+        return 0.0
+    return GAIN if version.run >= max(p.trial_iterations for p in plan.parts) else HOPELESS
 
 
 def _own(placement: Placement) -> tuple[tuple[int, int], ...]:

@@ -10,6 +10,7 @@ import pytest
 
 from memopt.ir.code import CompiledRegion
 from memopt.ir.linear import Linear
+from memopt.ir.plan import Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region, Relation, Trips
 from memopt.ir.scop import TRIPS, Scop
@@ -120,13 +121,26 @@ def test_a_version_may_leave_first_iterations_to_the_original(monkeypatch: pytes
 @pytest.mark.parametrize(("run", "original", "version", "refusal"), [
     (100, 1e-3, 1e-4, None),
     (100, 1e-3, 1e-3, "1.00 times as fast"),
-    (10, 1e-3, 1e-2, None),  # too few iterations to say
+    (10, 1e-3, 1e-2, None),  # too few iterations, in too little time, to say
     (100, 1e-4, 1e-5, "100 iterations take too little to be measured"),  # in one entry, perhaps interrupted
     (10, 1e-6, 1e-7, None),
 ])
 def test_a_version_must_be_measured_to_be_faster(
         run: int, original: float, version: float, refusal: str | None) -> None:
     assert judged(Times(original, run, run), Times(version, run, run), None) == refusal
+
+
+@pytest.mark.parametrize(("run", "version", "refusal"), [
+    (20, 1.1e-2, "0.91 times as fast"),  # all that it does was met
+    (19, 1.1e-2, None),
+    (19, 2.1e-2, "0.48 times as fast"),
+    (20, 9e-3, None),
+])
+def test_few_long_iterations_tell_too(run: int, version: float, refusal: str | None) -> None:
+    assert judged(Times(1e-2, run, run), Times(version, run, run), None) == refusal
+    packing = object.__new__(Plan)
+    object.__setattr__(packing, "packs", (object(),))
+    assert judged(Times(1e-2, run, run), Times(version, run, run), None, (packing,)) is None
 
 
 def test_one_short_entry_among_others_with_other_values_asks_for_a_version_for_those() -> None:
@@ -150,8 +164,9 @@ def test_a_version_that_copies_first_must_beat_the_whole_entry(version: float, e
     assert judged(Times(1e-2, 100, 100), Times(version, 50, 70, entries), (object(),)) == refusal
 
 
-def judged(original: Times, version: Times, retried: tuple[object, ...] | None) -> str | None:
-    compiled = SimpleNamespace(region=SimpleNamespace(retried=retried))
+def judged(original: Times, version: Times, retried: tuple[object, ...] | None,
+           parts: tuple[object, ...] = (SimpleNamespace(trial_iterations=20),)) -> str | None:
+    compiled = SimpleNamespace(region=SimpleNamespace(retried=retried), plan=SimpleNamespace(parts=parts))
     found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True, values={TRIPS: 400})),
                           original, version)
     return found.detail if isinstance(found, Rejected) else None
