@@ -371,13 +371,11 @@ def _unequal(start: int, ours: bytes, theirs: bytes, ignored: Sequence[tuple[int
         first, last = max(0, low - start), min(len(ours), high - start)
         if first < last:
             unequal[first:last] = bytes(last - first)
-    word = -1
-    for byte in _NONZERO.finditer(unequal):
-        if byte.start() // 8 != word:
-            word, limit = byte.start() // 8, limit - 1
-            yield Difference(start + word * 8, ours[word * 8:word * 8 + 8], theirs[word * 8:word * 8 + 8])
-        if not limit:
-            return
+    at = 0
+    while limit and (byte := _NONZERO.search(unequal, at)):
+        word, limit = byte.start() // 8 * 8, limit - 1
+        yield Difference(start + word, ours[word:word + 8], theirs[word:word + 8])
+        at = word + 8
 
 
 def _private(maps: Iterable[Mapping]) -> Iterator[Mapping]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from memopt.analysis.expressions import element_of
-from memopt.analysis.needs import Flow, loop_name, loops_of, stores_of
+from memopt.analysis.needs import Flow, loop_name, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
 from memopt.analysis.slices import origin, part, zext
@@ -63,7 +63,7 @@ def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, aroun
     idle = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
             and o not in sums and not raised.issuperset(_effects((o,)))]
-    inside = {part for o, _ in idle if isinstance(o, Node) for operand in o.operands for part in within(operand)}
+    inside = {v for o, _ in idle if isinstance(o, Node) for operand in o.operands for v in within(operand)}
     items = [_item_with_unused(i, raised, privates, counters, certain) for i in loop.items]
     for operation, under in idle:
         if operation not in inside and (under or not _done_beside(operation, items)):
@@ -119,30 +119,30 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
 
 def _partial_sums(loop: LoopNode) -> Iterator[Value]:
     """What the sums become to which an iteration of ``loop`` adds, by itself or in a loop inside."""
-    inside = {loop_name(inner): inner for inner in loops_of(loop.items)}
+    flow = Flow.of(loop)
     for carried in loop.carried:
         so_far = (loop_name(loop), carried.location)
         parts = list(within(carried.following))
-        found: set[Value] = {v for v in parts if isinstance(v, Carried) and (v.loop, v.location) == so_far}
-        for value in parts:
-            base, _ = origin(value)
-            if isinstance(base, Final) and base.loop in inside and _adds_to(so_far, inside[base.loop], value):
-                found.add(value)
+        found = {v for v in parts if _is_carried(v, so_far) or _adds_to(so_far, v, flow)}
         while new := {v for v in parts if isinstance(v, Node) and v.operator in _ADDING and v not in found
                       and not found.isdisjoint(o for operand in v.operands for o in (operand, origin(operand)[0]))}:
             found |= new
             yield from new
 
 
-def _adds_to(so_far: tuple[str, str], loop: LoopNode, final: Value) -> bool:
-    """Whether ``final``, what ``loop`` leaves in a location, is what was there before, the sum ``so_far`` that a loop
-    around carries, and what it adds to it."""
-    flow, (base, low) = Flow.of(loop), origin(final)
-    assert isinstance(base, Final)
-    entry, *_ = (*flow.sources(part(Carried(base.loop, base.location, base.width), low, final.width)), base)
-    before, _ = origin(entry)
-    return isinstance(before, Carried) and (before.loop, before.location) == so_far and set(
-        flow.sources(final)) <= set(_partial_sums(loop))
+def _is_carried(value: Value, so_far: tuple[str, str]) -> bool:
+    return isinstance(value, Carried) and (value.loop, value.location) == so_far
+
+
+def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow) -> bool:
+    """Whether ``value`` is what an inner loop leaves of the sum ``so_far``, which a loop around carries into it: that
+    and what it adds to it."""
+    base, low = origin(value)
+    if not isinstance(base, Final) or base.loop not in flow.loops:
+        return False
+    passed_on = flow.sources(part(Carried(base.loop, base.location, base.width), low, value.width))
+    return bool(passed_on) and _is_carried(origin(passed_on[0])[0], so_far) and set(
+        flow.sources(value)) <= set(_partial_sums(flow.loops[base.loop]))
 
 
 def _is_zero(value: Value) -> bool:

@@ -60,7 +60,7 @@ class LeavingPoint:
     items: int
     target: int
     obligations: int
-    raising: tuple[Raising, ...] = ()
+    raising: tuple[Raising, ...]
 
 
 @dataclass(frozen=True, slots=True)
