@@ -1,14 +1,15 @@
 """What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
 in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
-their sum says something, and the middle one counts. What a version takes at a start from cold, which it does not in
-service, is left out of it. Where iterations take no longer than counting them, whole entries
-are timed.
+their sum says something, and the middle one counts of those that caches are warm for. What a version takes at a start
+from cold, which it does not in service, is left out of it. Where iterations take no longer than counting them, whole
+entries are timed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -46,6 +47,8 @@ _TOUCH = bytes.fromhex("f0800f00"  # lock or byte ptr [rdi], 0
 _LOOK = bytes.fromhex("f607004881c7001000004839f772f1")  # the same with test byte ptr [rdi], 0
 
 Run = Callable[[Shadow, CompiledRegion, int], float]
+Admit = Callable[[Shadow], "dict[str, int] | None"]
+"""The values at the header where a shadow stands, None where the version would not be entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,50 +76,55 @@ def _amount(work: Work, mean: float, first: int, count: int) -> float:
     return count * work.per_iteration(first, count) / mean
 
 
-def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float,
-            admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
+def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float, admit: Admit,
+            exits: Collection[int]) -> Times:
     """What follows ``times``, which is too little, is timed until there is enough of it; ``times`` where it does not
-    come to as much. ``shadow`` stands at the header.
-
-    ``admit``: the values there, None where the version would not be entered. ``exits``: where the program goes on
-    behind the loop.
-    """
+    come to as much. ``shadow`` stands at the header. ``exits``: where the program goes on behind the loop."""
     region, own = compiled.region, set[tuple[int, int]]()
     cold = 1 if run is run_version and region.retried is None and not region.numeric else 0
+
+    def timed(values: dict[str, int], found: Sequence[_Entry]) -> _Entry | None:
+        most = values[TRIPS] - 1 - region.left - cold
+        if most <= 0:
+            return None
+        enough = int(STEADY_SECONDS / _LEAST_ENTRIES / (_middle(found) if found else times).per_iteration) + 1
+        count = min(most, max(enough, times.run))
+        count = min(count, ownable(region, values, count))
+        parts = results(region, values, count + region.left + 1 + cold)
+        own_pages(shadow, compiled, [part for part in parts if part not in own])
+        own.update(parts)
+        overhead = run_original(shadow, compiled, 0)
+        if cold:
+            start = run(shadow, compiled, cold) - overhead - ENTRY_SECONDS
+            overhead += min(max(start, 0.0), COLD_SECONDS)
+        amount = _amount(Work(region.scop, values), mean, cold, count)
+        return _Entry(run(shadow, compiled, count), overhead, amount, count)
+
+    found, alone = _search(shadow, region, admit, exits, region.left, timed)
+    return _middle(found) if sum(f.run for f in found) >= times.run else replace(times, alone=alone)
+
+
+def _search(shadow: Shadow, region: Region, admit: Admit, exits: Collection[int], left: int,
+            timed: Callable[[dict[str, int], Sequence[_Entry]], _Entry | None]) -> tuple[list[_Entry], bool]:
+    """What ``timed`` makes of the entries that follow, ``left`` iterations after each, until it is enough; whether
+    there were only some with other values. One in which there is nothing to time at FIRST_ITERATIONS is left."""
     spent, deadline = 0.0, time.monotonic() + _PATIENCE_SECONDS
     found: list[_Entry] = []
-    refused = 0
-    try:
+    passed, others = 0, False
+    # The end: it was the last entry, or the next one is too far away.
+    with suppress(ShadowStopped, Rejected):
         while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
             values = admit(shadow)
-            most = 0 if values is None else values[TRIPS] - 1 - region.left - cold
-            if values is not None and most > 0:
-                enough = int(STEADY_SECONDS / _LEAST_ENTRIES / (_middle(found) if found else times).per_iteration) + 1
-                count = min(most, max(enough, times.run))
-                count = min(count, ownable(region, values, count))
-                parts = results(region, values, count + region.left + 1 + cold)
-                own_pages(shadow, compiled, [part for part in parts if part not in own])
-                own.update(parts)
-                overhead = run_original(shadow, compiled, 0)
-                if cold:
-                    start = run(shadow, compiled, cold) - overhead - ENTRY_SECONDS
-                    overhead += min(max(start, 0.0), COLD_SECONDS)
-                amount = _amount(Work(region.scop, values), mean, cold, count)
-                found.append(_Entry(run(shadow, compiled, count), overhead, amount, count))
-                spent, refused = spent + found[-1].seconds, 0
-            elif values is None:
-                refused += 1
-                spent += _passed_over(shadow, refused, exits)
-            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + region.left)
-    except (ShadowStopped, Rejected):
-        pass  # it was the last entry, or the next one is too far away or has other values
-    return _middle(found) if sum(f.run for f in found) >= times.run else replace(
-        times, alone=refused > 0 and not found)
-
-
-def _passed_over(shadow: Shadow, refused: int, exits: Collection[int]) -> float:
-    """An entry in which a version would not be entered at any of FIRST_ITERATIONS is left; seconds."""
-    return shadow.run_out(exits, _MOST_SECONDS) if refused % FIRST_ITERATIONS == 0 else 0.0
+            entry = None if values is None else timed(values, found)
+            if entry is not None:
+                found.append(entry)
+                spent, passed = spent + entry.seconds, 0
+            else:
+                passed, others = passed + 1, others or values is None
+                if passed % FIRST_ITERATIONS == 0:
+                    spent += shadow.run_out(exits, _MOST_SECONDS)
+            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + left)
+    return found, others and not found
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,31 +151,24 @@ def _middle(found: Sequence[_Entry]) -> Times:
     return Times(max(per_iteration * amount, SHORTEST), amount, sum(f.run for f in found), len(found))
 
 
-def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float,
-              admit: Callable[[Shadow], dict[str, int] | None], exits: Collection[int]) -> Times:
-    """``times`` of the original, where its iterations are so short that counting them tells: what follows is timed up
-    to one of ``exits``, entry by entry, until there is enough of it. ``shadow`` stands at the header."""
-    region, spent, deadline = compiled.region, 0.0, time.monotonic() + _PATIENCE_SECONDS
-    found: list[_Entry] = []
-    refused = 0
-    try:
-        while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
-            values = admit(shadow)
-            trips = 0 if values is None else values[TRIPS]
-            if values is not None and 0 < trips == ownable(region, values, trips):
-                own_pages(shadow, compiled, results(region, values, trips))
-                overhead = run_original(shadow, compiled, 0)
-                amount = _amount(Work(region.scop, values), mean, 0, trips)
-                found.append(_Entry(shadow.run_out(exits, REACH_SECONDS), overhead, amount, trips))
-                spent, refused = spent + found[-1].seconds, 0
-            else:
-                refused += 1
-                spent += _passed_over(shadow, refused, exits)
-            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent))
-    except (ShadowStopped, Rejected):
-        pass  # as in ``further``
+def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float, admit: Admit,
+              exits: Collection[int]) -> Times:
+    """``further`` for the original where its iterations are so short that counting them tells: what follows is timed up
+    to one of ``exits``, entry by entry; else what counting takes is left out."""
+    region = compiled.region
+
+    def timed(values: dict[str, int], _found: Sequence[_Entry]) -> _Entry | None:
+        trips = values[TRIPS]
+        if not 0 < trips == ownable(region, values, trips):
+            return None
+        own_pages(shadow, compiled, results(region, values, trips))
+        overhead = run_original(shadow, compiled, 0)
+        amount = _amount(Work(region.scop, values), mean, 0, trips)
+        return _Entry(shadow.run_out(exits, REACH_SECONDS), overhead, amount, trips)
+
+    found, alone = _search(shadow, region, admit, exits, 0, timed)
     return _middle(found) if sum(f.run for f in found) >= times.run else replace(
-        times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST), alone=refused > 0 and not found)
+        times, seconds=max(times.seconds - times.run * COUNTING_SECONDS, SHORTEST), alone=alone)
 
 
 def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
