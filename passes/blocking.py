@@ -18,7 +18,7 @@ from itertools import islice, product
 from math import ceil, prod
 
 from memopt.analysis.conflicts import between
-from memopt.analysis.polyhedra import Polyhedron
+from memopt.analysis.polyhedra import Polyhedron, instances
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
@@ -26,7 +26,6 @@ from memopt.models.loop_cost import average_trips
 from passes.leaves import Position
 from passes.ordering import Conflicts, carry, equal, keeps
 from passes.rows import Rows
-from passes.splitting import instances
 
 BLOCK = "block"
 STEPS = 64

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations, product
 from math import ceil
 
+from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
@@ -30,7 +31,6 @@ from memopt.models.loop_cost import (
 from passes.base import Context
 from passes.joining import joinable
 from passes.ordering import Conflicts, carry, equal, keeps
-from passes.splitting import instances
 
 MOST_COEFFICIENT = 3
 BLOCK_STEPS = 256

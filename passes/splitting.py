@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memopt.analysis.conflicts import Conflict
-from memopt.analysis.polyhedra import Polyhedron
+from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
 from passes.ordering import Conflicts, carry, within
@@ -79,12 +79,3 @@ def _cut(statement: Statement, plane: Linear) -> Iterator[Statement]:
         piece = replace(statement, name=statement.name + suffix, conditions=(*statement.conditions, *conditions))
         if not instances(piece).is_empty:
             yield piece
-
-
-def instances(statement: Statement) -> Polyhedron:
-    names = tuple(d.name for d in statement.dimensions)
-    bounds = [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
-    bounds += statement.conditions
-    cells = (s for access in (statement.write, *statement.reads) for s in access.subscripts)
-    symbols = {s for e in (*bounds, *cells) for s in e.symbols} - set(names)
-    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import struct
 import time
 from collections import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -53,6 +54,40 @@ class Installed:
 
     patch: Patch
     placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Unpatched:
+    """The code of a process as it was before the ``patches`` in force."""
+
+    memory: Memory
+    patches: tuple[Patch, ...]
+
+    def read(self, address: int, size: int) -> bytes:
+        """As ``Memory.read``."""
+        return self._restored(address, self.memory.read(address, size))
+
+    def read_some(self, address: int, size: int) -> bytes:
+        """As ``Memory.read_some``."""
+        return self._restored(address, self.memory.read_some(address, size))
+
+    def _restored(self, start: int, code: bytes) -> bytes:
+        for patch in self.patches:
+            low, high = max(start, patch.address), min(start + len(code), patch.end)
+            if low < high:
+                original = patch.original[low - patch.address:high - patch.address]
+                code = code[:low - start] + original + code[high - start:]
+        return code
+
+
+@contextmanager
+def unpatched(pid: int) -> Iterator[Unpatched]:
+    """The code of ``pid`` as it was; raises ``Rejected`` when it may not be looked at."""
+    memory = Memory(pid)
+    try:
+        yield Unpatched(memory, tuple(installed.patch for installed in find_installed(pid)))
+    finally:
+        memory.close()
 
 
 def jump(source: int, target: int, original: bytes) -> Patch:

@@ -55,7 +55,7 @@ MOST_ITERATIONS = 1 << 24  # of one of them
 PASSING_SECONDS = 0.5  # for one of them
 LEAST_TIMED = 64  # iterations from which on the measured time decides, whatever a version does first
 GAIN = 1.03  # a version must be faster by this factor
-HOPELESS = 0.5  # or where its iterations were too few to meet all that it does, by this one
+HOPELESS = 0.7  # or where its iterations were too few to meet all that it does, by this one
 CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 

@@ -23,6 +23,7 @@ from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
 from memopt.analysis.parameters import Sample, live_in
+from memopt.analysis.polyhedra import that_run
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import (
@@ -111,7 +112,7 @@ class Builder:
         types = element_types(flat, subscripts | private)
         arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
-        scop = written_out(scop)
+        scop = that_run(written_out(scop))
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)

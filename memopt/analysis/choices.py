@@ -3,8 +3,8 @@
 The branch becomes selections: what a way stores is chosen between the new value and what the cell holds, so every
 iteration stores, and every iteration loads. That touches cells which the original may pass over, in vain: a region
 says so (memopt.ir.region.Region.wider), and then its footprints have to lie in memory that was looked at, of a program
-with one thread. Floating-point operations are not done in vain, since they would raise flags of their own, but for
-comparisons of what is compared in any case.
+with one thread. Floating-point operations would raise flags of their own: where their way is not gone they are done on
+ones, all but comparisons of what is compared in any case.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Callable, Collection, Sequence
 from memopt.analysis.facts import SLOT, State
 from memopt.analysis.nest import Item, LoadEvent, Raising, StoreEvent
 from memopt.analysis.places import Places
-from memopt.analysis.values import Formula, Loaded, Node, Truth, Value
+from memopt.analysis.values import Formula, Loaded, Node, Truth, Value, constant
 from memopt.analysis.ways import Way
 from memopt.ir.linear import Linear
-from memopt.ir.operations import COMPARING, SIGNALLING
+from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
 
+_ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
 
 
@@ -98,16 +99,39 @@ def _apart(distance: Linear, width: int, other: int) -> bool:
     return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
 
 
-def check_flags(ways: Sequence[Collection[Raising]], address: int, normal: Callable[[Value], bool]) -> None:
-    """Rejected when one of ``ways`` has floating-point operations of its own that would raise a flag in the others.
+def raises_alone(ways: Sequence[Collection[Raising]], masked: Collection[Value],
+                 normal: Callable[[Value], bool]) -> bool:
+    """Whether one of ``ways`` has floating-point operations of its own, but for those ``masked``, that would raise a
+    flag in the others.
 
     Further comparisons of what all of them compare, with each other or with numbers that are ``normal``, raise none: a
     NaN or a subnormal number has done so.
     """
     common = set(ways[0]).intersection(*ways)
-    looked_at = {operand for value, under in common if not under and isinstance(value, Node)
-                 and value.operator in SIGNALLING for operand in value.operands}
-    for value, under in {o: None for way in ways for o in way if o not in common}:
-        if under or not isinstance(value, Node) or value.operator not in COMPARING or not all(
-                operand in looked_at or normal(operand) for operand in value.operands):
-            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for floating-point operations")
+    looked_at = compared_in(common)
+    return any(under or not repeats(value, looked_at, normal)
+               for value, under in {o: None for way in ways for o in way if o not in common} if value not in masked)
+
+
+def compared_in(done: Collection[Raising]) -> set[Value]:
+    """What is compared in any case, so that a NaN or a subnormal number raises a flag."""
+    return {operand for value, under in done if not under and isinstance(value, Node)
+            and value.operator in SIGNALLING for operand in value.operands}
+
+
+def repeats(value: Value, looked_at: Collection[Value], normal: Callable[[Value], bool]) -> bool:
+    """Whether ``value`` is a comparison that raises nothing that one of what is ``looked_at`` does not."""
+    return isinstance(value, Node) and value.operator in COMPARING and all(
+        operand in looked_at or normal(operand) for operand in value.operands)
+
+
+def masked(way: Formula, operator: str, operands: tuple[Value, ...], normal: Callable[[Value], bool]) -> (
+        tuple[Value, ...]):
+    """``operands`` where ``way`` holds, else ones: no operation on these is invalid, inexact or out of range."""
+    kept = {0} if operator in ROUNDED else set()
+    if operator == "fmul":  # one times a normal number is this number
+        kept = {n for n, o in enumerate(operands) if normal(o)}
+        kept = kept if len(kept) < len(operands) else set()
+    ones = _INTEGER_ONES if operator in FROM_INTEGERS else _ONES
+    return tuple(o if n in kept else Node("select", (Truth(way), o, constant(ones[o.width], o.width)), o.width)
+                 for n, o in enumerate(operands))

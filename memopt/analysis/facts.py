@@ -19,6 +19,7 @@ from memopt.ir.reasons import Reason, Rejected
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
+TO_THE_END = 3
 SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rsp>:<bits>"
 
 MOST_TABLES = 8  # of one instruction
@@ -34,9 +35,10 @@ class Facts:
     (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``: live-in
     memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only follow one
     another; such a guard seldom holds at first entry; ``declined``: where attempts that are not ``eager`` would have
-    gone on otherwise if they were. ``by_trips``: express the exit test's counter by the iterations
-    that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
-    is whether a loop runs at all, or on which side of a bound a counter is, 2 in general. ``deferred``: instructions
+    gone on otherwise if they were. ``by_trips``: express the exit test's counter by the iterations that remain.
+    ``split``: branches that go different ways in different iterations, by address: 1 where the difference is whether a
+    loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the iteration.
+    ``masked``: branches on data on whose ways operands are masked (memopt.analysis.choices). ``deferred``: instructions
     whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never go round. ``lanes``:
     vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
     ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on. ``tables``: of
@@ -57,6 +59,7 @@ class Facts:
     eager: bool = False
     by_trips: bool = False
     split: dict[int, int] = field(default_factory=dict)
+    masked: set[int] = field(default_factory=set)
     deferred: set[int] = field(default_factory=set)
     inlined: set[int] = field(default_factory=set)
     lanes: dict[str, int] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Where a program spends its time: samples in, the next address worth a look out.
 
-Invariant: an address inside a settled range (a loop that was replaced or rejected) is never offered again.
+Invariant: an address inside a settled range (a loop that was replaced or rejected) is not offered again.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class Hotness:
         """Never offer addresses in these half-open ranges again; what is recent starts anew."""
         self.settled += ranges
         self.recent.clear()
+
+    def reopen(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Addresses in these ranges, which were settled, may be offered again."""
+        gone = set(ranges)
+        self.settled = [r for r in self.settled if r not in gone]
 
     def share(self, ranges: Iterable[tuple[int, int]]) -> float:
         """Part of all samples that fell into the half-open ranges, 0 to 1."""

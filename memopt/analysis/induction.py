@@ -9,19 +9,22 @@ Inside the trial of an outer loop the same loop comes by again and again: what w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
 from memopt.analysis.overwritten import overwritten
 from memopt.analysis.places import Places, stack_stores
-from memopt.analysis.restarts import Specialise, Together
-from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, constant
+from memopt.analysis.restarts import Defer, Specialise, Together
+from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
+
+WRAPPED = 1 << 31  # at least: what a 32-bit number that wraps around seems to move by
 
 Found = tuple[dict[str, int], frozenset[str], Walk, State]
 
@@ -139,6 +142,8 @@ class Induction:
         mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
         try:
             unknown, after = self._try(loop, entry)
+            widened = [o for o in self.algebra.obligations[mark:] if o.widening
+                       and o.address not in self.algebra.widenings.addresses]
         finally:
             self.algebra.trial -= 1
             del self.algebra.obligations[mark:]
@@ -166,8 +171,7 @@ class Induction:
             if step is None or not isinstance(held, Integer):
                 opaque.add(location)
             else:
-                steps[location] = step
-                self._narrow(entry, location, value)
+                steps[location] = self._narrow(entry, location, value, step, widened)
         if needs:
             raise Together(tuple(needs))
         first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
@@ -184,15 +188,30 @@ class Induction:
                 steps[location] = delayed
         return steps, frozenset(opaque - steps.keys())
 
-    def _narrow(self, entry: State, location: str, after: Value) -> None:
-        """A register that each iteration writes by a widening that waits: its header value waits as well."""
+    def _narrow(self, entry: State, location: str, after: Value, step: int, widened: Sequence[Obligation]) -> int:
+        """A register that each iteration writes by a widening that waits: its header value waits as well. Its step.
+
+        A counter that begins at -1 in 32 bits wraps around in its first step, and only there: its widening has to wait,
+        and it goes on from below zero. ``widened``: what widenings that do not wait rely on."""
         held, widenings = entry[location], self.algebra.widenings
-        if isinstance(held, Integer) and isinstance(after, Integer) and not widenings.whole(held.linear):
-            wide = widenings.whole(after.linear)
-            if wide is not None and wide == widenings.whole(widenings.unsigned(wide.number, wide.bits)):
-                entry[location] = Integer(widenings.unsigned(held.linear, wide.bits), held.width)
-                for need in (held.linear, -held.linear + ((1 << wide.bits) - 1)):
-                    self.algebra.require(need, wide.why)
+        if not isinstance(held, Integer) or not isinstance(after, Integer):
+            return step
+        wide = widenings.whole(after.linear)
+        if abs(step) >= WRAPPED:
+            waiting = frozenset(o.address for o in widened if o.linear.symbols & (after.linear - step).symbols)
+            if waiting:
+                raise Defer(waiting)
+            if wide is not None and held.linear.is_constant and (small := centred(step, wide.bits)) > 0:
+                first = held.linear - (1 << wide.bits)
+                if -(1 << wide.bits) <= first.constant < 0:
+                    entry[location] = Integer(widenings.unsigned(first, wide.bits), held.width)
+                    return small
+        if wide is not None and not widenings.whole(held.linear) and (
+                wide == widenings.whole(widenings.unsigned(wide.number, wide.bits))):
+            entry[location] = Integer(widenings.unsigned(held.linear, wide.bits), held.width)
+            for need in (held.linear, -held.linear + ((1 << wide.bits) - 1)):
+                self.algebra.require(need, wide.why)
+        return step
 
     def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
         """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None

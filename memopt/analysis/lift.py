@@ -37,6 +37,7 @@ from memopt.analysis.restarts import (
     Inline,
     Keep,
     KeepOrder,
+    Mask,
     Moves,
     Promote,
     RelateToTrips,
@@ -134,7 +135,8 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: C
             facts = _specialised(facts, (need,))
         except Together as several:
             facts = _specialised(facts, several.needs)
-        except (RelateToTrips, KeepOrder, Promote, Split, Defer, Inline, Steady, Tabulate, Keep) as need:
+        except (RelateToTrips, KeepOrder, Promote, Split, Mask, Defer, Inline, Steady, Tabulate,
+                Keep) as need:
             _note(facts, need)
         except (Moves, Written) as need:
             facts = facts.moved(need.symbol) if isinstance(need, Moves) else facts.stored(need.address)
@@ -148,9 +150,11 @@ def _note(facts: Facts, need: Exception) -> None:
         case Promote():
             facts.add_cell(need.address, need.width)
         case Split():
-            facts.split[need.address] = facts.split.get(need.address, 0) + 1
+            facts.split[need.address] = max(facts.split.get(need.address, 0) + 1, need.least)
+        case Mask():
+            facts.masked.add(need.address)
         case Defer():
-            facts.deferred.add(need.address)
+            facts.deferred |= need.addresses
         case Inline():
             facts.inlined.add(need.header)
         case Steady():

@@ -67,6 +67,7 @@ class Numbers:
     copy: str = ""  # tells apart the loops of code that is run more than once
     depth: int = 0  # how many such ways the code being run is in
     selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
+    joined: dict[Value, int] = field(default_factory=dict)  # what ways leave that differ -> where they part
     written: frozenset[int] = frozenset()  # addresses of cells that hold data, as captured
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 

@@ -49,8 +49,9 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
     for obligation in unproved:
         if obligation.branch is not None and facts.split.get(obligation.branch, 0) < 2:
             raise Split(obligation.branch)
-        if obligation.widening and obligation.address not in facts.deferred:
-            raise Defer(obligation.address)
+    widened = frozenset(o.address for o in unproved if o.widening) - facts.deferred
+    if widened:
+        raise Defer(widened)
     for obligation in unproved:
         raise Rejected(obligation.reason, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())

@@ -9,12 +9,12 @@ from __future__ import annotations
 from itertools import count
 
 from memopt.analysis.algebra import Algebra, Promote, fixable
-from memopt.analysis.facts import SLOT, Facts, State, bits_of, slot_name, slot_range
+from memopt.analysis.facts import SLOT, TO_THE_END, Facts, State, bits_of, slot_name, slot_range
 from memopt.analysis.nest import Item, LoadEvent, StoreEvent
 from memopt.analysis.numbers import LOOP_COUNTER, uneven_part
-from memopt.analysis.restarts import Tabulate
+from memopt.analysis.restarts import Split, Tabulate
 from memopt.analysis.tables import WORD, Table, words
-from memopt.analysis.values import Carried, Integer, Loaded, Node, Value, centred
+from memopt.analysis.values import Carried, Integer, Loaded, Node, Value, centred, within
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
@@ -43,6 +43,10 @@ class Places:
             for word in words(value):
                 event = self.loads[word.event]
                 raise Tabulate(event.address, self.algebra.at_sample(event.pointer))
+            for part in within(value):
+                fork = self.algebra.joined.get(part)
+                if fork is not None and self.facts.split.get(fork, 0) < TO_THE_END:
+                    raise Split(fork, TO_THE_END)
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
         return self.algebra.settled(linear)
 

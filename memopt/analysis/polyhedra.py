@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import islpy as isl
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Scop, Statement
 
 # Two objects of different contexts crash isl without a word: there is one.
 _CONTEXT = isl.DEFAULT_CONTEXT
@@ -231,6 +232,22 @@ class Polyhedron:
 
     def __str__(self) -> str:
         return str(self.handle)
+
+
+def instances(statement: Statement) -> Polyhedron:
+    """The iterations in which it runs; all symbols that it is about are parameters."""
+    names = tuple(d.name for d in statement.dimensions)
+    bounds = [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
+    bounds += statement.conditions
+    cells = (s for access in (statement.write, *statement.reads) for s in access.subscripts)
+    symbols = {s for e in (*bounds, *cells) for s in e.symbols} - set(names)
+    return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)
+
+
+def that_run(scop: Scop) -> Scop:
+    """``scop`` without statements that never run: conditions on the way to them exclude each other."""
+    statements = tuple(s for s in scop.statements if not s.conditions or not instances(s).is_empty)
+    return replace(scop, statements=statements or scop.statements)
 
 
 def _check_size(number: int) -> None:

@@ -28,16 +28,26 @@ class Together(Exception):
 
 @dataclass
 class Split(Exception):
-    """Start again with the branch at ``address`` going different ways in different iterations."""
+    """Start again with the branch at ``address`` going different ways in different iterations, in a more general sense
+    than before and at least in that of ``least`` (memopt.analysis.facts)."""
+
+    address: int
+    least: int = 1
+
+
+@dataclass
+class Mask(Exception):
+    """Start again with the floating-point operations on the ways of the branch at ``address`` done in every iteration,
+    on ones where the way is not gone."""
 
     address: int
 
 
 @dataclass
 class Defer(Exception):
-    """Start again with the widenings of the instruction at ``address`` left to those who need their number."""
+    """Start again with the widenings of the instructions at ``addresses`` left to those who need their number."""
 
-    address: int
+    addresses: frozenset[int]
 
 
 @dataclass

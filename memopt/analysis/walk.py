@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra
 from memopt.analysis.canonical import canonical, canonical_formula
-from memopt.analysis.choices import MOST_CHOICES, check_flags, join_choices, join_states
+from memopt.analysis.choices import (
+    MOST_CHOICES,
+    compared_in,
+    join_choices,
+    join_states,
+    masked,
+    raises_alone,
+    repeats,
+)
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
-from memopt.analysis.facts import State
+from memopt.analysis.facts import TO_THE_END, State
 from memopt.analysis.nest import Item, Raising, StoreEvent
 from memopt.analysis.places import Places
+from memopt.analysis.restarts import Mask
 from memopt.analysis.roots import computed, invalid_root
 from memopt.analysis.routines import ABOUT_COPIES
 from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
@@ -23,6 +34,7 @@ from memopt.analysis.values import (
     Loaded,
     Node,
     Value,
+    both,
     constant,
     constant_of,
     data,
@@ -130,6 +142,8 @@ class Walker:
     fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
     unordered: set[int] = field(default_factory=set)  # those that leave for a NaN too
+    under: list[Formula] = field(default_factory=list)  # the ways that are gone, of branches whose operands are masked
+    masked: set[Value] = field(default_factory=set)  # operations on masked operands
 
     def name(self, loop: Loop) -> str:
         return f"{loop.header:x}{self.algebra.copy}"
@@ -207,7 +221,7 @@ class Walker:
         raising: list[dict[Raising, None]] = []
         for number, (conditions, place) in enumerate(fork.ways):
             part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
-            with self.algebra.under(conditions, number):
+            with self.algebra.under(conditions, number), self._masking(fork, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
             if self._elsewhere(part):
                 raise invalid_root(self.algebra.address)
@@ -218,7 +232,10 @@ class Walker:
             raising.append(part.raising)
         self.algebra.address = fork.address
         if fork.choice is not None:
-            check_flags(raising, fork.address, lambda v: normal(v, self.places.facts.vectors, self.fixed))
+            if raises_alone(raising, self.masked, self._normal):
+                if fork.address not in self.places.facts.masked:
+                    raise Mask(fork.address)
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {fork.address:#x}, for floating-point operations")
             items, merged = join_choices(fork.choice, ways, walk.items, self.places)
         else:
             items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
@@ -229,6 +246,19 @@ class Walker:
         if any(exits):
             walk.exits.append(self._joined_exit(fork, ways, exits, walk))
         return merged, fork.join
+
+    @contextmanager
+    def _masking(self, fork: _Fork, number: int) -> Iterator[None]:
+        """While way ``number`` of ``fork`` is gone."""
+        mask = fork.choice is not None and fork.address in self.places.facts.masked
+        if mask and fork.choice is not None:
+            self.under.append(fork.choice if number == 0 else negate(fork.choice))
+        yield
+        if mask:
+            self.under.pop()
+
+    def _normal(self, value: Value) -> bool:
+        return normal(self._number(value), self.places.facts.vectors, self.fixed)
 
     def _joined_exit(self, fork: _Fork, ways: list[Way], exits: list[list[LeavingPoint]], walk: Walk) -> LeavingPoint:
         """The test at the end of the loop, which compilers copy to the end of each way."""
@@ -296,6 +326,12 @@ class Walker:
             for operand in operands:  # widened exactly: numbers that are compared like this are normal
                 walk.raising.pop((operand, ()), None)
         elif operation.operator in RAISING or called(operation.operator) is not None:
+            if self.under and (result, ()) not in walk.raising and operation.operator in RAISING and not repeats(
+                    result, compared_in(walk.raising), self._normal):
+                way = functools.reduce(both, self.under)
+                result = self.algebra.compute(operation.operator, masked(
+                    way, operation.operator, operands, self._normal), operation.width)
+                self.masked.add(result)
             walk.raising[result, ()] = None
             if operation.operator.startswith(CHECK):
                 self.zeros.setdefault("", 0)
@@ -363,7 +399,8 @@ class Walker:
             if other is not None and operation.address in self.places.facts.split and not isinstance(condition, bool):
                 ways = self._ways(operation.address, condition)
                 places = tuple((c, _Place(operation.target if taken else other)) for c, taken in ways)
-                return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header))
+                joins = self._joins(loop) if self.places.facts.split[operation.address] < TO_THE_END else {}
+                return _Fork(operation.address, places, joins.get(block.address, loop.header))
             if other is not None and not taken_leaves and any(True for _ in data(condition)):
                 return self._choice(operation, other, condition, block, loop)
             if not self.exits.decide(condition):

@@ -50,12 +50,12 @@ def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) 
         runs, idle, loop = entered
         known = {p: _after_loop(p, runs, idle, loop, algebra, places.facts) for p in runs.state}
         return [*idle.items, *runs.items], {
-            p: _either((runs, idle), p) if v is None else v for p, v in known.items()}
+            p: _either((runs, idle), p, algebra) if v is None else v for p, v in known.items()}
     return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
-            {p: _either(ways, p) for p in ways[0].state})
+            {p: _either(ways, p, algebra) for p in ways[0].state})
 
 
-def _either(ways: Sequence[Way], location: str) -> Value:
+def _either(ways: Sequence[Way], location: str, algebra: Algebra) -> Value:
     value = ways[-1].state[location]
     if all(way.state[location] == value for way in ways):
         return value
@@ -72,6 +72,7 @@ def _either(ways: Sequence[Way], location: str) -> Value:
             for condition in way.conditions:
                 truth = both(truth, Atom(condition, False))
             value = Node("select", (Truth(truth), way.state[location], value), value.width)
+            algebra.joined[value] = algebra.address
     return value
 
 

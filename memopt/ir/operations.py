@@ -196,9 +196,11 @@ CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_
 
 SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
 COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
-RAISING = COMPARING | frozenset((  # operators that may raise a floating-point exception's flag
-    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "fround", "f32to64", "f64to32",
-    "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))
+FROM_INTEGERS = frozenset(("i32tof64", "i64tof64", "i32tof32", "i64tof32"))
+ROUNDED = frozenset(("fround", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # their first operand says how
+# Operators that may raise a floating-point exception's flag.
+RAISING = COMPARING | FROM_INTEGERS | ROUNDED | frozenset((
+    "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "f32to64", "f64to32"))
 
 CALL, CHECK = "call", "check"  # what operators that are functions begin with
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.parameters import Sample
     from memopt.ir.code import CompiledRegion
+    from memopt.ir.graph import Loop
     from memopt.ir.plan import NestPlan
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
@@ -34,9 +35,16 @@ class Decision:
     installed_after: float | None = None
     service: Service | None = None
     entry: Sample | None = None  # live-in values that it was made for
+    loop: Loop | None = None  # the candidate that it is about
     compiled: CompiledRegion | None = None  # when another version may come in front of it
     behind: Decision | None = None  # the version that is asked where this one's guard fails
     _source: str | None = None
+
+    @property
+    def holds_loops(self) -> bool:
+        """Whether there are others in its loop."""
+        return self.loop is not None and self.site is not None and any(
+            x.blocks < self.loop.blocks for x in self.site.forest.loops)
 
     def look_up_source(self) -> None:
         """``file.c:12`` for the report, if there is debug information; looked up once, best while the program runs."""

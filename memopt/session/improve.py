@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memopt.session.site import Site
 
 RETRIES = 6
+VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
 
 @dataclass
@@ -40,8 +41,10 @@ class Improver(Stages):
     def __post_init__(self) -> None:
         self._copies.keep = True
         self._settled: list[tuple[int, int]] = []
+        self._reopened: list[Decision] = []  # about loops that were taken out, until one in them is decided
         self._tries: dict[int, int] = {}
-        self._refused: dict[Loop, Rejected] = {}  # loops around the current address, for good
+        self._spent = 0.0  # seconds of work on addresses, with or without success
+        self._refused: dict[Loop, Rejected] = {}  # for good
         self._current: Decision | None = None
 
     @property
@@ -54,12 +57,14 @@ class Improver(Stages):
         Precondition: not ``busy``.
         """
         settled, self._settled = self._settled, []
+        for decision in self._reopened:
+            hotness.reopen(decision.ranges)
         if settled:
             hotness.settle(settled)
         if self._review():
             return True
         address = hotness.hottest()
-        if address is None:
+        if address is None or self._in_vain():
             return False
         if computes(self.pid, address):
             self.worker.start(functools.partial(self._work, address))
@@ -67,6 +72,11 @@ class Improver(Stages):
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
                                   detail="no arithmetic on memory in a loop"))
         return True
+
+    def _in_vain(self) -> bool:
+        """Whether too much was tried for nothing by now: a program that gains nothing must not be much slower."""
+        serves = any(d.reason is None and d.cache is not None for d in self.decisions)
+        return not serves and self._spent > VAIN_SECONDS + VAIN_SHARE * (time.monotonic() - self.started)
 
     # -- versions in service ------------------------------------------------------------------------------------
 
@@ -86,6 +96,7 @@ class Improver(Stages):
 
     def _take_out(self, decision: Decision, verdict: Verdict) -> None:
         assert decision.cache is not None
+        self._refused.clear()
         again = verdict.sizes and self._look_again(decision.address, decision.entry)
         try:
             if again and set_aside(self.pid, self.attached, decision):
@@ -104,6 +115,10 @@ class Improver(Stages):
             if again:
                 self.decisions.remove(decision)
                 self._work(decision.address)
+            elif verdict.reason is not Reason.THREADS and decision.holds_loops:  # these may be better off
+                assert decision.loop is not None
+                self._refused[decision.loop] = Rejected(verdict.reason, verdict.detail)
+                self._reopened.append(decision)
         else:
             decision.service = None  # it could not be taken out: no use trying for ever
 
@@ -143,10 +158,12 @@ class Improver(Stages):
     # -- one address ----------------------------------------------------------------------------------------------
 
     def _work(self, address: int) -> None:
+        began = time.monotonic()
         decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
         self._attempt(decision)
         self._settle(decision)
         self._current = None
+        self._spent += time.monotonic() - began
         decision.look_up_source()
 
     def _attempt(self, decision: Decision) -> None:
@@ -174,7 +191,9 @@ class Improver(Stages):
         if decision.reason in TRANSIENT and tries < RETRIES:
             time.sleep(0.05 * tries)
             return
-        self._refused.clear()
+        for old in [d for d in self._reopened if not set(d.ranges).isdisjoint(decision.ranges)]:
+            self._reopened.remove(old)
+            self.decisions.remove(old)
         self.decisions.append(decision)
         self._settled += decision.ranges
         if decision.cache is not None and decision.reason is None:
@@ -189,12 +208,13 @@ class Improver(Stages):
             if self._replace_around(decision, site):
                 return
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
-        decision.address, decision.ranges = site.loops[0].header, site.ranges(site.loops[0])
-        first: Rejected | None = None
+        nest, decision.ranges = site.decided(site.loops[-1])
+        decision.address = nest.header
+        refusals: list[tuple[Loop, Rejected]] = []
         for loop in site.loops:
             known = self._refused.get(loop)
             if known is not None:
-                first = more_telling(first, known)
+                refusals.append((loop, known))
                 continue
             try:
                 self._replace_at_sizes(decision, site, loop)
@@ -205,13 +225,13 @@ class Improver(Stages):
                 again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
                 if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
                     raise  # the next look may find it otherwise; or it would have been replaced
-                first = more_telling(first, rejected)
+                refusals.append((loop, rejected))
                 if rejected.reason not in TRANSIENT:
                     self._refused[loop] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and self._replace_around(decision, site):
                 return
-        assert first is not None
-        raise first
+        own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # the others are about more than the nest
+        raise functools.reduce(more_telling, own or [r for _, r in refusals])
 
     def _replace_around(self, decision: Decision, site: Site) -> bool:
         """Whether a loop that calls the function of ``site``, and nothing that is not understood, was replaced."""
@@ -221,6 +241,8 @@ class Improver(Stages):
         if around is None:
             return False
         for loop in around.loops:
+            if loop in self._refused:
+                continue
             decision.site = around
             try:
                 self._replace_at_sizes(decision, around, loop)
@@ -229,6 +251,8 @@ class Improver(Stages):
                 again = rejected.reason in TRANSIENT and not self._tries.get(decision.address, 0)
                 if again or rejected.reason is Reason.ENDED:
                     raise
+                if rejected.reason not in TRANSIENT:
+                    self._refused[loop] = Rejected(rejected.reason, rejected.detail)
             else:
                 decision.ranges += own
                 return True
@@ -277,9 +301,9 @@ class Improver(Stages):
             perfmap.delete(self.pid)
 
 
-def more_telling(first: Rejected | None, second: Rejected) -> Rejected:
+def more_telling(first: Rejected, second: Rejected) -> Rejected:
     """Which of the refusals of two loops, the outer one first, is reported."""
-    if first is None or first.reason in TRANSIENT:
+    if first.reason in TRANSIENT:
         return second
     # A loop that calls functions stands around the nest; it is not the nest.
     return second if first.reason is Reason.CALL and second.reason not in TRANSIENT else first

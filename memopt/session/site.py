@@ -1,4 +1,7 @@
-"""The code around a hot address in the live process, and what can be told from it without stopping anything."""
+"""The code around a hot address in the live process, and what can be told from it without stopping anything.
+
+Invariant: code is seen as it was before loops of it were replaced, and a loop around a replaced one is no candidate.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
+from runtime.install import unpatched
 from runtime.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
@@ -44,8 +48,12 @@ class Site:
         inside = {b for loop in self.forest.loops for b in loop.blocks}
         return tuple((b, block.end) for b, block in self.graph.blocks.items() if b not in inside)
 
-    def ranges(self, loop: Loop) -> Ranges:
-        return tuple((b, self.graph.blocks[b].end) for b in loop.blocks)
+    def decided(self, loop: Loop) -> tuple[Loop, Ranges]:
+        """What has been decided together with ``loop``, one of ``loops``: the code of the outermost candidate but for
+        other loops beside ``loop``, which may be candidates yet; and the outermost one without any of these."""
+        beside = {b for x in self.forest.loops if not x.blocks & loop.blocks for b in x.blocks}
+        nest = next((x for x in self.loops if not x.blocks & beside), loop)
+        return nest, tuple((b, self.graph.blocks[b].end) for b in self.loops[0].blocks - beside)
 
 
 def find_site(pid: int, address: int) -> Site:
@@ -62,14 +70,13 @@ def find_site(pid: int, address: int) -> Site:
                 function, extent = known.shown if known.name else "", (known.start + bias, known.end + bias)
     except (ElfError, OSError):
         pass  # code without a readable file: the flow graph is found from the address itself
-    memory = Memory(pid)
-    try:
-        graph = flow_around(memory.read_some, address, (mapping.start, mapping.end), (extent,) if extent else ())
-    finally:
-        memory.close()
+    with unpatched(pid) as code:
+        graph = flow_around(code.read_some, address, (mapping.start, mapping.end), (extent,) if extent else ())
+        replaced = {patch.address for patch in code.patches}
     forest = find_loops(graph)
     loops, views = candidates(forest, address)
-    loops = tuple(x for x in loops if not graph.blocks[x.header].repeats)  # inside an instruction is no place to patch
+    loops = tuple(x for x in loops if not x.blocks & replaced  # inside an instruction is no place to patch:
+                  and not graph.blocks[x.header].repeats)
     return Site(mapping.path, (mapping.start, mapping.end), bias, function, graph, forest, loops, views=views)
 
 

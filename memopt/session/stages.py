@@ -49,6 +49,7 @@ NEAR_SECONDS = 0.02  # within which it has to come
 LOOKS_AWAY = 64  # times that patience is asked for, for each look at the clock
 TRIALS = 6  # where one could not run to its end
 UNLIKE_TRIALS = 2  # where several entries in a row came with other values
+ONCE_SECONDS = 0.5  # of processor time to understand a loop: what takes longer is not tried again at once
 NEXT_SECONDS = 2.0  # from one iteration of a loop to the next, where it is looked at twice
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
@@ -82,25 +83,22 @@ class Stages:
 
             return find_site(self.pid, address)
 
-    def _replace(self, decision: Decision, site: Site, loop: Loop) -> None:
+    def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from memopt.session.site import apart, screen
         from memopt.x86.displacement import displacement
         from runtime import perfmap
-        from runtime.memory import Memory
+        from runtime.install import unpatched
         from runtime.refusals import check_process
 
-        site, loop = apart(self.pid, site, loop)
+        around, (site, loop) = site, apart(self.pid, site, candidate)
         operations = screen(site, loop)
         check_process(self.pid)
         with self._timed("capture"):
             decision.entry = None
             lifted, trips = self._capture_and_lift(site, loop, operations)
             decision.entry = lifted.entry
-        memory = Memory(self.pid)
-        try:  # all of the text is looked at: not before there is something to gain
-            moved = displacement(memory.read, site.graph, loop, site.text)
-        finally:
-            memory.close()
+        with unpatched(self.pid) as code:  # all of the text is looked at: not before there is something to gain
+            moved = displacement(code.read, site.graph, loop, site.text)
         lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
         candidates = self._schedule(lifted, machine, trips)
@@ -118,9 +116,9 @@ class Stages:
             self._give_back(cache)
             cache.close()
             raise
-        decision.cache, decision.behind = cache, behind
+        decision.cache, decision.behind, decision.loop = cache, behind, candidate
         decision.compiled = None if moved.places(cache.placement.code) else compiled
-        decision.address, decision.ranges = loop.header, site.ranges(site.loops[0])
+        decision.address, (_, decision.ranges) = loop.header, around.decided(candidate)
         decision.installed_after = time.monotonic() - self.started
         measured = decision.measurement
         decision.service = Service(measured.original if measured is not None and measured.even else None,
@@ -205,9 +203,12 @@ class Stages:
         with ExitStack() as stack:
             with self._timed("reach"):
                 shadow = stack.enter_context(self._copies.at(loop.header, functools.partial(self._shadows, 1)))
+            began = time.thread_time()
             try:
                 lifted, places = self._lift(site, loop, operations, shadow)
             except Rejected as first:
+                if time.thread_time() - began > ONCE_SECONDS:
+                    raise
                 lifted, places = self._lift_later(site, loop, operations, shadow, first)
             trips, maps = self._trips(lifted.region, exits(site, loop), shadow), mappings(shadow.pid)
         if lifted.region.confined:

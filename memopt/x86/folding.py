@@ -27,6 +27,7 @@ from memopt.ir.operations import (
     Temp,
 )
 
+_EXTENDED = (8, 16, 32)  # bits
 _NEGATED = {"eq": "ne", "ne": "eq", "slt": "sle", "sle": "slt", "ult": "ule", "ule": "ult"}
 _COMPARISONS = frozenset(_NEGATED)
 _COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
@@ -135,6 +136,16 @@ class BlockBuilder:
     def is_a(self, operand: Operand, *operators: str) -> Compute | None:
         definition = self.definition(operand)
         return definition if definition and definition.operator in operators else None
+
+    def narrow(self, operand: Operand, width: int) -> Operand | None:
+        """The lowest bits of what is extended from so many, or a sum of such, where that is known."""
+        found = self.is_a(operand, "zext", "sext", "add", "sub")
+        if found is None:
+            return None
+        if found.operator in ("zext", "sext"):
+            return found.operands[0] if self.width(found.operands[0]) == width else None
+        first, second = (self.narrow(o, width) for o in found.operands)
+        return None if first is None or second is None else self.compute(found.operator, (first, second), width)
 
     def resize(self, operand: Operand, width: int, extension: str = "zext") -> Operand:
         """``operand`` truncated or extended to ``width``."""
@@ -345,10 +356,11 @@ def _trunc(b: BlockBuilder, operands: tuple[Operand, ...], width: int) -> Operan
             return b.compute(inner.operator, tuple(b.compute("trunc", (s,), width) for s in sources), width)
         case ("shr", (source, Literal(value=count))) if width == 1 and count == inner.width - 1:
             return b.compute("slt", (source, Literal(0, inner.width)), 1)
-        case ("shr", (source, Literal(value=count))) if width == 1:
-            extended = b.is_a(source, "zext")
-            if extended and count == (own := b.width(extended.operands[0])) - 1:
-                return b.compute("slt", (extended.operands[0], Literal(0, own)), 1)
+        case ("shr", (source, Literal(value=count))) if width == 1 and count + 1 in _EXTENDED:
+            narrow = b.narrow(source, count + 1)
+            return None if narrow is None else b.compute("slt", (narrow, Literal(0, count + 1)), 1)
+        case ("add" | "sub", _):
+            return b.narrow(value, width)
     return None
 
 
