@@ -22,7 +22,8 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import Sample, live_in
+from memopt.analysis.parameters import Sample, is_parameter, live_in
+from memopt.analysis.pivots import apart
 from memopt.analysis.polyhedra import that_run
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
@@ -118,6 +119,7 @@ class Builder:
         self._separate(found)
         self._numbers()
         self._tables()
+        self.guards += apart(scop, limits(tuple(g for g in self.guards if isinstance(g, Relation))), self.sample)
         guards = tuple(dict.fromkeys(self.guards))
         rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
         looked_at = self._looked_at(scop, footprints, passed)
@@ -271,7 +273,7 @@ class Builder:
                     and second.low.evaluate(self.sample) < first.high.evaluate(self.sample)):
                 difference = first.symbols - second.symbols
                 invariant = self.remaining.invariant(difference)
-                if not invariant.is_constant:
+                if not all(map(is_parameter, invariant.symbols)):
                     needs.append(Specialise(invariant, self.remaining.moves(difference)))
                 elif self.facts.by_trips:
                     raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")

@@ -14,7 +14,7 @@ from memopt.analysis.nest import Item, LoadEvent, StoreEvent
 from memopt.analysis.numbers import LOOP_COUNTER, uneven_part
 from memopt.analysis.restarts import Split, Tabulate
 from memopt.analysis.tables import WORD, Table, words
-from memopt.analysis.values import Carried, Integer, Loaded, Node, Value, centred, within
+from memopt.analysis.values import Carried, Integer, Loaded, Node, Truth, Value, centred, data, within
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
@@ -43,12 +43,19 @@ class Places:
             for word in words(value):
                 event = self.loads[word.event]
                 raise Tabulate(event.address, self.algebra.at_sample(event.pointer))
-            for part in within(value):
-                fork = self.algebra.joined.get(part)
-                if fork is not None and self.facts.split.get(fork, 0) < TO_THE_END:
-                    raise Split(fork, TO_THE_END)
+            self._split(value)
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
         return self.algebra.settled(linear)
+
+    def _split(self, value: Value) -> None:
+        """Ask for the ways on which a part of ``value`` was chosen, by counters, to be gone apart to the end."""
+        for part in within(value):
+            fork, move = self.algebra.joined.get(part), self.algebra.selections.get(part)
+            if fork is not None and self.facts.split.get(fork, 0) < TO_THE_END:
+                raise Split(fork, TO_THE_END)
+            if move is not None and move not in self.facts.split and isinstance(part, Node) and (
+                    isinstance(part.operands[0], Truth) and not list(data(part.operands[0].formula))):
+                raise Split(move)
 
     def _slot(self, pointer: Linear, width: int) -> str | None:
         top = self.facts.symbol("rsp")

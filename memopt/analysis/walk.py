@@ -354,7 +354,7 @@ class Walker:
     def _selection(self, operation: Compute, operands: tuple[Value, ...], place: _Place, loop: Loop) -> _Fork:
         """A conditional move as a branch, up to the last block that every iteration runs."""
         condition = self.algebra.truth(operands[0])
-        after = self._joins(loop)
+        after = self._joins_of(operation.address, loop)
         join = place.block
         while join in after:
             join = after[join]
@@ -367,6 +367,10 @@ class Walker:
         general = self.places.facts.split[address] > 1
         return [(conditions, taken) for taken in (True, False)
                 for conditions in self.exits.ways(condition if taken else negate(condition), general)]
+
+    def _joins_of(self, address: int, loop: Loop) -> dict[int, int]:
+        """``_joins`` for the branch at ``address``; its ways may have to stay apart to the end."""
+        return self._joins(loop) if self.places.facts.split[address] < TO_THE_END else {}
 
     def _joins(self, loop: Loop) -> dict[int, int]:
         """Where the ways of a branch in a block of ``loop`` meet: not in the middle of an inner loop, which may be
@@ -399,8 +403,8 @@ class Walker:
             if other is not None and operation.address in self.places.facts.split and not isinstance(condition, bool):
                 ways = self._ways(operation.address, condition)
                 places = tuple((c, _Place(operation.target if taken else other)) for c, taken in ways)
-                joins = self._joins(loop) if self.places.facts.split[operation.address] < TO_THE_END else {}
-                return _Fork(operation.address, places, joins.get(block.address, loop.header))
+                return _Fork(operation.address, places,
+                             self._joins_of(operation.address, loop).get(block.address, loop.header))
             if other is not None and not taken_leaves and any(True for _ in data(condition)):
                 return self._choice(operation, other, condition, block, loop)
             if not self.exits.decide(condition):

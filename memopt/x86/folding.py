@@ -139,6 +139,8 @@ class BlockBuilder:
 
     def narrow(self, operand: Operand, width: int) -> Operand | None:
         """The lowest bits of what is extended from so many, or a sum of such, where that is known."""
+        if isinstance(operand, Literal):
+            return Literal(operand.value & _ones(width), width)
         found = self.is_a(operand, "zext", "sext", "add", "sub")
         if found is None:
             return None

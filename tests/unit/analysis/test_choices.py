@@ -92,7 +92,6 @@ def test_what_may_be_passed_over_lies_in_memory_that_was_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("reason", "body"), [
-    (Reason.DATA_DEPENDENT_BRANCH, f"{LOADS}; comisd xmm1, xmm0; jbe next; divsd xmm1, xmm0; movsd [rdi+rbx*8], xmm1"),
     (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, rax; jle next; cmp rax, 5; je out; mov [rdi+rbx*8], rdx"),
     (Reason.DATA_DEPENDENT_BRANCH, f"{INTEGERS}; cmp rdx, 5; jle next; xor ecx, ecx; {FILL}"),
     (Reason.DATA_DEPENDENT_ADDRESS, f"{INTEGERS}; cmp rdx, rax; jle next; mov [r9+r10*8], rdx; inc r10"),
@@ -113,6 +112,7 @@ def test_an_unordered_comparison_stays_quiet() -> None:
     assert statements(compared) == ["A0[i] = select(fqle.i64(A0[i], A1[i]), A0[i], A1[i])"]
 
 
+ONE = f"{0x3FF0000000000000:#x}"
 CLAMP = "movsd xmm0, [rdi+rbx*8]; {} xmm0, xmm2; jb low; movapd xmm1, xmm0; {}; jmp n; low: movapd xmm1, xmm2; n:"
 
 
@@ -139,6 +139,26 @@ def test_what_is_compared_in_any_case_may_be_compared_once_more() -> None:
     ("comisd", "addsd xmm1, xmm3", 1.0),
 ])
 def test_other_operations_of_one_way_would_raise_flags(first: str, second: str, high: float) -> None:
-    with pytest.raises(Rejected) as refused:
-        clamped(first, second, high)
-    assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
+    """So they are done on ones where the way is not gone."""
+    statement, = clamped(first, second, high).scop.statements
+    way = f"f{'q' if first == 'ucomisd' else ''}le.i64(xmm2, A0[i])"
+    name, register = second[:3], second[-4:]
+    assert str(statement).partition(": ")[2] == (
+        f"A0[i] = select({way}, {name}(select({way}, A0[i], {ONE}), select({way}, {register}, {ONE})), xmm2)")
+
+
+def test_one_times_a_number_is_that_number() -> None:
+    statement, = clamped(second="mulsd xmm1, xmm3").scop.statements
+    way = "fle.i64(xmm2, A0[i])"
+    assert str(statement).partition(": ")[2] == (
+        f"A0[i] = select({way}, mul(select({way}, A0[i], {ONE}), xmm3), xmm2)")
+
+
+def test_operations_on_a_way_inside_a_way_are_done_where_both_are_gone() -> None:
+    body = (f"{LOADS}; comisd xmm1, xmm0; jbe next; mulsd xmm1, xmm1; comisd xmm1, xmm0; jbe next; divsd xmm1, xmm0\n"
+            "movsd [rdi+rbx*8], xmm1")
+    outer = "flt.i64(A0[i], A1[i])"
+    found, = statements(body)
+    assert f"mul(select({outer}, A1[i], {ONE}), select({outer}, A1[i], {ONE}))" in found
+    assert found.count("div(") == found.count("div(select(") == 1
+    assert found.count(ONE) > 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.analysis.flowgraph import discover
@@ -14,13 +16,17 @@ TEXT = 0x401000
 NEXT = "inc rbx; cmp rbx, r8; jne i"
 
 
-def screened(body: str) -> int:
-    """How many operations the loop's first block has."""
-    code = assemble(f".intel_syntax noprefix\nxor ebx, ebx\ni: {body}\n{NEXT}\nret")
+def site_of(source: str) -> Site:
+    code = assemble(f".intel_syntax noprefix\n{source}\nret")
     graph = discover(lambda address, size: code[address - TEXT:address - TEXT + size], TEXT, (TEXT, TEXT + len(code)))
     forest = find_loops(graph)
-    site = Site("", (TEXT, TEXT + len(code)), 0, "", graph, forest, forest.loops)
-    return len(screen(site, forest.loops[0])(forest.loops[0].header).operations)
+    return Site("", (TEXT, TEXT + len(code)), 0, "", graph, forest, forest.loops)
+
+
+def screened(body: str) -> int:
+    """How many operations the loop's first block has."""
+    site = site_of(f"xor ebx, ebx\ni: {body}\n{NEXT}")
+    return len(screen(site, site.loops[0])(site.loops[0].header).operations)
 
 
 @pytest.mark.parametrize("body", ["mov [rdi+rbx*8], rbx", "addsd xmm0, [rdi+rbx*8]"])
@@ -38,3 +44,35 @@ def test_a_loop_that_is_left_alone(reason: Reason, body: str) -> None:
     with pytest.raises(Rejected) as refused:
         screened(body)
     assert refused.value.reason is reason
+
+
+NESTS = f"""
+i:  xor ecx, ecx
+j:  xor edx, edx
+k:  inc rdx; cmp rdx, r8; jne k
+    inc rcx; cmp rcx, r8; jne j
+    xor ecx, ecx
+m:  inc rcx; cmp rcx, r8; jne m
+    {NEXT}
+"""
+
+
+def test_a_loop_beside_a_decided_one_is_none_of_what_was_decided() -> None:
+    site = site_of(NESTS)
+    outer, first, inner, second = site.loops
+    site = replace(site, loops=(outer, first, inner))
+    nest, ranges = site.decided(inner)
+    assert nest == first
+    assert {low for low, _ in ranges} == outer.blocks - second.blocks
+    assert site.decided(outer) == (outer, tuple((b, site.graph.blocks[b].end) for b in outer.blocks))
+
+
+def test_loops_in_the_chosen_one_are_decided_with_it() -> None:
+    site = site_of(NESTS)
+    outer, first, inner, second = site.loops
+    site = replace(site, loops=(outer, first, inner))
+    assert inner.blocks <= {low for low, _ in site.decided(first)[1]}
+    site = replace(site, loops=(second,))  # those around it hold a loop that is replaced
+    nest, ranges = site.decided(second)
+    assert nest == second
+    assert {low for low, _ in ranges} == second.blocks

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 
-from runtime.install import Patch, _movable
+from runtime.install import Patch, Unpatched, _movable
+from runtime.memory import Memory
 from runtime.tracee import Tracee
 
 MOVED = {0x1000: 0x9000, 0x1004: 0x9004, 0x100A: 0x900A}  # the last instruction ends at 0x100f
@@ -46,3 +47,28 @@ class Standing:
 ])
 def test_who_stands_in_a_loop_moves_with_it(rip: int, word: int, movable: bool) -> None:
     assert _movable(cast(Tracee, Standing(rip, word)), PATCH, MOVED) is movable
+
+
+@dataclass
+class Text:
+    """Code at 0x1000 with two jumps in it."""
+
+    code: bytes
+
+    def read_some(self, start: int, size: int) -> bytes:
+        return self.code[start - 0x1000:start - 0x1000 + size]
+
+    read = read_some
+
+
+def test_code_is_read_as_it_was_before_it_was_patched() -> None:
+    original = bytes(range(64))
+    patches = tuple(Patch(0x1000 + at, original[at:at + 5], b"\xe9\0\0\0\0") for at in (3, 40))
+    patched = bytearray(original)
+    for patch in patches:
+        patched[patch.address - 0x1000:patch.end - 0x1000] = patch.replacement
+    code = Unpatched(cast(Memory, Text(bytes(patched))), patches)
+    for start in range(64):
+        for size in (1, 4, 7, 64):
+            assert code.read_some(0x1000 + start, size) == original[start:start + size]
+    assert code.read(0x1000, 64) == original

@@ -146,6 +146,15 @@ def test_flags_are_resolved_across_the_pieces_vex_takes() -> None:
     assert total.operands[1] == Literal(60, 64)
 
 
+@pytest.mark.parametrize("subtraction", ["sub %ecx, %eax", "sub $3, %eax", "add %ecx, %eax"])
+def test_the_sign_of_a_difference_is_a_comparison(subtraction: str) -> None:
+    """VEX shifts a sum of widened operands."""
+    block = lift_block(assemble(f"{subtraction}; cmovs %edx, %eax"), 0x1000)
+    operators = [o.operator for o in block.operations if isinstance(o, Compute)]
+    assert "slt" in operators
+    assert "shr" not in operators
+
+
 def test_flags_from_before_the_block_stay_a_condition() -> None:
     block = lift_block(assemble("jle .+9"), 0x1000)
     (condition,) = [o for o in block.operations if isinstance(o, Compute) and o.operator == "condition"]

@@ -1,0 +1,18 @@
+"""What is offered next, and what is not offered any more."""
+
+from __future__ import annotations
+
+from memopt.analysis.hotness import ENOUGH, Hotness
+
+
+def test_settled_addresses_are_offered_again_once_they_are_open() -> None:
+    hotness, ranges = Hotness(), [(0x1000, 0x1010), (0x1020, 0x1030)]
+    hotness.add([0x1004] * ENOUGH)
+    assert hotness.hottest() == 0x1004
+    hotness.settle(ranges)
+    hotness.add([0x1004] * ENOUGH)
+    assert hotness.hottest() is None
+    hotness.reopen(ranges[:1])
+    hotness.add([0x1004, 0x1024] * ENOUGH)
+    assert hotness.hottest() == 0x1004
+    assert hotness.settled == ranges[1:]
