@@ -301,6 +301,9 @@ def layout(program: Program) -> Layout:
         inside = {name: (host, by * program.array(host).element_size) for name, host, by in call.overlaps}
         shifts.append(inside)
         bounds = [bytes_of[a.name] for a in program.arrays]
+        for n, array in enumerate(program.arrays):
+            if array.form == "global":  # it begins where the region begins
+                bounds[n] = min(0, bounds[n][0]), bounds[n][1]
         for name, (host, by) in inside.items():
             low, high = bytes_of[name]
             host_low, host_high = bounds[number[host]]
