@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 _PREFIX = "memopt:"
 
@@ -38,7 +39,8 @@ def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
 def delete(pid: int) -> None:
     """Remove the file if memopt made it."""
     if _ours(pid):
-        os.unlink(path_of(pid))
+        with suppress(FileNotFoundError):  # another thread was faster
+            os.unlink(path_of(pid))
 
 
 def _ours(pid: int) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memopt.session.site import Site
 
 RETRIES = 6
+LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
 
@@ -216,17 +217,19 @@ class Improver(Stages):
             if known is not None:
                 refusals.append((loop, known))
                 continue
+            began = time.monotonic()
             try:
                 self._replace_at_sizes(decision, site, loop)
                 return
             except Rejected as rejected:
-                once = rejected.reason is Reason.NOT_REACHED and loop is not site.loops[-1]  # it may have one iteration
-                most = 2 if once else RETRIES
+                most = RETRIES
+                if loop is not site.loops[-1] and rejected.reason in (Reason.NOT_REACHED, Reason.TOO_SHORT):
+                    most = 2 if time.monotonic() - began < LONG_SECONDS else 1  # it may never have more iterations
                 again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
                 if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
                     raise  # the next look may find it otherwise; or it would have been replaced
                 refusals.append((loop, rejected))
-                if rejected.reason not in TRANSIENT:
+                if rejected.reason not in TRANSIENT or most == 1:
                     self._refused[loop] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and self._replace_around(decision, site):
                 return
@@ -297,7 +300,9 @@ class Improver(Stages):
         """The program has ended: give up what memopt still holds of it."""
         from runtime import perfmap
 
-        if any(d.installed_after is not None for d in self.decisions):
+        self.closed = True
+        last = () if self._current is None else (self._current,)  # the thread may be about to settle it
+        if any(d.installed_after is not None for d in (*self.decisions, *last)):
             perfmap.delete(self.pid)
 
 

@@ -75,6 +75,7 @@ class Stages:
     _stage: str = field(default="find", init=False)
     _copies: Copies = field(default_factory=Copies, init=False)
     _aside: Decision | None = field(default=None, init=False)  # while another version is made for its loop
+    closed: bool = field(default=False, init=False)  # the program has ended, and what memopt left of it is gone
 
     def _find(self, address: int) -> Site:
         """The loops around a hot address, from the bytes in memory."""
@@ -128,6 +129,8 @@ class Stages:
                                    alone=lifted.region.confined or not lifted.region.flags_dead)
         perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(compiled.region.header),
                     compiled.plan.isa.value)
+        if self.closed:
+            perfmap.delete(self.pid)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
