@@ -17,14 +17,13 @@ from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.facts import GENERAL, SLOT, Facts, slot_range
-from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of
+from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of, that_run
 from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, running
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
 from memopt.analysis.parameters import Sample, is_parameter, live_in
 from memopt.analysis.pivots import apart
-from memopt.analysis.polyhedra import that_run
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import (
@@ -102,7 +101,7 @@ class Builder:
         left = self._iterations_left()
         for one, two in assumed:
             self._disjoint(one, two, "arrays do not overlap")
-        flat = flatten(statements)
+        flat = that_run(flatten(statements))
         accesses = [a for s in flat for a in s.accesses]
         found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.mirrors)),
                          self.sample)
@@ -113,7 +112,7 @@ class Builder:
         types = element_types(flat, subscripts | private)
         arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
-        scop = that_run(written_out(scop))
+        scop = written_out(scop)
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memopt.analysis.arrays import ByteAccess
 from memopt.analysis.elements import common, moved_reads, retyped
 from memopt.analysis.expressions import FLOATS, INTEGERS
+from memopt.analysis.polyhedra import iterations
 from memopt.analysis.privates import private_symbol, subscripts
 from memopt.analysis.statements import INDEX, CellStatement, StatementItem, StatementLoop, resolved
 from memopt.ir.linear import Linear
@@ -59,6 +60,12 @@ def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
     if not result:
         raise Rejected(Reason.NOT_A_NEST, "the loop stores nothing")
     return tuple(result)
+
+
+def that_run(flat: tuple[Flat, ...]) -> tuple[Flat, ...]:
+    """Without statements that never run, since conditions on the way to them exclude each other."""
+    found = tuple(f for f in flat if not f.source.conditions or not iterations(f.trips, f.source.conditions).is_empty)
+    return found or flat
 
 
 def element_types(flat: tuple[Flat, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:

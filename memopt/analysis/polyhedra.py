@@ -6,9 +6,9 @@ texts; ``parse(str(x)) == x``. The only module that imports islpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ import islpy as isl
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.scop import Statement
 
 # Two objects of different contexts crash isl without a word: there is one.
 _CONTEXT = isl.DEFAULT_CONTEXT
@@ -236,18 +236,19 @@ class Polyhedron:
 
 def instances(statement: Statement) -> Polyhedron:
     """The iterations in which it runs; all symbols that it is about are parameters."""
-    names = tuple(d.name for d in statement.dimensions)
-    bounds = [b for d in statement.dimensions for b in (Linear.symbol(d.name), d.trips - Linear.symbol(d.name) - 1)]
-    bounds += statement.conditions
     cells = (s for access in (statement.write, *statement.reads) for s in access.subscripts)
-    symbols = {s for e in (*bounds, *cells) for s in e.symbols} - set(names)
+    return iterations([(d.name, d.trips) for d in statement.dimensions], statement.conditions, cells)
+
+
+def iterations(loops: Sequence[tuple[str, Linear]], conditions: Iterable[Linear],
+               others: Iterable[Linear] = ()) -> Polyhedron:
+    """Of ``loops`` (counter, trips) one in the other, those for which each of ``conditions`` is >= 0; the symbols of
+    ``others`` are parameters as well."""
+    names = tuple(name for name, _ in loops)
+    bounds = [b for name, trips in loops for b in (Linear.symbol(name), trips - Linear.symbol(name) - 1)]
+    bounds += conditions
+    symbols = {s for e in (*bounds, *others) for s in e.symbols} - set(names)
     return Polyhedron.build(names, tuple(sorted(symbols)), nonnegative=bounds)
-
-
-def that_run(scop: Scop) -> Scop:
-    """``scop`` without statements that never run: conditions on the way to them exclude each other."""
-    statements = tuple(s for s in scop.statements if not s.conditions or not instances(s).is_empty)
-    return replace(scop, statements=statements or scop.statements)
 
 
 def _check_size(number: int) -> None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet, Polyhedron, budget, no_pairs, no_points, that_run
+from memopt.analysis.polyhedra import IntegerMap, IntegerSet, Polyhedron, budget, iterations, no_pairs, no_points
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Access, Array, Constant, Dimension, ElementType, Scop, Statement
 
 
 def test_equality_is_of_sets_not_of_texts() -> None:
@@ -61,12 +58,10 @@ def test_numbers_beyond_64_bits_are_refused() -> None:
     assert not Polyhedron.build(("i",), (), nonnegative=(Linear.symbol("i", 1, (1 << 63) - 1),)).is_empty
 
 
-def test_a_statement_whose_conditions_exclude_each_other_never_runs() -> None:
-    j = Linear.symbol("j")
-    cell = Access("A", (j,))
-    always = Statement("S0", (Dimension("j", Linear.of(3)),), cell, (), Constant(0, ElementType.F64), (0, 0))
-    never = replace(always, name="S1", conditions=(j - 3,))
-    sometimes = replace(always, name="S2", conditions=(j - 2,))
-    scop = Scop((Array("A", ElementType.F64, Linear.symbol("rdi"), (8,)),), (always, never, sometimes))
-    assert that_run(scop).statements == (always, sometimes)
-    assert that_run(replace(scop, statements=(never,))).statements == (never,)
+def test_iterations_under_conditions() -> None:
+    i, j, size = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("n")
+    triangle = [("i", size), ("j", i + 1)]
+    assert not iterations(triangle, [j - 3]).is_empty
+    assert iterations(triangle, [j - i - 1]).is_empty
+    assert iterations([("j", Linear.of(3))], [j - 3]).is_empty
+    assert iterations([("j", Linear.of(3))], [j - 1]).most(j) == 2
