@@ -22,7 +22,7 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import Sample, is_parameter, live_in
+from memopt.analysis.parameters import Sample, live_in, parametric
 from memopt.analysis.pivots import apart
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
@@ -272,7 +272,7 @@ class Builder:
                     and second.low.evaluate(self.sample) < first.high.evaluate(self.sample)):
                 difference = first.symbols - second.symbols
                 invariant = self.remaining.invariant(difference)
-                if not all(map(is_parameter, invariant.symbols)):
+                if not invariant.is_constant and (self.facts.by_trips or not parametric(invariant)):
                     needs.append(Specialise(invariant, self.remaining.moves(difference)))
                 elif self.facts.by_trips:
                     raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")

@@ -250,11 +250,13 @@ class Walker:
     @contextmanager
     def _masking(self, fork: _Fork, number: int) -> Iterator[None]:
         """While way ``number`` of ``fork`` is gone."""
-        mask = fork.choice is not None and fork.address in self.places.facts.masked
-        if mask and fork.choice is not None:
-            self.under.append(fork.choice if number == 0 else negate(fork.choice))
-        yield
-        if mask:
+        if fork.choice is None or fork.address not in self.places.facts.masked:
+            yield
+            return
+        self.under.append(fork.choice if number == 0 else negate(fork.choice))
+        try:
+            yield
+        finally:
             self.under.pop()
 
     def _normal(self, value: Value) -> bool:
