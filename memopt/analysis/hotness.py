@@ -24,6 +24,7 @@ class Hotness:
     first: dict[int, float] = field(default_factory=dict)
     recent: Counter[int] = field(default_factory=Counter)
     settled: list[tuple[int, int]] = field(default_factory=list)
+    passed: int = 0  # units of time since the last decision, in settled loops too
 
     def add(self, addresses: Iterable[int], weight: int = 1) -> int:
         """New samples that stand for ``weight`` units of time each; how many of them belong to no settled loop."""
@@ -32,6 +33,7 @@ class Hotness:
         now = time.monotonic()
         for address in new:
             self.first.setdefault(address >> NEIGHBOURHOOD, now)
+        self.passed += weight * new.total()
         fresh = Counter({a: n for a, n in new.items() if not self._is_settled(a)})
         self.recent.update({address: weight * count for address, count in fresh.items()})
         return fresh.total()
@@ -49,10 +51,16 @@ class Hotness:
         inside = {a: n for a, n in self.recent.items() if a >> NEIGHBOURHOOD == place}
         return max(inside, key=lambda a: (inside[a], a))
 
+    @property
+    def open_share(self) -> float:
+        """Part of the time since the last decision that was spent in no settled loop, 0 to 1."""
+        return self.recent.total() / self.passed if self.passed else 0.0
+
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Never offer addresses in these half-open ranges again; what is recent starts anew."""
         self.settled += ranges
         self.recent.clear()
+        self.passed = 0
 
     def reopen(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Addresses in these ranges, which were settled, may be offered again."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memopt.session.site import Site
 
 RETRIES = 6
+LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another look; more is, whatever was in vain
 LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
@@ -65,7 +66,7 @@ class Improver(Stages):
         if self._review():
             return True
         address = hotness.hottest()
-        if address is None or self._in_vain():
+        if address is None or hotness.open_share < (MOST_SHARE if self._in_vain() else LEAST_SHARE):
             return False
         if computes(self.pid, address):
             self.worker.start(functools.partial(self._work, address))
