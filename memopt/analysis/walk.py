@@ -61,6 +61,8 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 
+MASKING = False  # a flag too many has been seen (random program 8000630): refused until that is understood
+
 
 @dataclass(frozen=True, slots=True)
 class LeavingPoint:
@@ -233,7 +235,7 @@ class Walker:
         self.algebra.address = fork.address
         if fork.choice is not None:
             if raises_alone(raising, self.masked, self._normal):
-                if fork.address not in self.places.facts.masked:
+                if MASKING and fork.address not in self.places.facts.masked:
                     raise Mask(fork.address)
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {fork.address:#x}, for floating-point operations")
             items, merged = join_choices(fork.choice, ways, walk.items, self.places)
