@@ -64,19 +64,26 @@ def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[It
 
 
 def _behind(region: Region) -> dict[str, int]:
-    """How many pointers lead to each live-in; the stack and fixed addresses are there in any case."""
+    """How many steps lead to each live-in, pointers and what is looked at before; the stack and fixed addresses are
+    there in any case."""
     found: dict[str, int] = {}
-    pending = list(region.live_ins)
+    pending = {x.symbol: _before(x, region.trips) for x in region.live_ins}
     while pending:
-        bases = {x.symbol: x.location.base if isinstance(x.location, Cell) else "" for x in pending}
-        known = [x for x in pending if bases[x.symbol] not in bases]
+        known = {s: before for s, before in pending.items() if not before & pending.keys()}
         if not known:
-            raise VerifyError(f"cells behind one another: {', '.join(bases)}")
-        for live_in in known:
-            base = bases[live_in.symbol]
-            found[live_in.symbol] = 0 if base in ("", "rsp") else 1 + found.get(base, 0)
-        pending = [x for x in pending if x not in known]
+            raise VerifyError(f"cells behind one another: {', '.join(pending)}")
+        for symbol, before in known.items():
+            found[symbol] = max((1 + found.get(s, 0) for s in before), default=0)
+            del pending[symbol]
     return found
+
+
+def _before(live_in: LiveIn, trips: Trips) -> frozenset[str]:
+    """The symbols that have to be known, and what is guarded of them to hold, before ``live_in`` is read."""
+    if not isinstance(live_in.location, Cell) or live_in.location.base in ("", "rsp"):
+        return frozenset()
+    known = {live_in.location.base, *live_in.after}
+    return frozenset(known - {TRIPS} | (trips.numerator.symbols if TRIPS in known else set()))
 
 
 def _symbols(guard: Guard) -> frozenset[str]:

@@ -6,7 +6,7 @@ region is rejected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -39,6 +39,7 @@ from memopt.analysis.short_sums import written_out
 from memopt.analysis.statements import StatementLoop
 from memopt.analysis.tables import WORD
 from memopt.analysis.widening import WIDE
+from memopt.analysis.witnesses import Witnesses
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import (
@@ -84,6 +85,7 @@ class Builder:
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
+        self.witnesses = Witnesses(self.outer.reads, self.outer.node.counter, self.facts.solved, self.sample)
         self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts)
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
@@ -119,14 +121,14 @@ class Builder:
         self._numbers()
         self._tables()
         self.guards += apart(scop, limits(tuple(g for g in self.guards if isinstance(g, Relation))), self.sample)
-        guards = tuple(dict.fromkeys(self.guards))
         rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
         looked_at = self._looked_at(scop, footprints, passed)
         trips = Trips(self.outer.numerator, self.outer.divisor)
-        live_ins = self._live_ins(guards, rejoin, trips, found, scop) + tuple(self.lanes[p.symbol] for p in passed)
-        region = Region(header, displaced, live_ins, trips, guards, rejoin, footprints, scop, left=left,
-                        retried=() if self.outer.zeros else None, mirrors=self.mirrors,
-                        passed=passed, wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
+        needed = self._needed(rejoin, trips, found, scop)
+        live_ins = self._witnessed(needed) + tuple(self.lanes[p.symbol] for p in passed)
+        region = Region(header, displaced, live_ins, trips, tuple(dict.fromkeys(self.guards)), rejoin, footprints, scop,
+                        left=left, retried=() if self.outer.zeros else None, mirrors=self.mirrors, passed=passed,
+                        wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
         return with_room(region, self.sample, self.sample[TRIPS])
 
     def _stale(self) -> Iterator[Cell]:
@@ -209,6 +211,8 @@ class Builder:
         base = address.terms[0][0] if address.terms else ""
         if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
                 base and (base not in GENERAL or base in self.outer.opaque)):
+            return None
+        if base not in ("", "rsp") and not self.witnesses.always(address, size):
             return None
         return self.facts.peek(address.evaluate(self.sample), 8 * size)
 
@@ -372,13 +376,13 @@ class Builder:
         address = self.facts.symbol("rsp") + offset
         return max((w, s) for s, (a, w) in self.facts.cells.items() if a == address)[1]
 
-    def _live_ins(self, guards: tuple[Guard, ...], rejoin: tuple[Rejoin, ...], trips: Trips,
-                  found: tuple[Cluster, ...], scop: Scop) -> tuple[LiveIn, ...]:
+    def _needed(self, rejoin: tuple[Rejoin, ...], trips: Trips, found: tuple[Cluster, ...], scop: Scop) -> (
+            dict[str, LiveIn]):
         used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
         used |= {s for statement in scop.statements for s in symbols_of(statement)}
         used |= {s for c in found for s in c.symbols.symbols}
         used |= {s for m in self.mirrors for x in (m.cell, m.near) if x is not None for s in x.symbols}
-        for guard in guards:
+        for guard in self.guards:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      guard.pointers if isinstance(guard, Progression) else
                      (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
@@ -388,11 +392,48 @@ class Builder:
                 raise Rejected(Reason.NON_AFFINE, f"{symbol.numerator} is divided by {symbol.divisor} and rounded")
             if symbol.startswith(WIDE):
                 raise Rejected(Reason.UNPROVED, "a value that is widened does not wrap around")
-        needed = {s: self._live_in(s) for s in used - {TRIPS, LIMIT}}
+        needed: dict[str, LiveIn] = {}
+        self._need(needed, used - {TRIPS, LIMIT})
+        return needed
+
+    def _need(self, needed: dict[str, LiveIn], symbols: Iterable[str]) -> None:
+        """Add the live-in values of ``symbols``, and of the pointers to them."""
+        needed |= {s: self._live_in(s) for s in symbols if s not in needed}
         while pointers := {x.location.base for x in needed.values() if isinstance(x.location, Cell)
                            and x.location.base in self.facts.cells} - needed.keys():
             needed |= {s: self._live_in(s) for s in pointers}
-        return tuple(needed[s] for s in sorted(needed))
+
+    def _witnessed(self, needed: dict[str, LiveIn]) -> tuple[LiveIn, ...]:
+        """Each cell behind a pointer with what is guarded before it is read (memopt.analysis.witnesses)."""
+        done: dict[str, LiveIn] = {}
+        while pending := [needed[s] for s in sorted(needed.keys() - done.keys())]:
+            for each in pending:
+                found = self._witness(each, done)
+                if found is not None:
+                    self.guards += [Relation(c, False, "the loop reads the cell") for c in found]
+                    after = frozenset(s for c in found for s in c.symbols)
+                    self._need(needed, after - {TRIPS})
+                    done[each.symbol] = replace(each, after=after)
+            if all(x.symbol not in done for x in pending):
+                raise Written(self._cell_of(pending[0]).evaluate(self.sample))
+        return tuple(done[s] for s in sorted(done))
+
+    def _witness(self, each: LiveIn, done: Mapping[str, LiveIn]) -> tuple[Linear, ...] | None:
+        """Conditions on registers and on what is in ``done`` that are enough; None when none are."""
+        if not isinstance(each.location, Cell) or each.location.base in ("", "rsp"):
+            return ()
+        def early(symbol: str) -> bool:
+            around = self.outer.numerator.symbols if symbol == TRIPS else {symbol}
+            return all(s in done or live_in(s) in GENERAL for s in around)
+
+        if not early(each.location.base):
+            return None
+        ways = self.witnesses.of(self._cell_of(each), each.width)
+        return min((w for w in ways if all(early(s) for c in w for s in c.symbols)), key=len, default=None)
+
+    def _cell_of(self, each: LiveIn) -> Linear:
+        known = self.constants.get(each.symbol)
+        return self.facts.cells[live_in(each.symbol)][0] if known is None else known.low
 
     def _live_in(self, symbol: str) -> LiveIn:
         if symbol in self.lanes:

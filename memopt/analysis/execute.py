@@ -15,7 +15,7 @@ from memopt.analysis.algebra import Algebra, Obligation
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
-from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
+from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, Read, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.restarts import Inline, Specialise
@@ -56,6 +56,8 @@ class OuterLoop:
     linear, with what of the pointers to them is no multiple of a word. Locations in ``narrow`` have their numbers in
     the low 32 bits, the others are zero.
 
+    ``reads``: cells at fixed addresses that the original reads in some iteration (memopt.analysis.witnesses).
+
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
     comes after the exit test (a while loop), so that R counts only whole iterations.
@@ -78,6 +80,7 @@ class OuterLoop:
     wider: bool = False
     tables: dict[Table, tuple[Linear, ...]] = field(default_factory=dict)
     unordered: bool = False
+    reads: tuple[Read, ...] = ()
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -86,7 +89,9 @@ class OuterLoop:
         obligations = tuple(replace(o, linear=o.linear.substitute(values),
                                     given=tuple(g.substitute(values) for g in o.given)) for o in self.obligations)
         exit_state = {p: substitute(v, values) for p, v in self.exit_state.items()}
-        return replace(self, node=node, obligations=obligations, exit_state=exit_state,
+        reads = tuple(replace(r, pointer=r.pointer.substitute(values),
+                              conditions=tuple(c.substitute(values) for c in r.conditions)) for r in self.reads)
+        return replace(self, node=node, obligations=obligations, exit_state=exit_state, reads=reads,
                        ranges={c: n.substitute(values) for c, n in self.ranges.items()})
 
 
@@ -142,7 +147,7 @@ class Executor:
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
                          {t: tuple(pointers) for t, pointers in self.places.tables.items()},
-                         bool(self.walker.unordered))
+                         bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)))
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
@@ -177,7 +182,8 @@ class Executor:
             return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return Passage(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target)
+        return Passage(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target,
+                       reads=_outside(walk, turns))
 
     def _first_exit(self, loop: Loop, walk: Walk) -> tuple[LeavingPoint, list[tuple[Formula, bool]]]:
         """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
@@ -233,7 +239,8 @@ class Executor:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
         if last.roots:
             raise invalid_root(loop.header)
-        return Passage(last.exits[0].state, items + last.items, last.exits[0].target, last.raising)
+        reads = (*_outside(last, None), *_outside(walk, turns))
+        return Passage(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
 
     def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:
@@ -278,6 +285,12 @@ class Executor:
         except Rejected:
             return None
         return -first, slope
+
+
+def _outside(walk: Walk, turns: Linear | None) -> tuple[Read, ...]:
+    """What the first iteration of a loop that goes round ``turns`` times reads, seen from outside."""
+    found = (read.within(walk.counter, turns) for read in walk.reads)
+    return tuple(r for r in found if r is not None)
 
 
 def _follows(linear: Linear, counter: str, step: int) -> bool:

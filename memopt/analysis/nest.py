@@ -39,6 +39,25 @@ class StoreEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """``width`` bits at ``pointer``, over live-in symbols alone, are read in the first iteration of the loops around it
+    where all ``conditions`` are >= 0; if ``late``, only where that iteration gets past an exit."""
+
+    pointer: Linear
+    width: int
+    conditions: tuple[Linear, ...] = ()
+    late: bool = False
+
+    def within(self, loop: str, turns: Linear | None) -> Read | None:
+        """Seen from outside of the loop with the counter ``loop``, which goes round ``turns`` times."""
+        if self.late and turns is None:
+            return None
+        goes_on = (turns - 1,) if self.late and turns is not None else ()
+        conditions = (*goes_on, *(c.substitute({loop: Linear()}) for c in self.conditions))
+        return Read(self.pointer, self.width, conditions)
+
+
+@dataclass(frozen=True, slots=True)
 class CarriedValue:
     """``location`` enters ``loop`` with ``entry`` and each iteration ends with ``following``."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import LOOP_COUNTER, Algebra
+from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
 from memopt.analysis.canonical import canonical, canonical_formula
 from memopt.analysis.choices import (
     MOST_CHOICES,
@@ -21,7 +21,7 @@ from memopt.analysis.choices import (
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import TO_THE_END, State
-from memopt.analysis.nest import Item, Raising, StoreEvent
+from memopt.analysis.nest import Item, Raising, Read, StoreEvent
 from memopt.analysis.places import Places
 from memopt.analysis.restarts import Mask
 from memopt.analysis.roots import computed, invalid_root
@@ -43,6 +43,7 @@ from memopt.analysis.values import (
 )
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.linear import Linear
 from memopt.ir.operations import (
     CHECK,
     RAISING,
@@ -86,6 +87,7 @@ class Passage:
     items: list[Item]
     target: int
     raising: dict[Raising, None] = field(default_factory=dict)
+    reads: tuple[Read, ...] = ()
 
 
 @dataclass
@@ -101,6 +103,12 @@ class Walk:
     roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
     guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
     raising: dict[Raising, None] = field(default_factory=dict)  # in their order
+    reads: dict[Read, None] = field(default_factory=dict)
+
+    def read(self, reads: Iterable[Read], conditions: tuple[Linear, ...] = ()) -> None:
+        """Note what is read at this point, where ``conditions`` are >= 0."""
+        late = bool(self.exits or self.roots)
+        self.reads |= {replace(r, conditions=(*conditions, *r.conditions), late=late or r.late): None for r in reads}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +201,7 @@ class Walker:
                 state, following = passed.state, passed.target
                 walk.items += passed.items
                 walk.raising |= passed.raising
+                walk.read(passed.reads)
             else:
                 following = self._block(place, loop, state, walk)
                 if isinstance(following, _Fork):
@@ -221,6 +230,7 @@ class Walker:
         ways: list[Way] = []
         exits: list[list[LeavingPoint]] = []
         raising: list[dict[Raising, None]] = []
+        reads: list[dict[Read, None]] = []
         for number, (conditions, place) in enumerate(fork.ways):
             part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number), self._masking(fork, number):
@@ -232,6 +242,7 @@ class Walker:
             ways.append(Way(conditions, part.items, after))
             exits.append(part.exits)
             raising.append(part.raising)
+            reads.append(part.reads)
         self.algebra.address = fork.address
         if fork.choice is not None:
             if raises_alone(raising, self.masked, self._normal):
@@ -245,6 +256,10 @@ class Walker:
         common = set(raising[0]).intersection(*raising)
         for way, operations in zip(ways, raising, strict=True):
             walk.raising |= {o if o in common else (o[0], (*way.conditions, *o[1])): None for o in operations}
+        walk.read(r for r in reads[0] if all(r in other for other in reads))
+        if fork.choice is None:
+            for way, found in zip(ways, reads, strict=True):
+                walk.read(found, way.conditions)
         if any(exits):
             walk.exits.append(self._joined_exit(fork, ways, exits, walk))
         return merged, fork.join
@@ -299,6 +314,7 @@ class Walker:
                 case Load():
                     pointer = self.places.pointer(self._operand(temps, operation.pointer))
                     temps[operation.result] = self.places.load(state, walk.items, pointer, operation.width)
+                    walk.read([Read(pointer, operation.width)] if fixable(pointer) else [])
                 case Store():
                     pointer = self.places.pointer(self._operand(temps, operation.pointer))
                     value = self._operand(temps, operation.value)

@@ -57,12 +57,14 @@ Location = Register | Cell | Lane
 @dataclass(frozen=True, slots=True)
 class LiveIn:
     """``symbol`` stands for what ``location`` holds at entry: its low ``width`` bytes (1, 2, 4 or 8),
-    sign-extended when ``signed``, else zero-extended, as a mathematical integer. Only 4-byte values may be unsigned."""
+    sign-extended when ``signed``, else zero-extended, as a mathematical integer. Only 4-byte values may be unsigned.
+    A cell is read only when the guards on the symbols in ``after`` hold."""
 
     symbol: str
     location: Location
     width: int = 8
     signed: bool = True
+    after: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.symbol} = {'s' if self.signed else 'u'}{self.width * 8} {self.location}"

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from memopt.ir.region import Region
 from tests.support.lifting import lift_assembly
 
 A, B = 0x10000, 0x90000
 
 
-@pytest.mark.parametrize("first", [-1, -3])
-def test_a_32_bit_counter_that_wraps_around_to_zero(first: int) -> None:
-    """``for (int d = -1; d <= 1; d++)``: the register holds 0xffffffff, then 0, then 1."""
-    region = lift_assembly(f"""
+def _sums(first: int, *body: str, before: str = "") -> Region:
+    """Rows of sums over a counter in r9d that goes from ``first`` to 1."""
+    return lift_assembly(f"""
         i:  xorps xmm0, xmm0
-            mov rcx, rdi
+            {before}
             mov r9d, {first}
-        d:  addsd xmm0, [rcx]
-            add r9d, 1
-            add rcx, 8
+        d:  {"; ".join(body)}
             cmp r9d, 2
             jne d
             movsd [rsi], xmm0
@@ -28,6 +26,12 @@ def test_a_32_bit_counter_that_wraps_around_to_zero(first: int) -> None:
             jne i
             ret
     """, {"rdi": A, "rdx": A + 800, "rsi": B}).region
+
+
+@pytest.mark.parametrize("first", [-1, -3])
+def test_a_32_bit_counter_that_wraps_around_to_zero(first: int) -> None:
+    """``for (int d = -1; d <= 1; d++)``: the register holds 0xffffffff, then 0, then 1."""
+    region = _sums(first, "addsd xmm0, [rcx]", "add r9d, 1", "add rcx, 8", before="mov rcx, rdi")
     zero, summed = map(str, region.scop.statements)
     assert zero == "S0[i<R]: A0[i] = 0x0"
     assert summed == f"S1[i<R, j<{2 - first}]: A0[i] = add(A0[i], A1[i + j])"
@@ -35,21 +39,7 @@ def test_a_32_bit_counter_that_wraps_around_to_zero(first: int) -> None:
 
 def test_a_counter_that_is_used_as_an_index_while_it_is_negative() -> None:
     """Widened with its sign it is an index; the same bits widened without are not, but nobody looks at these."""
-    region = lift_assembly("""
-        i:  xorps xmm0, xmm0
-            mov r9d, -1
-        d:  movsxd rcx, r9d
-            addsd xmm0, [rdi + rcx*8]
-            add r9d, 1
-            cmp r9d, 2
-            jne d
-            movsd [rsi], xmm0
-            add rdi, 8
-            add rsi, 8
-            cmp rdi, rdx
-            jne i
-            ret
-    """, {"rdi": A, "rdx": A + 800, "rsi": B}).region
+    region = _sums(-1, "movsxd rcx, r9d", "addsd xmm0, [rdi + rcx*8]", "add r9d, 1")
     read = next(f for f in region.footprints if not f.written)
     assert read.interval.low.evaluate({"rdi": A, "rsi": B, "R": 100}) == A - 8
 
