@@ -62,8 +62,6 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 
-MASKING = False  # a flag too many has been seen (random program 8000630): refused until that is understood
-
 
 @dataclass(frozen=True, slots=True)
 class LeavingPoint:
@@ -152,8 +150,8 @@ class Walker:
     fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
     unordered: set[int] = field(default_factory=set)  # those that leave for a NaN too
-    under: list[Formula] = field(default_factory=list)  # the ways that are gone, of branches whose operands are masked
-    masked: set[Value] = field(default_factory=set)  # operations on masked operands
+    under: dict[int, Formula] = field(default_factory=dict)  # branches whose operations are masked: the ways gone
+    masked: dict[Value, frozenset[int]] = field(default_factory=dict)  # operations, and by which branches
 
     def name(self, loop: Loop) -> str:
         return f"{loop.header:x}{self.algebra.copy}"
@@ -245,8 +243,9 @@ class Walker:
             reads.append(part.reads)
         self.algebra.address = fork.address
         if fork.choice is not None:
-            if raises_alone(raising, self.masked, self._normal):
-                if MASKING and fork.address not in self.places.facts.masked:
+            masked_here = {v for v, forks in self.masked.items() if fork.address in forks}
+            if raises_alone(raising, masked_here, self._normal):
+                if fork.address not in self.places.facts.masked:
                     raise Mask(fork.address)
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {fork.address:#x}, for floating-point operations")
             items, merged = join_choices(fork.choice, ways, walk.items, self.places)
@@ -270,11 +269,11 @@ class Walker:
         if fork.choice is None or fork.address not in self.places.facts.masked:
             yield
             return
-        self.under.append(fork.choice if number == 0 else negate(fork.choice))
+        self.under[fork.address] = fork.choice if number == 0 else negate(fork.choice)
         try:
             yield
         finally:
-            self.under.pop()
+            del self.under[fork.address]
 
     def _normal(self, value: Value) -> bool:
         return normal(self._number(value), self.places.facts.vectors, self.fixed)
@@ -348,10 +347,10 @@ class Walker:
         elif operation.operator in RAISING or called(operation.operator) is not None:
             if self.under and (result, ()) not in walk.raising and operation.operator in RAISING and not repeats(
                     result, compared_in(walk.raising), self._normal):
-                way = functools.reduce(both, self.under)
+                way = functools.reduce(both, self.under.values())
                 result = self.algebra.compute(operation.operator, masked(
                     way, operation.operator, operands, self._normal), operation.width)
-                self.masked.add(result)
+                self.masked[result] = self.masked.get(result, frozenset()) | self.under.keys()
             walk.raising[result, ()] = None
             if operation.operator.startswith(CHECK):
                 self.zeros.setdefault("", 0)

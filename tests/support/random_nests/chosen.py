@@ -67,6 +67,15 @@ NESTS: dict[str, tuple[Node, Mapping[str, int]]] = {
         for_("k", "n", for_("i", "n", for_("j", "n", put("A[i,j]", "({0} < {1} + {2} ? {0} : {1} + {2})", "A[i,j]",
                                                          "A[i,k]", "A[k,j]")))),
         {"A": 2}),
+    "some are multiplied": (
+        for_("i", "n", for_("j", "n", put("A[i,j]", "({0} < {1} ? {0} * {1} + {1} : {0})", "A[i,j]", "B[i,j]"))),
+        {"A": 2, "B": 2}),
+    "some are divided": (
+        for_("i", "n", for_("j", "n", put("A[i,j]", "({1} > 0.0 ? {0} / {1} : {0})", "A[i,j]", "B[j,i]"))),
+        {"A": 2, "B": 2}),
+    "some are summed": (
+        for_("i", "n", for_("j", "n", put("A[i,j]", "({0} == {1} ? {0} * 0.3 + {1} : {0})", "A[i,j]", "B[i,j]"))),
+        {"A": 2, "B": 2}),
     "two statements": (
         for_("i", "n", for_("j", "n", put("A[i,j]", "{} * 0.5", "B[i,j]"),
                             put("C[i,j]", "{} + {}", "A[i,j]", "B[j,i]"))),

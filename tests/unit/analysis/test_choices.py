@@ -6,18 +6,11 @@ import struct
 
 import pytest
 
-from memopt.analysis import walk
 from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Region, Relation, confined
 from tests.support.lifting import lift_assembly
-
-
-@pytest.fixture(autouse=True)
-def _masking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "MASKING", True)
-
 
 A, B, C = 0x10000, 0x20000, 0x30000
 REGISTERS = {"r8": 10, "rbx": 1, "rdi": A, "rsi": B, "r9": C}
