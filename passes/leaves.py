@@ -17,6 +17,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Leaf
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import (
+    LINE,
     MOST_NEIGHBOURS,
     LeafNest,
     Place,
@@ -34,6 +35,7 @@ from passes.ordering import Conflicts, carry, equal, keeps
 
 MOST_COEFFICIENT = 3
 BLOCK_STEPS = 256
+STRIP = 64  # iterations of a vector dimension that goes across lines
 FRONT_STRIP = 64  # rows: fewer pay for the way to each front, more leave the first cache
 _SHORT_LIST = 8
 
@@ -80,6 +82,7 @@ def options(scop: Scop, position: Position, context: Context) -> list[Option]:
         leaf = at and _legal(scop, at, place, inside.parallel(order), *roles)
         if at and leaf:
             found += [*_joinable(scop, position.statement, leaf), leaf, *_blocked(scop, at, leaf, context)]
+    found += _turned(scop, position)
     if not any(x.vector for x, _ in found):
         found += _fronts(position)
     return _priced(scop, position.statement, found, context)
@@ -196,6 +199,26 @@ def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterat
     if inside is not at:
         levels = (*inside.levels, *inside.free)
         yield replace(leaf, dates=inside.dates), replace(nest, levels=levels, place=Place(dict(inside.place)))
+
+
+def _turned(scop: Scop, position: Position) -> Iterator[Found]:
+    """Where one access goes along lines and another one across them: vectors in strips, around the other loops. The
+    lines of a strip stay in the first cache, and their pages in the TLB, until the next elements of them are used."""
+    statement, free = position.statement, dict(position.free)
+    whole = LeafNest(position.free, Place({n: Linear.symbol(n) for n in free}))
+    for vector, count in position.free:
+        steps = {abs(step(scop, a, whole, vector)) for a in (statement.write, *statement.reads)}
+        others = [n for n in free if n != vector]
+        if max(steps) <= LINE or min(steps - {0}) > LINE // 2 or count < 2 * STRIP or not 0 < len(others) <= 3 or (
+                not keeps(position.left, {statement.name: Linear.symbol(vector)})):
+            continue
+        at = cut(position, vector, STRIP)
+        inside, place = _Inside(at), Place(dict(at.place))
+        for order in permutations(others):
+            behind = inside.ordered(order)
+            leaf = behind and _legal(scop, behind, place, inside.parallel(order), None, vector, None)
+            if leaf:
+                yield leaf
 
 
 def latency(statement: Statement, left: Conflicts, inner: str | None) -> float:

@@ -98,7 +98,8 @@ class OuterLoop:
 class Executor:
     """One attempt at lifting, under fixed ``facts``. Raises Specialise or Promote to ask for another attempt."""
 
-    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Facts) -> None:
+    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Facts,
+                 go_on: Callable[[], None] = lambda: None) -> None:
         loads: list[LoadEvent] = []
         self.facts, self.depth = facts, 0
         self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
@@ -107,7 +108,7 @@ class Executor:
         self.exits = Exits(self.algebra)
         self.algebra.decide = self.exits.decide
         self.places = Places(facts, self.algebra, loads)
-        self.walker = Walker(graph, forest, lift, self.algebra, self.places, self.exits, self._inner)
+        self.walker = Walker(graph, forest, lift, self.algebra, self.places, self.exits, self._inner, go_on)
         self.induction = Induction(facts, self.algebra, self.places, self.walker)
 
     def outermost(self, loop: Loop) -> OuterLoop:

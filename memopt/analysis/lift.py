@@ -183,7 +183,7 @@ def _specialised(facts: Facts, needs: Sequence[Specialise]) -> Facts:
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
-    executor = Executor(code.graph, code.forest, code.lift, facts)
+    executor = Executor(code.graph, code.forest, code.lift, facts, go_on)
     outer = executor.outermost(loop)
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)

@@ -137,7 +137,8 @@ class _Fork:
 
 @dataclass(frozen=True, slots=True)
 class Walker:
-    """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration."""
+    """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration,
+    ``go_on`` raises Rejected where that takes too long: the ways of branches multiply."""
 
     graph: FlowGraph
     forest: LoopForest
@@ -146,11 +147,12 @@ class Walker:
     places: Places
     exits: Exits
     inner: Callable[[Loop, State], Passage]
+    go_on: Callable[[], None]
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
     fixed: Fixed = field(default_factory=dict)
     choices: set[int] = field(default_factory=set)  # branches on data
     unordered: set[int] = field(default_factory=set)  # those that leave for a NaN too
-    under: dict[int, Formula] = field(default_factory=dict)  # branches whose operations are masked: the ways gone
+    under: list[tuple[int, Formula]] = field(default_factory=list)  # branches with masked operations: the ways gone
     masked: dict[Value, frozenset[int]] = field(default_factory=dict)  # operations, and by which branches
 
     def name(self, loop: Loop) -> str:
@@ -209,6 +211,7 @@ class Walker:
             place = _Place(following)
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
+        self.go_on()
         try:
             return self._ways_to_join(fork, loop, state, walk)
         except Rejected:
@@ -269,11 +272,11 @@ class Walker:
         if fork.choice is None or fork.address not in self.places.facts.masked:
             yield
             return
-        self.under[fork.address] = fork.choice if number == 0 else negate(fork.choice)
+        self.under.append((fork.address, fork.choice if number == 0 else negate(fork.choice)))
         try:
             yield
         finally:
-            del self.under[fork.address]
+            self.under.pop()
 
     def _normal(self, value: Value) -> bool:
         return normal(self._number(value), self.places.facts.vectors, self.fixed)
@@ -347,10 +350,11 @@ class Walker:
         elif operation.operator in RAISING or called(operation.operator) is not None:
             if self.under and (result, ()) not in walk.raising and operation.operator in RAISING and not repeats(
                     result, compared_in(walk.raising), self._normal):
-                way = functools.reduce(both, self.under.values())
+                forks, ways = zip(*self.under, strict=True)
+                way = functools.reduce(both, ways)
                 result = self.algebra.compute(operation.operator, masked(
                     way, operation.operator, operands, self._normal), operation.width)
-                self.masked[result] = self.masked.get(result, frozenset()) | self.under.keys()
+                self.masked[result] = self.masked.get(result, frozenset()) | set(forks)
             walk.raising[result, ()] = None
             if operation.operator.startswith(CHECK):
                 self.zeros.setdefault("", 0)

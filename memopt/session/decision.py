@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason
@@ -42,9 +43,11 @@ class Decision:
 
     @property
     def holds_loops(self) -> bool:
-        """Whether there are others in its loop."""
-        return self.loop is not None and self.site is not None and any(
-            x.blocks < self.loop.blocks for x in self.site.forest.loops)
+        """Whether there are several others in its loop, of which one may be better off without the rest."""
+        if self.loop is None or self.site is None:
+            return False
+        inside = [x for x in self.site.forest.loops if x.blocks < self.loop.blocks]
+        return any(one.blocks.isdisjoint(two.blocks) for one, two in combinations(inside, 2))
 
     def look_up_source(self) -> None:
         """``file.c:12`` for the report, if there is debug information; looked up once, best while the program runs."""

@@ -15,6 +15,7 @@ from runtime.codecache import Statistics
 PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
 GAIN = 1.03
 ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
+LOST_SECONDS, SURE_SECONDS = 0.03, 0.5  # lost, or of original work, before a version goes: a busy machine is no reason
 ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
 TICK_SECONDS = 50e-9  # a guard that fails
 
@@ -73,11 +74,13 @@ class Service:
         failed = max(0, entries - runs)
         if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
             return None
-        self._judged, self.began = counted, (elapsed, processor)
         version = inside + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
-        if version * GAIN > original:
+        lost = version * GAIN - original
+        if lost > 0 and (lost >= LOST_SECONDS or original >= SURE_SECONDS):
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")
+        if lost <= 0:
+            self._judged, self.began = counted, (elapsed, processor)
         return None
 
 

@@ -17,6 +17,7 @@ from memopt.models.loop_cost import MOST_NEIGHBOURS
 from passes.arrangement import Arrangement
 from passes.base import Context
 from passes.blocking import blockings
+from passes.leaves import STRIP
 from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans
 from passes.pipeline import plan_candidates
@@ -214,6 +215,14 @@ for i < R
     (leaf,) = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000))).leaves
     assert leaf.vector == "j"
     assert (leaf.rows == "i" and leaf.row_count > 1) == together
+
+
+def test_lines_that_are_crossed_are_used_up_before_they_leave_the_cache() -> None:
+    """Vectors along what is written, in strips around the loop along what is read."""
+    (leaf,) = _plans("transposition")[0].leaves
+    strips, inside = leaf.dates
+    assert (strips.expression, strips.divisor) == (Linear.symbol(str(leaf.vector)), STRIP)
+    assert inside.expression.symbols.isdisjoint(strips.expression.symbols)
 
 
 def test_few_rows_run_together_where_each_is_a_sequence_of_lines() -> None:
