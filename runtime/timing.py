@@ -123,7 +123,7 @@ def _search(shadow: Shadow, region: Region, admit: Admit, exits: Collection[int]
                 passed, others = passed + 1, others or values is None
                 if passed % FIRST_ITERATIONS == 0:
                     spent += shadow.run_out(exits, _MOST_SECONDS)
-            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + left)
+            spent += shadow.run_to(region.header, max(0.0, _MOST_SECONDS - spent), hits=1 + left * region.period)
     return found, others and not found
 
 
@@ -269,19 +269,25 @@ def write_code(shadow: Shadow, compiled: CompiledRegion) -> None:
 
 def run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int,
                  timeout_s: float = REACH_SECONDS) -> float:
-    """Run ``iterations`` of the original from the header, where it stands, to the header; processor seconds.
+    """Run ``iterations`` of the region in the original from the header, where it stands, to the header; processor
+    seconds.
 
     A breakpoint at the header would cost more than many iterations, so a counter takes its place: the header leads to
     it, and it goes on to the displaced instructions until it is zero. No iteration at all takes what running and
     stopping take; 0 where that cannot be told.
     """
+    return pass_header(shadow, compiled, iterations * compiled.region.period, timeout_s)
+
+
+def pass_header(shadow: Shadow, compiled: CompiledRegion, times: int, timeout_s: float = REACH_SECONDS) -> float:
+    """``run_original`` until the header is reached for the ``times``-th time."""
     region, start = compiled.region, _spare(compiled)
     if start is None:
-        return shadow.run_to(region.header, timeout_s, hits=iterations) if iterations else 0.0
+        return shadow.run_to(region.header, timeout_s, hits=times) if times else 0.0
     code = _counting(start, compiled.placement)
     patch = jump(region.header, start, region.displaced)
     shadow.write(start, code)
-    shadow.write(compiled.placement.statistics + _COUNTER, (iterations + 1).to_bytes(8, "little"))
+    shadow.write(compiled.placement.statistics + _COUNTER, (times + 1).to_bytes(8, "little"))
     shadow.patch(patch.address, patch.replacement)
     elapsed = shadow.run_to(start + len(code), timeout_s)
     shadow.patch(patch.address, patch.original)

@@ -37,6 +37,7 @@ from runtime.timing import (
     further,
     own_pages,
     ownable,
+    pass_header,
     results,
     run_original,
     run_version,
@@ -172,7 +173,7 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
             seconds, timed = max(elapsed / (by_hand - 1), SHORTEST), 1
         if count > by_hand:
             run_version(original, first, count - by_hand)
-        original.run_to(header, REACH_SECONDS, hits=left)
+        original.run_to(header, REACH_SECONDS, hits=left * first.region.period)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
     heat = _Heat(original, values, work, count, overhead, exact, own, exits)
@@ -220,7 +221,7 @@ def _admitted_near(first: CompiledRegion, shadow: Shadow) -> dict[str, int] | No
         values = admitted(first.region, shadow)
         if values is not None or spent > SOON_SECONDS or _trips(first, shadow) <= 1:
             return values
-        spent += run_original(shadow, first, 1)
+        spent += pass_header(shadow, first, 1)
     return admitted(first.region, shadow)
 
 
@@ -279,7 +280,7 @@ class _Heat:
         scratch = (placement.scratch, placement.scratch + placement.scratch_size)
         settle_pages(version, compiled, self.values, count + left + 1, [scratch])
         elapsed = self._timed(version, compiled, count)
-        version.run_to(header, REACH_SECONDS, hits=left)
+        version.run_to(header, REACH_SECONDS, hits=left * compiled.region.period)
         rounded = [] if self.exact else written(_floating(compiled.region), self.values)
         _agree(self.original, version, [*self.own, *rounded, *_stale(compiled.region, version)], self.exact)
         _check_close(self.original, version, _floating(compiled.region), rounded)

@@ -134,6 +134,7 @@ class Executor:
             numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
         for distance in self.algebra.distances:
             self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
+        self.algebra.sample["R"] = self.algebra.at_sample(numerator) // abs(slope)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
         last = Linear.symbol("R") - (1 if leaves_first else 2)
         self._goes_on(chosen, walk, last - Linear.symbol(counter))

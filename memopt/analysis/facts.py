@@ -35,9 +35,11 @@ class Facts:
     (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``: live-in
     memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only follow one
     another; such a guard seldom holds at first entry; ``declined``: where attempts that are not ``eager`` would have
-    gone on otherwise if they were. ``by_trips``: express the exit test's counter by the iterations that remain.
-    ``split``: branches that go different ways in different iterations, by address: 1 where the difference is whether a
-    loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the iteration.
+    gone on otherwise if they were. ``turns``: after how many iterations the loop with a header has what its iterations
+    exchange where it was (memopt.analysis.rotation). ``by_trips``: express the exit test's counter by the iterations
+    that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
+    is whether a loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the
+    iteration.
     ``masked``: branches on data on whose ways operands are masked (memopt.analysis.choices). ``deferred``: instructions
     whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never go round. ``lanes``:
     vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
@@ -73,6 +75,7 @@ class Facts:
     framed: bool = False
     written: frozenset[int] = frozenset()
     declined: set[int] = field(default_factory=set)
+    turns: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.framed:
@@ -112,7 +115,8 @@ class Facts:
     def afresh(self) -> Facts:
         """Without what attempts asked for so far."""
         return Facts(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls, earlier=self.earlier,
-                     moving=self.moving, framed=self.framed, written=self.written, declined=self.declined)
+                     moving=self.moving, framed=self.framed, written=self.written, declined=self.declined,
+                     turns=self.turns)
 
     def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
         """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""

@@ -17,6 +17,7 @@ from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_ran
 from memopt.analysis.overwritten import overwritten
 from memopt.analysis.places import Places, stack_stores
 from memopt.analysis.restarts import Defer, Specialise, Together
+from memopt.analysis.rotation import turns
 from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
@@ -150,6 +151,7 @@ class Induction:
             self.algebra.ranges = ranges
         if after is None:
             return {}, frozenset()
+        self.facts.turns[loop.header] = turns(unknown, after)
         steps: dict[str, int] = {}
         opaque: set[str] = set()
         steady = {symbol: held.linear for p, before in unknown.items()

@@ -48,6 +48,7 @@ from memopt.analysis.restarts import (
     Together,
     Written,
 )
+from memopt.analysis.rotation import repeated
 from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.analysis.trimming import trimmed
@@ -109,14 +110,31 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     the reason when the loop is outside what is modelled, or takes longer than ``patient()`` says.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
-    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
+    turns: dict[int, int] = {}
+    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls, turns=turns)
 
     def go_on() -> None:
         if not patient():
             raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
 
-    framed = 0 < signed["rbp"] - signed["rsp"] <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)
+    try:
+        return _at_entry(code, loop, facts, displaced, go_on)
+    except Rejected:
+        times = turns.get(loop.header, 1)
+        rounds = repeated(code.graph, code.lift, loop, times) if times > 1 else None
+        if rounds is None:
+            raise
+        graph, forest, lift, longer = rounds
+        lifted = _at_entry(replace(code, graph=graph, forest=forest, lift=lift), longer, facts, displaced, go_on)
+        return replace(lifted, region=replace(lifted.region, period=times))
+
+
+def _at_entry(code: Code, loop: Loop, facts: functools.partial[Facts], displaced: bytes,
+              go_on: Callable[[], None]) -> Lifted:
+    """``facts`` of an entry; other ways to look at it are tried where the plain one is no good."""
     first = facts()
+    frame = first.registers["rbp"] - first.registers["rsp"]
+    framed = 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)
     try:
         return _with_facts(code, loop, first, displaced, go_on)
     except Rejected as plain:

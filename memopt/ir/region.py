@@ -223,6 +223,7 @@ class Region:
     ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over.
     ``stale``: cells on the stack that the version leaves as they were at entry: those that the loop writes but, as has
     been proved, nobody reads before the last iterations have written them.
+    ``period``: iterations of the original loop that are one of the region (memopt.analysis.rotation).
     ``numeric``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
     footprints are read as a whole."""
 
@@ -242,6 +243,7 @@ class Region:
     wider: bool = False
     numeric: tuple[Numeric, ...] = ()
     stale: tuple[Cell, ...] = ()
+    period: int = 1
 
     @property
     def confined(self) -> bool:

@@ -37,6 +37,7 @@ class Decision:
     service: Service | None = None
     entry: Sample | None = None  # live-in values that it was made for
     loop: Loop | None = None  # the candidate that it is about
+    period: int = 1  # as in memopt.ir.region.Region
     compiled: CompiledRegion | None = None  # when another version may come in front of it
     behind: Decision | None = None  # the version that is asked where this one's guard fails
     _source: str | None = None
@@ -64,14 +65,15 @@ class Decision:
                           reason or Reason.INTERNAL, self.detail, self.plan.summary if self.plan else "")
         measured = self.measurement
         if measured is not None:
-            base = replace(base, seconds_per_iteration_before=measured.original,
+            base = replace(base, seconds_per_iteration_before=measured.original / self.period,
                            shadow_speedup=measured.speedup)
         if reason is None and cache is not None:
             statistics, placement = cache.read_statistics(), cache.placement
             ranges.append((placement.code, placement.code + placement.code_size))
-            after = statistics.cycles / ticks_per_second() / statistics.iterations if statistics.iterations else None
+            iterations = statistics.iterations * self.period
+            after = statistics.cycles / ticks_per_second() / iterations if iterations else None
             base = replace(base, outcome=Outcome.REPLACED, reason=None, seconds_per_iteration_after=after,
-                           iterations_run=statistics.iterations, runs=statistics.runs,
+                           iterations_run=iterations, runs=statistics.runs,
                            installed_after_seconds=self.installed_after,
                            installed_after_first_sample_seconds=self._since_first(hotness, started))
         return replace(base, share=hotness.share(ranges))

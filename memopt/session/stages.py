@@ -118,6 +118,7 @@ class Stages:
             cache.close()
             raise
         decision.cache, decision.behind, decision.loop = cache, behind, candidate
+        decision.period = lifted.region.period
         decision.compiled = None if moved.places(cache.placement.code) else compiled
         decision.address, (_, decision.ranges) = loop.header, around.decided(candidate)
         decision.installed_after = time.monotonic() - self.started

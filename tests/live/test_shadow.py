@@ -146,7 +146,7 @@ def test_counted_iterations_are_those_that_were_stopped_at(worker: Worker) -> No
     statistics = -(-worker.address("cells") // PAGE) * PAGE
     displaced = counted.read(header, 5)
     compiled = cast(CompiledRegion, SimpleNamespace(
-        region=SimpleNamespace(header=header, displaced=displaced),
+        region=SimpleNamespace(header=header, displaced=displaced, period=1),
         placement=Placement(code, PAGE, 0, 0, statistics, 0, 0), code=displaced + jump_bytes(code + 5, header + 5)))
     for shadow in (counted, stopped):
         shadow.run_to(header, LIMIT_S)

@@ -200,7 +200,7 @@ def test_registers_that_pass_something_on_to_the_code_after_the_loop_are_compute
 
 
 def test_what_no_iteration_makes_must_be_dead() -> None:
-    swap = "mov rdx, [rsp-8]; mov rax, [rsp-16]; mov [rsp-16], rdx; mov [rsp-8], rax"
+    swap = "mov rdx, [rsp-8]; mov rax, [rsp-16]; mov [rsp-16], rdx; not rax; mov [rsp-8], rax"
     code = f"i: {swap}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
     with pytest.raises(Rejected) as refused:
         lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20})

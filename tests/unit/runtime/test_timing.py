@@ -28,6 +28,7 @@ class _Loop:
     runs: list[int] = field(default_factory=list)
     header: int = 0
     left: int = 1
+    period: int = 1
     footprints: tuple[Footprint, ...] = ()
     owned: int = 0
 

@@ -44,6 +44,7 @@ class Walk:
     seconds: float = 1e-6
     ran: list[int] = field(default_factory=list)
     left: int = 2
+    period: int = 1
     first: int = 0
     done: int = 50  # iterations of the entry
 
@@ -72,8 +73,10 @@ class Walk:
             raise ShadowStopped(End.SYSTEM_CALL)
         return 3e-5 + iterations * self.seconds
 
+    pass_header = run_original
+
     def come(self, monkeypatch: pytest.MonkeyPatch, on: bool) -> dict[str, int]:
-        for name in ("live_values", "admitted", "run_original"):
+        for name in ("live_values", "admitted", "run_original", "pass_header"):
             monkeypatch.setattr(trial, name, getattr(self, name))
         monkeypatch.setattr(trial, "write_code", lambda *_: None)
         return come_to_entry(cast(CompiledRegion, self), cast(Shadow, self), on)

@@ -1,0 +1,73 @@
+"""Loops whose iterations exchange registers: ``swap(a, b)`` at the end of each sweep over two buffers.
+
+What a register holds is then no number of the iteration, but it is one again after as many iterations as the exchange
+takes to come round. So the loop is looked at with that many of its iterations as one: copies of its blocks follow each
+other in the flow graph. A region counts those rounds; the guard's exact division lets in entries that whole rounds end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import lcm
+
+from memopt.analysis.calls import COPY
+from memopt.analysis.loops import find_loops
+from memopt.analysis.values import Integer, Value
+from memopt.ir.graph import BasicBlock, FlowGraph, Loop, LoopForest
+from memopt.ir.operations import Block, Exit, Jump, Operation
+
+ROUND = COPY << 8  # between copies: further than those of called functions
+MOST_TURNS = 4
+
+
+def turns(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
+    """After how many iterations each location holds again what it held ``before`` (a number of its own each), where
+    iterations exchange some of them; else 1."""
+    names = {v.linear: p for p, v in before.items() if isinstance(v, Integer)}
+    source = {p: names[v.linear] for p, v in after.items()
+              if p in before and isinstance(v, Integer) and v.linear in names}
+    found = 1
+    for location in source:
+        length, at = 1, source[location]
+        while at != location and at in source and length <= MOST_TURNS:
+            length, at = length + 1, source[at]
+        if at == location:
+            found = lcm(found, length)
+    return found if found <= MOST_TURNS else 1
+
+
+def repeated(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: int) -> (
+        tuple[FlowGraph, LoopForest, Callable[[int], Block], Loop] | None):
+    """The graph with ``times`` iterations of ``loop`` as one, its loops, the operations of its blocks, and the loop;
+    None where that is no natural loop."""
+    def target(number: int, address: int) -> int:
+        if address == loop.header:
+            number = (number + 1) % times
+        return address + number * ROUND if address in loop.blocks else address
+
+    def copied(address: int) -> Block:
+        number, origin = divmod(address, ROUND)
+        block = lift(origin)
+        if origin not in loop.blocks:
+            return block
+        return replace(block, address=address, operations=tuple(
+            led(number, replace(o, address=o.address + number * ROUND)) for o in block.operations))
+
+    def led(number: int, operation: Operation) -> Operation:
+        match operation:
+            case Exit(target=address) | Jump(target=int(address)):
+                return replace(operation, target=target(number, address))
+        return operation
+
+    blocks: dict[int, BasicBlock] = dict(graph.blocks)
+    for number in range(times):
+        for start in loop.blocks:
+            block = graph.blocks[start]
+            blocks[start + number * ROUND] = replace(
+                block, start=block.start + number * ROUND, end=block.end + number * ROUND,
+                successors=tuple(target(number, s) for s in block.successors))
+    longer = replace(graph, blocks=dict(sorted(blocks.items())))
+    forest = find_loops(longer)
+    found = next((x for x in forest.loops if x.header == loop.header), None)
+    return None if found is None else (longer, forest, copied, found)
