@@ -203,12 +203,16 @@ class Improver(Stages):
             self._settled.append((placement.code, placement.code + placement.code_size))
 
     def _improve(self, decision: Decision) -> None:
+        from memopt.session.site import calls_of
+
         site = self._find(decision.address)
         decision.site = site
         if not site.loops:
             decision.ranges += site.straight_line()
             if self._replace_around(decision, site):
                 return
+            if site.function and not calls_of(self.pid, site):
+                raise Rejected(Reason.CALL, f"{site.function} is called through a pointer, or from elsewhere")
             raise Rejected(Reason.NOT_A_NEST, f"{decision.address:#x} is in no loop")
         nest, decision.ranges = site.decided(site.loops[-1])
         decision.address = nest.header

@@ -95,18 +95,21 @@ def candidates(forest: LoopForest, address: int) -> tuple[tuple[Loop, ...], dict
     return tuple(loop for _, loop in found), {loop: view for view, loop in found if view is not forest}
 
 
+def calls_of(pid: int, site: Site) -> tuple[int, ...]:
+    """Where the program or library calls the function of ``site`` by its address."""
+    from memopt.x86.relocate import callers
+
+    memory = Memory(pid)
+    try:
+        return tuple(callers(memory.read, site.text, site.graph.entry))
+    finally:
+        memory.close()
+
+
 def calling(pid: int, site: Site) -> Site | None:
     """The code around the calls of ``site``'s function, when all of them are in one loop of one function: what is
     called there is part of that loop (memopt.analysis.calls)."""
-    from memopt.x86.relocate import callers
-
-    if not site.function:
-        return None
-    memory = Memory(pid)
-    try:
-        calls = callers(memory.read, site.text, site.graph.entry)
-    finally:
-        memory.close()
+    calls = calls_of(pid, site) if site.function else ()
     if not 0 < len(calls) <= _MOST_CALLS:
         return None
     try:

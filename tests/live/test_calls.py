@@ -39,3 +39,12 @@ def test_a_nest_with_mathematical_functions_is_replaced(build: Build, function: 
     assert (b"errno" in native.stdout) == (bad >= 0)
     assert trial.same_result(native), trial.stderr
     assert trial.replaced, trial.stderr
+
+
+def test_a_function_that_is_called_through_a_pointer_is_left_alone_as_a_call(build: Build) -> None:
+    command = (str(build("pointer_called.c")), "100000")
+    native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
+    assert trial.same_result(native), trial.stderr
+    assert trial.report is not None, trial.stderr
+    reasons = {x["function"]: x["reason"] for x in trial.report["loops"]}
+    assert reasons["damp"] == "call-in-nest", trial.stderr
