@@ -13,7 +13,7 @@ PATIENCE = 120.0
 @pytest.mark.parametrize(("compiler", "level"), [("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")])
 def test_loops_that_exchange_buffers(build: Build, compiler: str, level: str) -> None:
     """With even and odd numbers of steps: whole rounds are the version's, the rest is the original's."""
-    command = (str(build("buffers.c", level, compiler=compiler)), "151", "4000")
+    command = (str(build("buffers.c", compiler=compiler, level=level)), "151", "4000")
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE, ("--no-shadow",))
     assert trial.same_result(native), trial.stderr
     assert trial.report is not None, trial.stderr
