@@ -34,13 +34,14 @@ class Service:
     """One installed version; ``original_per_iteration``: seconds, None when there was no trial or iterations differ in
     length: entries with more iterations to go would then be taken for slower ones. What they gain is then taken to be
     ``speedup``, that of the trial. ``again``: a version for more values might be made instead of one that the original
-    iterates more often than (an entry that fails is one iteration). ``alone``: it touches what the original may pass
-    over, for which the program must have one thread."""
+    iterates more often than (an entry that fails is one iteration). ``period``: as in memopt.ir.region.Region.
+    ``alone``: it touches what the original may pass over, for which the program must have one thread."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
     speedup: float | None = None
     again: bool = False
+    period: int = 1
     alone: bool = False
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
 
@@ -58,7 +59,8 @@ class Service:
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
             return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
-        others = entries - 2 * runs  # every run comes back to the header, with too few iterations left for another one
+        # Every run comes back to the header, with too few iterations left for another one; it may begin late by some.
+        others = entries - 2 * self.period * runs
         if self.again and others >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
                            True)

@@ -126,6 +126,7 @@ class Stages:
         decision.service = Service(measured.original if measured is not None and measured.even else None,
                                    began=(time.monotonic(), running_seconds(self.pid)),
                                    speedup=measured.speedup if measured is not None else None,
+                                   period=lifted.region.period,
                                    again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
                                    alone=lifted.region.confined or not lifted.region.flags_dead)
         perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(compiled.region.header),

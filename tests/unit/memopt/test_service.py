@@ -33,6 +33,14 @@ def test_a_version_that_is_no_faster_goes(seconds: float) -> None:
     assert verdict.reason is Reason.NOT_FASTER
 
 
+def test_iterations_that_a_run_leaves_over_are_no_other_entries() -> None:
+    """A round of three is left to the original, which comes by the header each time."""
+    runs = ENOUGH_ENTRIES
+    left_over = replace(counted(4 * runs, runs, runs), cycles=int(0.01 * RATE))
+    assert Service(1e-4, (0.0, 0.0), again=True, period=3).judge(left_over, RATE, 10.0, 10.0) is None
+    assert Service(1e-4, (0.0, 0.0), again=True).judge(left_over, RATE, 10.0, 10.0) is not None
+
+
 def test_a_small_loss_is_waited_for() -> None:
     """A tenth of 50 ms may be another program's doing; a tenth of 500 ms is not."""
     service = Service(1e-4, (0.0, 0.0))
