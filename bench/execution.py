@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,16 +75,21 @@ def run(command: Sequence[str], timeout: float) -> Execution:
         start = time.monotonic()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                                    start_new_session=True)
-        try:
-            code: int | None = process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        up = threading.Event()
+
+        def end() -> None:
+            up.set()
             os.killpg(process.pid, signal.SIGKILL)  # the program would outlive memopt
-            process.wait()
-            code = None
+
+        watchdog = threading.Timer(timeout, end)
+        watchdog.start()
+        code = process.wait()  # with a timeout of its own it would look only every 50 ms
         seconds = time.monotonic() - start
+        watchdog.cancel()
+        watchdog.join()
         stdout.seek(0)
         stderr.seek(0)
-        return Execution(seconds, code, stdout.read(), stderr.read().decode("utf-8", "replace"))
+        return Execution(seconds, None if up.is_set() else code, stdout.read(), stderr.read().decode("utf-8", "replace"))
 
 
 def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = ()) -> Execution:
