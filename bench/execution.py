@@ -89,7 +89,8 @@ def run(command: Sequence[str], timeout: float) -> Execution:
         watchdog.join()
         stdout.seek(0)
         stderr.seek(0)
-        return Execution(seconds, None if up.is_set() else code, stdout.read(), stderr.read().decode("utf-8", "replace"))
+        return Execution(seconds, None if up.is_set() else code, stdout.read(),
+                         stderr.read().decode("utf-8", "replace"))
 
 
 def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = ()) -> Execution:
