@@ -165,7 +165,7 @@ _KERNELS = (
                 Reason.TRIP_COUNT),
     _left_alone("early_exit.c", 24, (), Reason.DATA_DEPENDENT_BRANCH, Reason.TRIP_COUNT),
     _left_alone("unknown_call.c", 20, (1, 2), Reason.CALL),
-    _left_alone("overlap_runtime.c", 19, (31, 1, 2), Reason.OVERLAP, Reason.NO_SCHEDULE, Reason.NO_PLAN),
+    _left_alone("overlap_runtime.c", 130, (31, 1, 2), Reason.OVERLAP, Reason.NO_SCHEDULE, Reason.NO_PLAN),
     _left_alone("volatile_access.c", 6, (), Reason.SHARED_MAPPING),
     _left_alone("atomic_access.c", 17, (31,), Reason.ATOMIC),
 )

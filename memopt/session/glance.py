@@ -42,7 +42,7 @@ _ARITHMETIC = re.compile(b"|".join((
 # stores them.
 _SUMMED, _MEMORY = re.compile(r"imul|v?pmul|v?pmadd|v?padd[dq]"), re.compile(r"ptr (?:\w+:)?\[")
 # A memory operand that comes first is written to, but by these.
-_STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)[a-z]\w* "
+_STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)(?:lock )?[a-z]\w* "
                     r"(?:\w+ ptr )(?:\w+:)?\[")
 
 

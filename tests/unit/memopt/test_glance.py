@@ -13,6 +13,7 @@ START = 0x401000
 @pytest.mark.parametrize(("expected", "body"), [
     (True, "add eax, [rsi+rcx*4]; mov [rdi+rcx*4], eax"),
     (True, "add [rdi+rcx*4], eax"),
+    (True, "movsxd rax, [rsi+rcx*4]; lock add [rdi], rax"),
     (True, "movdqu xmm0, [rsi+rcx*8]; paddd xmm0, xmm1; movups [rdi+rcx*8], xmm0"),
     (True, "cmp eax, 5; jge 1f; mov [rdi+rcx*4], eax; 1: inc eax"),
     (True, "movdqu xmm0, [rsi+rcx*8]; pxor xmm0, xmm1; paddd xmm2, xmm0"),
