@@ -153,8 +153,7 @@ def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: C
             facts = _specialised(facts, (need,))
         except Together as several:
             facts = _specialised(facts, several.needs)
-        except (RelateToTrips, KeepOrder, Promote, Split, Mask, Defer, Inline, Steady, Tabulate,
-                Keep) as need:
+        except (RelateToTrips, Promote, Split, Mask, Defer, Inline, Steady, Tabulate, Keep) as need:
             _note(facts, need)
         except (Moves, Written) as need:
             facts = facts.moved(need.symbol) if isinstance(need, Moves) else facts.stored(need.address)
@@ -183,8 +182,6 @@ def _note(facts: Facts, need: Exception) -> None:
             facts.kept |= need.locations
         case RelateToTrips():
             facts.by_trips = True
-        case KeepOrder():
-            facts.ordered = True
 
 
 def _specialised(facts: Facts, needs: Sequence[Specialise]) -> Facts:
@@ -201,8 +198,17 @@ def _specialised(facts: Facts, needs: Sequence[Specialise]) -> Facts:
 
 
 def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
-    executor = Executor(code.graph, code.forest, code.lift, facts, go_on)
-    outer = executor.outermost(loop)
+    outer = Executor(code.graph, code.forest, code.lift, facts, go_on).outermost(loop)
+    try:
+        return _described(code, loop, facts, outer, displaced, go_on)
+    except KeepOrder:
+        facts.ordered = True
+        return _described(code, loop, facts, outer, displaced, go_on)
+
+
+def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced: bytes,
+               go_on: Callable[[], None]) -> Lifted:
+    """``outer`` as a region, under the same ``facts``."""
     remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
     builder = Builder(facts, outer, remaining)

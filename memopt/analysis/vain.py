@@ -25,6 +25,7 @@ _ADDING = ("fadd", "fsub", "fma", "fms", "fnma", "fnms")
 _OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # exact, and zero, where all operands are
 
 _Effect = tuple[str, Collection[Value], int]
+_Sums = dict[int, frozenset[Value]]  # by the id of a loop
 
 
 def with_unused(node: LoopNode, used: Collection[Value]) -> LoopNode:
@@ -32,7 +33,7 @@ def with_unused(node: LoopNode, used: Collection[Value]) -> LoopNode:
     stores nothing else stays as it is; sums are left to who knows whether the code after the loop uses them."""
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), (), True)
+    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), (), True, {})
 
 
 def _sums(node: LoopNode) -> Iterator[Value]:
@@ -54,17 +55,17 @@ def _sums(node: LoopNode) -> Iterator[Value]:
 
 
 def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...],
-                 certain: bool) -> LoopNode:
+                 certain: bool, known: _Sums) -> LoopNode:
     """``certain``: the last iteration of the outermost loop, which the original runs, comes into ``loop``."""
     counters = (*around, loop.counter)
-    sums = set(_partial_sums(loop))
+    sums = _partial_sums(loop, known)
     trips = loop.trips
     certain = certain and (not around or (trips is not None and trips.is_constant and trips.constant > 0))
     idle = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
             and o not in sums and not raised.issuperset(_effects((o,)))]
     inside = {v for o, _ in idle if isinstance(o, Node) for operand in o.operands for v in within(operand)}
-    items = [_item_with_unused(i, raised, privates, counters, certain) for i in loop.items]
+    items = [_item_with_unused(i, raised, privates, counters, certain, known) for i in loop.items]
     for operation, under in idle:
         if operation not in inside and (under or not _done_beside(operation, items)):
             items.append(_kept(operation, under, loop, privates, counters))
@@ -83,13 +84,13 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
 
 
 def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...],
-                      certain: bool) -> Item:
+                      certain: bool, known: _Sums) -> Item:
     match item:
         case LoopNode():
-            return _with_unused(item, raised, privates, counters, certain)
+            return _with_unused(item, raised, privates, counters, certain, known)
         case Guarded():
             return replace(item, items=tuple(
-                _item_with_unused(i, raised, privates, counters, False) for i in item.items))
+                _item_with_unused(i, raised, privates, counters, False, known) for i in item.items))
     return item
 
 
@@ -117,14 +118,21 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
                 yield name, operands, width
 
 
-def _partial_sums(loop: LoopNode) -> Iterator[Value]:
+def _partial_sums(loop: LoopNode, known: _Sums) -> frozenset[Value]:
     """What the sums become to which an iteration of ``loop`` adds, by itself or in a loop inside."""
+    if id(loop) not in known:
+        known[id(loop)] = frozenset(_additions(loop, known))
+    return known[id(loop)]
+
+
+def _additions(loop: LoopNode, known: _Sums) -> Iterator[Value]:
     flow = Flow.of(loop)
     for carried in loop.carried:
         so_far = (loop_name(loop), carried.location)
         parts = list(within(carried.following))
-        found = {v for v in parts if _is_carried(v, so_far) or _adds_to(so_far, v, flow)}
-        while new := {v for v in parts if isinstance(v, Node) and v.operator in _ADDING and v not in found
+        adding = [v for v in parts if isinstance(v, Node) and v.operator in _ADDING]
+        found = {v for v in parts if _is_carried(v, so_far) or _adds_to(so_far, v, flow, known)}
+        while new := {v for v in adding if v not in found
                       and not found.isdisjoint(o for operand in v.operands for o in (operand, origin(operand)[0]))}:
             found |= new
             yield from new
@@ -134,7 +142,7 @@ def _is_carried(value: Value, so_far: tuple[str, str]) -> bool:
     return isinstance(value, Carried) and (value.loop, value.location) == so_far
 
 
-def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow) -> bool:
+def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow, known: _Sums) -> bool:
     """Whether ``value`` is what an inner loop leaves of the sum ``so_far``, which a loop around carries into it: that
     and what it adds to it."""
     base, low = origin(value)
@@ -142,7 +150,7 @@ def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow) -> bool:
         return False
     passed_on = flow.sources(part(Carried(base.loop, base.location, base.width), low, value.width))
     return bool(passed_on) and _is_carried(origin(passed_on[0])[0], so_far) and set(
-        flow.sources(value)) <= set(_partial_sums(flow.loops[base.loop]))
+        flow.sources(value)) <= _partial_sums(flow.loops[base.loop], known)
 
 
 def _is_zero(value: Value) -> bool:
