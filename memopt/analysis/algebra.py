@@ -229,6 +229,8 @@ class Algebra(Numbers):
     def _trunc(self, operands: tuple[Value, ...], width: int) -> Value:
         value = operands[0]
         match value:
+            case Integer(linear, _) if width == 8 and linear in self.low_bytes:
+                return Integer(self.low_bytes[linear], width)
             case Integer(linear, _):
                 if all(w.bits >= width for w in self.widenings.within(linear)):
                     return self._wrap(self.widenings.numbers(linear), width)

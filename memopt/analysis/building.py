@@ -22,7 +22,7 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import Sample, live_in, parametric
+from memopt.analysis.parameters import LOW_BYTE, Sample, live_in, parametric
 from memopt.analysis.pivots import apart
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
@@ -424,7 +424,7 @@ class Builder:
             return ()
         def early(symbol: str) -> bool:
             around = self.outer.numerator.symbols if symbol == TRIPS else {symbol}
-            return all(s in done or live_in(s) in GENERAL for s in around)
+            return all(s in done or live_in(s).removeprefix(LOW_BYTE) in GENERAL for s in around)
 
         if not early(each.location.base):
             return None
@@ -440,6 +440,8 @@ class Builder:
             return self.lanes[symbol]
         if live_in(symbol) in GENERAL:
             return LiveIn(symbol, Register(live_in(symbol)))
+        if (register := live_in(symbol).removeprefix(LOW_BYTE)) in GENERAL:
+            return LiveIn(symbol, Register(register), 1)
         address, bits = self.facts.cells[live_in(symbol)]
         match address:
             case Linear((), displacement):

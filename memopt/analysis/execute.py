@@ -105,6 +105,7 @@ class Executor:
         self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
         self.algebra.widenings.addresses = frozenset(facts.deferred)
         self.algebra.written = facts.written
+        self.algebra.low_bytes = facts.low_bytes()
         self.exits = Exits(self.algebra)
         self.algebra.decide = self.exits.decide
         self.places = Places(facts, self.algebra, loads)

@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from memopt.analysis.parameters import Sample, counted, fit, is_parameter, live_in, parameter, parametric, varies
+from memopt.analysis.parameters import (
+    Sample,
+    counted,
+    fit,
+    is_parameter,
+    live_in,
+    low_byte,
+    parameter,
+    parametric,
+    varies,
+)
 from memopt.analysis.tables import Table, table_around
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
@@ -91,10 +101,17 @@ class Facts:
 
     def samples(self) -> dict[str, int]:
         values = dict(self.registers)
-        values |= {parameter(s): v for s, v in self.registers.items()}
+        values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
+        values |= {parameter(s): v for s, v in values.items()}
         for symbol, (address, width) in self.cells.items():
             values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
         return values
+
+    def low_bytes(self) -> dict[Linear, Linear]:
+        """Registers that seem to hold a truth in their low byte, and above it what a caller left there: what that byte
+        is. Compilers keep what they found out about aliases before a loop in such bytes."""
+        return {Linear.symbol(r): self.symbol(low_byte(r)) for r, v in self.registers.items()
+                if v % 256 in (0, 1) and not 0 <= v < 256 and r not in self.solved}
 
     def differs(self, linear: Linear) -> bool:
         """Whether it was seen with another value at an earlier entry."""

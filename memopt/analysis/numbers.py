@@ -7,7 +7,7 @@ Specialise, and the lifter starts again with that equation as a guard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -69,6 +69,7 @@ class Numbers:
     selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
     joined: dict[Value, int] = field(default_factory=dict)  # what ways leave that differ -> where they part
     written: frozenset[int] = frozenset()  # addresses of cells that hold data, as captured
+    low_bytes: Mapping[Linear, Linear] = field(default_factory=dict)  # of registers of which only that byte counts
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
     def __post_init__(self) -> None:

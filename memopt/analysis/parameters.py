@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from memopt.ir.linear import Linear
 
 PARAMETER = "n:"  # prefix of a parameter's symbol
+LOW_BYTE = "b:"  # prefix of the symbol of a register's low byte, sign-extended
 
 Sample = Mapping[str, int]
 
@@ -27,6 +28,10 @@ def is_parameter(symbol: str) -> bool:
 def live_in(symbol: str) -> str:
     """The live-in symbol whose value ``symbol`` has at entry."""
     return symbol.removeprefix(PARAMETER)
+
+
+def low_byte(register: str) -> str:
+    return LOW_BYTE + register
 
 
 def parametric(linear: Linear) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion
     from memopt.ir.graph import Loop
     from memopt.ir.plan import NestPlan
+    from memopt.ir.region import Guard
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
     from runtime.trial import Measurement
@@ -36,6 +37,7 @@ class Decision:
     installed_after: float | None = None
     service: Service | None = None
     entry: Sample | None = None  # live-in values that it was made for
+    guards: tuple[Guard, ...] = ()  # of the region that was lifted at ``entry``
     loop: Loop | None = None  # the candidate that it is about
     period: int = 1  # as in memopt.ir.region.Region
     compiled: CompiledRegion | None = None  # when another version may come in front of it

@@ -17,7 +17,7 @@ from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
 from memopt.session.service import Verdict, ticks_per_second
-from memopt.session.stages import LOOKS, TRANSIENT, Stages, exits
+from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
 from runtime.processes import running_seconds, thread_count
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
     from memopt.analysis.parameters import Sample
     from memopt.ir.graph import Loop
+    from memopt.ir.region import Guard
     from memopt.session.site import Site
 
 RETRIES = 6
@@ -268,12 +269,15 @@ class Improver(Stages):
 
     def _replace_at_sizes(self, decision: Decision, site: Site, loop: Loop) -> None:
         """``_replace``, where need be for several sizes at once: those of the entries that were seen."""
+        failed: list[tuple[Guard, ...]] = []
         while True:
             try:
                 self._replace(decision, site, loop)
                 return
             except Rejected as rejected:
-                if rejected.reason is not Reason.GUARD_FAILED or not self._look_again(loop.header, decision.entry):
+                failed.append(decision.guards)
+                if (rejected.reason is not Reason.GUARD_FAILED or failed.count(decision.guards) == SAME_LOOKS
+                        or not self._look_again(loop.header, decision.entry)):
                     raise
                 self._copies.leave(exits(site, loop))
 

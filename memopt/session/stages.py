@@ -54,6 +54,7 @@ NEXT_SECONDS = 2.0  # from one iteration of a loop to the next, where it is look
 CODE_BYTES = 1 << 18
 FRAME_BYTES = 1 << 15
 LOOKS = 8  # at one loop whose sizes differ from entry to entry
+SAME_LOOKS = 3  # of them, where the guards that fail are the same ones
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
                        Reason.TOO_SHORT, Reason.NO_MEMORY})
 OF_THE_ENTRY = frozenset({Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reason.DATA_DEPENDENT_ADDRESS,
@@ -95,9 +96,9 @@ class Stages:
         operations = screen(site, loop)
         check_process(self.pid)
         with self._timed("capture"):
-            decision.entry = None
+            decision.entry, decision.guards = None, ()
             lifted, trips = self._capture_and_lift(site, loop, operations)
-            decision.entry = lifted.entry
+            decision.entry, decision.guards = lifted.entry, lifted.region.guards
         with unpatched(self.pid) as code:  # all of the text is looked at: not before there is something to gain
             moved = displacement(code.read, site.graph, loop, site.text)
         lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))

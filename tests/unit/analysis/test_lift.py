@@ -76,6 +76,14 @@ def test_the_region_of_a_matrix_product() -> None:
   S0[i<R, j<10, k<10]: A0[i, j] = add(mul(A1[i, k], A2[k, j]), A0[i, j])"""
 
 
+@pytest.mark.parametrize("above", [0x7AB300, -0x7AB300])
+def test_of_a_truth_in_a_byte_only_the_byte_is_guarded(above: int) -> None:
+    """What compilers know before a loop of aliases: the rest of the register is a caller's."""
+    region = lift(registers={"r10": above}, i="cmp r8, 4; setb al; or al, r10b; jne out", after="out:").region
+    assert {"b:r10 == 0"} == {str(g) for g in region.guards if "r10" in str(g)}
+    assert LiveIn("b:r10", Register("r10"), 1) in region.live_ins
+
+
 def test_a_32_bit_counter_is_guarded_against_wrapping() -> None:
     guards = {str(g) for g in lift(next_i="inc ebx; cmp ebx, r8d; jne i").region.guards}
     assert {"rbx + 1 >= 0", "-R - rbx + 2147483647 >= 0"} <= guards
