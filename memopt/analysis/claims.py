@@ -17,6 +17,7 @@ from memopt.analysis.bounds import proved, sign_where
 from memopt.analysis.copies import Shape, counters, moved
 from memopt.analysis.privates import is_private
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
+from memopt.analysis.widening import WIDE
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
@@ -79,9 +80,9 @@ class Known:
         return self.conflict(one, moved(two, {loop.counter: later}))
 
     def sampled(self, one: Shape) -> tuple[int, ...]:
-        """The linears in iteration 0 of all loops at the captured values."""
+        """The linears in iteration 0 of all loops at the captured values, without what has no number there."""
         known = self.aliasing.sample
-        return tuple(Linear(tuple(t for t in linear.terms if not t[0].startswith(LOOP_COUNTER)),
+        return tuple(Linear(tuple(t for t in linear.terms if not t[0].startswith((LOOP_COUNTER, WIDE))),
                             linear.constant).evaluate(known) for linear in one.linears)
 
     def keeps_order(self, items: Items, templates: list[list[int]]) -> bool:
