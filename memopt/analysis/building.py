@@ -94,6 +94,7 @@ class Builder:
         self.mirrors: tuple[Mirror, ...] = ()
         self.alone: tuple[Alone, ...] = ()
         self.settled: frozenset[str] = frozenset()
+        self.dead: frozenset[str] = frozenset()  # of them, those that are overwritten before they are read
         self.reordered = False  # operands of sums and products
         self.asked: dict[Linear, Specialise] = {}  # equations that would make something always so
 
@@ -128,7 +129,8 @@ class Builder:
         live_ins = self._witnessed(needed) + tuple(self.lanes[p.symbol] for p in passed)
         region = Region(header, displaced, live_ins, trips, tuple(dict.fromkeys(self.guards)), rejoin, footprints, scop,
                         left=left, retried=() if self.outer.zeros else None, mirrors=self.mirrors, passed=passed,
-                        wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()))
+                        wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()),
+                        dead=tuple(sorted(self.dead & self.outer.opaque)))
         return with_room(region, self.sample, self.sample[TRIPS])
 
     def _stale(self) -> Iterator[Cell]:

@@ -222,7 +222,8 @@ class Region:
     the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations.
     ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over.
     ``stale``: cells on the stack that the version leaves as they were at entry: those that the loop writes but, as has
-    been proved, nobody reads before the last iterations have written them.
+    been proved, nobody reads before the last iterations have written them. ``dead``: general registers that it leaves
+    as they were, too: whatever they hold at the header, they are written before they are read.
     ``period``: iterations of the original loop that are one of the region (memopt.analysis.rotation).
     ``numeric``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
     footprints are read as a whole."""
@@ -243,6 +244,7 @@ class Region:
     wider: bool = False
     numeric: tuple[Numeric, ...] = ()
     stale: tuple[Cell, ...] = ()
+    dead: tuple[str, ...] = ()
     period: int = 1
 
     @property

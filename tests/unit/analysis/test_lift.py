@@ -84,6 +84,12 @@ def test_of_a_truth_in_a_byte_only_the_byte_is_guarded(above: int) -> None:
     assert LiveIn("b:r10", Register("r10"), 1) in region.live_ins
 
 
+def test_a_register_that_some_iterations_write_and_nobody_reads_is_dead() -> None:
+    written = "cmp rbx, 5; jge 1f; lea r13, [rbx+1]; 1:"
+    assert "r13" in lift(i=written, after="xor r13d, r13d").region.dead
+    assert "r13" not in lift(i=written, after="mov rax, r13").region.dead
+
+
 def test_a_32_bit_counter_is_guarded_against_wrapping() -> None:
     guards = {str(g) for g in lift(next_i="inc ebx; cmp ebx, r8d; jne i").region.guards}
     assert {"rbx + 1 >= 0", "-R - rbx + 2147483647 >= 0"} <= guards
