@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -79,7 +80,8 @@ def run(command: Sequence[str], timeout: float) -> Execution:
 
         def end() -> None:
             up.set()
-            os.killpg(process.pid, signal.SIGKILL)  # the program would outlive memopt
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the program would outlive memopt
 
         watchdog = threading.Timer(timeout, end)
         watchdog.start()

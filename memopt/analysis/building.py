@@ -22,7 +22,7 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import LOW_BYTE, Sample, live_in, parametric
+from memopt.analysis.parameters import Sample, live_in, parametric, register_of
 from memopt.analysis.pivots import apart
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
@@ -94,7 +94,7 @@ class Builder:
         self.mirrors: tuple[Mirror, ...] = ()
         self.alone: tuple[Alone, ...] = ()
         self.settled: frozenset[str] = frozenset()
-        self.dead: frozenset[str] = frozenset()  # of them, those that are overwritten before they are read
+        self.dead: frozenset[str] = frozenset()  # general registers that are overwritten before they are read
         self.reordered = False  # operands of sums and products
         self.asked: dict[Linear, Specialise] = {}  # equations that would make something always so
 
@@ -426,7 +426,7 @@ class Builder:
             return ()
         def early(symbol: str) -> bool:
             around = self.outer.numerator.symbols if symbol == TRIPS else {symbol}
-            return all(s in done or live_in(s).removeprefix(LOW_BYTE) in GENERAL for s in around)
+            return all(s in done or register_of(s) in GENERAL for s in around)
 
         if not early(each.location.base):
             return None
@@ -440,10 +440,8 @@ class Builder:
     def _live_in(self, symbol: str) -> LiveIn:
         if symbol in self.lanes:
             return self.lanes[symbol]
-        if live_in(symbol) in GENERAL:
-            return LiveIn(symbol, Register(live_in(symbol)))
-        if (register := live_in(symbol).removeprefix(LOW_BYTE)) in GENERAL:
-            return LiveIn(symbol, Register(register), 1)
+        if (register := register_of(symbol)) in GENERAL:
+            return LiveIn(symbol, Register(register), 8 if live_in(symbol) == register else 1)
         address, bits = self.facts.cells[live_in(symbol)]
         match address:
             case Linear((), displacement):

@@ -229,7 +229,7 @@ def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced
     builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
     registers = {c.location for c in outer.node.carried} & {*GENERAL, *LANES}
     dead = overwritten(code.graph, code.lift, loop.header, registers)
-    builder.settled, builder.dead = builder.settled | dead, frozenset(dead).intersection(GENERAL)
+    builder.settled, builder.dead = builder.settled | dead, dead.intersection(GENERAL)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)

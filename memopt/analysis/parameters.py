@@ -34,6 +34,11 @@ def low_byte(register: str) -> str:
     return LOW_BYTE + register
 
 
+def register_of(symbol: str) -> str:
+    """The register that ``symbol`` is a value of, whole or its low byte, if it is one of a register at all."""
+    return live_in(symbol).removeprefix(LOW_BYTE)
+
+
 def parametric(linear: Linear) -> bool:
     """Whether it is a number once parameters are known."""
     return all(map(is_parameter, linear.symbols))
