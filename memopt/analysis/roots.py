@@ -5,13 +5,13 @@ It raises the invalid flag, by which a version knows that the branch would have 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from memopt.analysis.canonical import canonical_nest
+from memopt.analysis.canonical import canonical, canonical_nest
 from memopt.analysis.needs import loop_name, loops_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Node, Value, within
+from memopt.analysis.values import Carried, Final, Formula, Node, Value, data, within
 from memopt.ir.reasons import Reason, Rejected
 
 
@@ -23,6 +23,22 @@ def computed(root: Value, values: Iterable[Value]) -> bool:
     """Whether the square root of ``root`` is part of one of ``values``, all in canonical form."""
     wanted = Node("fsqrt", (root,), root.width)
     return any(wanted in within(value) for value in values)
+
+
+def answered(leaving: Formula, numeric: bool) -> Iterator[Value]:
+    """What the branch that leaves where ``leaving`` holds need not raise, its root being computed: a quiet look at the
+    sign of a number, perhaps widened, raises nothing that the root does not, nor does any look at one that is no NaN
+    (``numeric``)."""
+    for look in (x for value in data(leaving) for x in within(value) if isinstance(x, Node)):
+        if look.operator == "fqcompare" or (numeric and look.operator == "fcompare"):
+            yield look
+            yield from look.operands
+
+
+def elsewhere(roots: Iterable[Value], items: Iterable[Item]) -> list[Value]:
+    """Those ``roots`` whose square root is in nothing that the same iteration, which does ``items``, stores."""
+    stored = [canonical(i.value) for i in items if isinstance(i, StoreEvent)]
+    return [root for root in roots if not computed(root, stored)]
 
 
 def check_roots(nest: LoopNode) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
-from memopt.analysis.canonical import canonical, canonical_formula
+from memopt.analysis.canonical import canonical_formula
 from memopt.analysis.choices import (
     MOST_CHOICES,
     compared_in,
@@ -21,10 +21,10 @@ from memopt.analysis.choices import (
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import TO_THE_END, State
-from memopt.analysis.nest import Item, Raising, Read, StoreEvent
+from memopt.analysis.nest import Item, Raising, Read
 from memopt.analysis.places import Places
 from memopt.analysis.restarts import Mask
-from memopt.analysis.roots import computed, invalid_root
+from memopt.analysis.roots import answered, elsewhere, invalid_root
 from memopt.analysis.routines import ABOUT_COPIES
 from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
 from memopt.analysis.values import (
@@ -164,7 +164,7 @@ class Walker:
     def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
         walk = Walk(self.counter(loop), guessing=guessing)
         address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
-        walk.roots = self._elsewhere(walk)
+        walk.roots = [] if guessing else elsewhere(walk.roots, walk.items)
         walk.ended = address != loop.header
         if not walk.ended:
             walk.state = state
@@ -236,7 +236,7 @@ class Walker:
             part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number), self._masking(fork, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
-            if self._elsewhere(part):
+            if not walk.guessing and elsewhere(part.roots, part.items):
                 raise invalid_root(self.algebra.address)
             if end != fork.join:
                 raise fork.leaves
@@ -442,7 +442,8 @@ class Walker:
         root = self._invalid_root(leaving)
         if root is not None:
             walk.roots.append(root)
-            self._answered(leaving, walk, self.algebra.address in self.unordered)
+            for look in answered(leaving, self.algebra.address in self.unordered):
+                walk.raising.pop((look, ()), None)
             return None if taken_leaves else operation.target
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
@@ -489,23 +490,6 @@ class Walker:
                     self.zeros[lane.location] = root.width
                     return root
         return None
-
-    @staticmethod
-    def _answered(leaving: Formula, walk: Walk, numeric: bool) -> None:
-        """A quiet look at the sign of a number, perhaps widened, raises nothing that its root does not, nor does any
-        look at one that is no NaN."""
-        for look in (part for value in data(leaving) for part in within(value) if isinstance(part, Node)):
-            if look.operator == "fqcompare" or (numeric and look.operator == "fcompare"):
-                for part in (look, *look.operands):
-                    walk.raising.pop((part, ()), None)
-
-    @staticmethod
-    def _elsewhere(walk: Walk) -> list[Value]:
-        """Those ``roots`` of ``walk`` whose square root is in nothing that the same iteration stores."""
-        if walk.guessing:
-            return []
-        stored = [canonical(i.value) for i in walk.items if isinstance(i, StoreEvent)]
-        return [root for root in walk.roots if not computed(root, stored)]
 
     def _operand(self, temps: dict[int, Value], operand: Operand) -> Value:
         if isinstance(operand, Literal):
