@@ -1,16 +1,15 @@
-/* A matrix product that calls a function of the C library for each product. usage: program [n] */
-#include <math.h>
-
+/* A matrix product that calls a function of the C library for each product, one so short that the time is the
+ * loop's own. usage: program [n] */
 #include "matrix.h"
 
-int exponent; /* 0, which the compiler cannot know */
+double with_sign(double value, double sign) __asm__("copysign"); /* by a name that no compiler expands inline */
 
 void dgemm(int n, REAL *a, REAL *b, REAL *c)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
             for (int k = 0; k < n; k++)
-                c[i * n + j] += ldexp(a[i * n + k] * b[k * n + j], exponent);
+                c[i * n + j] += with_sign(a[i * n + k] * b[k * n + j], a[i * n + k] * b[k * n + j]);
 }
 
 int main(int argc, char **argv)
