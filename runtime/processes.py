@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 
 from runtime.tracee import status_field
 
@@ -35,6 +36,14 @@ def running_seconds(pid: int) -> float:
     """Seconds the first thread of ``pid`` was on a processor, system time included; 0 when it is gone."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) * 1e-9
+    return 0.0
+
+
+def processor_seconds(pid: int) -> float:
+    """Seconds that all threads of ``pid`` were on processors, as of now (``running_seconds``: as of the last tick); 0
+    when it is gone. The clock's number is that of clock_getcpuclockid(3)."""
+    with contextlib.suppress(OSError):
+        return time.clock_gettime(~pid << 3 | 2)
     return 0.0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
-from memopt.session.service import Verdict, ticks_per_second
+from memopt.session.service import Service, Verdict, ticks_per_second
 from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.region import Guard
     from memopt.session.site import Site
+    from runtime.codecache import CodeCache
 
 RETRIES = 6
 LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another look; more is, whatever was in vain
 LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
+TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service, while turns with the original do not tell
+SURE = 6.0  # a gain by a trial that turns need not confirm
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
 
@@ -68,7 +72,7 @@ class Improver(Stages):
             return True
         address = hotness.hottest()
         if address is None or hotness.open_share < (MOST_SHARE if self._in_vain() else LEAST_SHARE):
-            return False
+            return self._hold()
         if computes(self.pid, address):
             self.worker.start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
@@ -83,19 +87,50 @@ class Improver(Stages):
 
     # -- versions in service ------------------------------------------------------------------------------------
 
-    def _review(self) -> bool:
-        """Take up a version that does not win in service, if there is one; those behind another are let be."""
+    def _in_service(self) -> Iterator[tuple[Decision, CodeCache, Service]]:
+        """Versions that may be judged; those behind another are let be."""
         behind = [id(d.behind) for d in self.decisions]
         for decision in self.decisions:
-            if decision.reason is None and decision.cache is not None and decision.service is not None and (
-                    id(decision) not in behind):
-                verdict = decision.service.judge(decision.cache.read_statistics(), ticks_per_second(),
-                                                 time.monotonic(), running_seconds(self.pid),
-                                                 thread_count(self.pid))
-                if verdict is not None:
-                    self.worker.start(functools.partial(self._take_out, decision, verdict))
-                    return True
+            if decision.reason is None and id(decision) not in behind and (
+                    decision.cache is not None and decision.service is not None):
+                yield decision, decision.cache, decision.service
+
+    def _review(self) -> bool:
+        """Take up a version that does not win in service, if there is one."""
+        for decision, cache, service in self._in_service():
+            verdict = service.judge(cache.read_statistics(), ticks_per_second(), time.monotonic(),
+                                    running_seconds(self.pid), thread_count(self.pid))
+            if verdict is not None:
+                self.worker.start(functools.partial(self._take_out, decision, verdict))
+                return True
         return False
+
+    def _hold(self) -> bool:
+        """Have a version that is to win by little take turns with the original, if there is one."""
+        for decision, cache, service in self._in_service():
+            since, measured = decision.installed_after, decision.measurement
+            if (since is not None and measured is not None and measured.speedup < SURE and decision.behind is None
+                    and service.turns < len(TURNS_AFTER)
+                    and time.monotonic() - self.started - since > TURNS_AFTER[service.turns]):
+                self.worker.start(functools.partial(self._take_turns, decision, cache, service))
+                return True
+        return False
+
+    def _take_turns(self, decision: Decision, cache: CodeCache, service: Service) -> None:
+        from memopt.session.turns import LOSS, measured
+
+        service.turns += 1
+        try:
+            with self._timed("turns"):
+                gain = measured(self.pid, cache, decision.period)
+        except Exception as error:  # noqa: BLE001 - it goes on as it was
+            say_internal(self._stage, error)
+            return
+        service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.pid))
+        if gain is not None:
+            service.turns = len(TURNS_AFTER)
+            if gain < LOSS:
+                self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{gain:.2f} times as fast in service"))
 
     def _take_out(self, decision: Decision, verdict: Verdict) -> None:
         assert decision.cache is not None

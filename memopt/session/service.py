@@ -35,7 +35,8 @@ class Service:
     length: entries with more iterations to go would then be taken for slower ones. What they gain is then taken to be
     ``speedup``, that of the trial. ``again``: a version for more values might be made instead of one that the original
     iterates more often than (an entry that fails is one iteration). ``period``: as in memopt.ir.region.Region.
-    ``alone``: it touches what the original may pass over, for which the program must have one thread."""
+    ``alone``: it touches what the original may pass over, for which the program must have one thread. ``turns``: how
+    often it took turns with the original (memopt.session.turns)."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
@@ -43,6 +44,7 @@ class Service:
     again: bool = False
     period: int = 1
     alone: bool = False
+    turns: int = 0
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
 
     def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float,
@@ -82,8 +84,12 @@ class Service:
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")
         if lost <= 0:
-            self._judged, self.began = counted, (elapsed, processor)
+            self.pass_over(counted, elapsed, processor)
         return None
+
+    def pass_over(self, counted: Statistics, elapsed: float, processor: float) -> None:
+        """What happened up to now is judged, or says nothing of the version."""
+        self._judged, self.began = counted, (elapsed, processor)
 
 
 @functools.cache

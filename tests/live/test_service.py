@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
 from bench.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
@@ -24,3 +30,26 @@ def test_what_loses_in_service_is_taken_out(build: Build) -> None:
 
 def test_what_wins_in_service_stays(build: Build) -> None:
     assert outcome((str(build("shrinking.c")), "6000", "0")) == ("replaced", None)
+
+
+@pytest.mark.parametrize(("loss", "expected"), [
+    (0.0, ("replaced", None)), (1e9, ("kept", Reason.NOT_FASTER.value)),
+], ids=["won", "lost"])
+def test_turns_with_the_original_decide(build: Build, tmp_path: Path, loss: float, expected: tuple[str, str | None]
+                                        ) -> None:
+    """The same gain, once above what counts as a loss, once below; in both cases the version has rested for a while."""
+    command, report = (str(build("shrinking.c")), "12000", "0"), tmp_path / "report.json"
+    native = run(command, PATIENCE)
+    memopt = ("from memopt.session import improve, turns\n"
+              f"turns.LOSS, turns.CLEAR, improve.SURE = {loss}, 1e9, 1e9\n"
+              "from memopt.cli import main\nmain()")
+    trial = run((sys.executable, "-c", memopt, "exec", "--json", str(report), "--", *command), PATIENCE)
+    assert trial.same_result(native), trial.stderr
+    told = json.loads(report.read_text())
+    assert "turns" in told["stages"]
+    hottest = next(x for x in told["loops"] if x["function"] in ("multiply", "main"))
+    assert (hottest["outcome"], hottest["reason"]) == expected
+    if hottest["outcome"] == "replaced":
+        assert hottest["iterations_run"] > 0
+    else:
+        assert "in service" in hottest["detail"]
