@@ -25,12 +25,14 @@ UNKNOWN_TRIPS = 4096
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a pass may ask about the world. ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that
-    was seen, for the model only (a version serves any)."""
+    was seen, for the model only (a version serves any). ``packed``: bytes of the vectors that the original computes
+    with, 0 where it computes with single numbers."""
 
     machine: Machine
     isa: Isa
     fp: str = "exact"
     trips: int = UNKNOWN_TRIPS
+    packed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,17 @@ def plan_candidates(
     fp: str = "exact",
     *,
     trips: int | None = None,
+    packed: int = 0,
     observer: Observer | None = None,
     most: int = 2,
 ) -> tuple[Candidate, ...]:
-    """Up to ``most`` plans for ``region``, the one expected to be best first; arguments as ``plan``.
+    """Up to ``most`` plans for ``region``, the one expected to be best first; arguments as ``plan``, and ``packed``:
+    bytes of the vectors that the original computes with.
 
     Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. Raises
     ``Rejected`` with the reason there is no plan.
     """
-    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
+    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed)
     try:
         parts = distribute(region)
         return ((parts, plan_nest(parts, machine, isa, fp, trips=trips, observer=observer)),)

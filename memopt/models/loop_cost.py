@@ -248,9 +248,10 @@ def chain(statement: Statement, read: Access) -> float:
 
 
 def original_cycles(
-    scop: Scop, statement: Statement, latency: float, trips: Mapping[str, int], machine: Machine
+    scop: Scop, statement: Statement, latency: float, trips: Mapping[str, int], machine: Machine, width: int = 1
 ) -> float:
-    """A scalar loop as compiled, that waits ``latency`` cycles in each iteration for the one before."""
+    """A loop as compiled that waits ``latency`` cycles in each iteration for the one before, or computes with
+    ``width`` of them at a time."""
     counts = tuple(trips[d.name] for d in statement.dimensions)
     nest = LeafNest(tuple(trips.items()), Place({n: Linear.symbol(n) for n in trips}))
     simple, long = operation_counts(statement.expression)
@@ -259,7 +260,7 @@ def original_cycles(
     levels = tuple((n, 1, count) for n, count in trips.items())
     streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(statement)
                if not scop.array(a.array).private]  # those are registers
-    return overlapped(prod(counts) * compute, traffic(streams, counts, machine))
+    return overlapped(prod(counts) * compute / width, traffic(streams, counts, machine))
 
 
 def _choices(expression: Expression) -> int:

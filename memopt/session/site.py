@@ -5,6 +5,7 @@ Invariant: code is seen as it was before loops of it were replaced, and a loop a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -21,6 +22,9 @@ from runtime.install import unpatched
 from runtime.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
+
+_PACKED = re.compile(r"v?(?:(?:add|sub|mul|div|min|max|sqrt|fn?m\w+)p[sd]|p(?:add|sub|mul|min|max)\w+) ([xyz])mm")
+_REGISTER_BYTES = {"x": 16, "y": 32, "z": 64}
 
 _MOST_CALLS = 16  # of one function
 Ranges = tuple[tuple[int, int], ...]
@@ -150,6 +154,13 @@ def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     forest = find_loops(graph)
     found = next((x for x in forest.loops if x.header == loop.header), None)
     return (site, loop) if found is None else (replace(site, graph=graph, forest=forest, links=links), found)
+
+
+def vector_bytes(site: Site, loop: Loop) -> int:
+    """Of the widest vectors that ``loop`` computes with, 0 where it computes with single numbers."""
+    registers = (_PACKED.match(f"{i.mnemonic} {i.operands_text}")
+                 for start in loop.blocks for i in site.graph.blocks[start].instructions)
+    return max((_REGISTER_BYTES[found[1]] for found in registers if found), default=0)
 
 
 def screen(site: Site, loop: Loop) -> Callable[[int], Block]:

@@ -86,7 +86,7 @@ class Stages:
             return find_site(self.pid, address)
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
-        from memopt.session.site import apart, screen
+        from memopt.session.site import apart, screen, vector_bytes
         from memopt.x86.displacement import displacement
         from runtime import perfmap
         from runtime.install import unpatched
@@ -103,7 +103,7 @@ class Stages:
             moved = displacement(code.read, site.graph, loop, site.text)
         lifted = replace(lifted, region=replace(lifted.region, displaced=moved.original))
         machine = detected_machine()
-        candidates = self._schedule(lifted, machine, trips)
+        candidates = self._schedule(lifted, machine, trips, vector_bytes(site, loop))
         cache = self._reserve(loop, lifted.region, candidates)
         try:
             versions = self._generate(lifted, candidates, cache, machine, moved.code)
@@ -285,7 +285,7 @@ class Stages:
             check_private(maps, words.low, words.high, written=False)
         return lifted, places
 
-    def _schedule(self, lifted: Lifted, machine: Machine, trips: int) -> tuple[Candidate, ...]:
+    def _schedule(self, lifted: Lifted, machine: Machine, trips: int, packed: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
         from passes.pipeline import plan_candidates
 
@@ -293,7 +293,7 @@ class Stages:
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")
-            made = plan_candidates(lifted.region, machine, isa, self.options.fp, trips=trips,
+            made = plan_candidates(lifted.region, machine, isa, self.options.fp, trips=trips, packed=packed,
                                    observer=self._print_after, most=CANDIDATES if self.options.shadow else 1)
             for _, plan in made:
                 self._print_after("plan", plan)

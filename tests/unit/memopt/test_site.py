@@ -9,7 +9,7 @@ import pytest
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.site import Site, screen
+from memopt.session.site import Site, screen, vector_bytes
 from tests.support.binaries import assemble
 
 TEXT = 0x401000
@@ -44,6 +44,17 @@ def test_a_loop_that_is_left_alone(reason: Reason, body: str) -> None:
     with pytest.raises(Rejected) as refused:
         screened(body)
     assert refused.value.reason is reason
+
+
+@pytest.mark.parametrize(("body", "size"), [
+    ("addsd xmm0, [rdi+rbx*8]; movups xmm1, [rdi]; pxor xmm2, xmm2", 0),
+    ("mulps xmm0, [rdi]", 16),
+    ("vaddsd xmm0, xmm0, [rdi]; vfmadd231pd ymm1, ymm2, [rdi]", 32),
+    ("vpmulld zmm1, zmm2, [rdi]; vpaddd ymm1, ymm2, ymm3", 64),
+])
+def test_the_vectors_a_loop_computes_with(body: str, size: int) -> None:
+    site = site_of(f"xor ebx, ebx\ni: {body}\n{NEXT}")
+    assert vector_bytes(site, site.loops[0]) == size
 
 
 NESTS = f"""

@@ -217,6 +217,23 @@ for i < R
     assert (leaf.rows == "i" and leaf.row_count > 1) == together
 
 
+@pytest.mark.parametrize(("inside", "refused"), [(4, True), (2000, False)])
+def test_a_short_loop_in_vectors_is_not_made_one_in_wider_vectors(inside: int, refused: bool) -> None:
+    """What can be gained of it is little, and its operands may lie further out than its own footprint tells."""
+    region = nest_region(f"""
+for i < R
+  for j < {inside}
+    B[i,j] = add(add(A[i,j], C[i,j]), D[i,j])
+""", dict.fromkeys("ABCD", (1000, inside)))
+    assert next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=1000)))
+    packed = loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=1000, packed=32))
+    if refused:
+        with pytest.raises(Rejected, match=r"expected \d.\d\d times as fast"):
+            next(packed)
+    else:
+        assert next(packed)
+
+
 def test_lines_that_are_crossed_are_used_up_before_they_leave_the_cache() -> None:
     """Vectors along what is written, in strips around the loop along what is read."""
     (leaf,) = _plans("transposition")[0].leaves
