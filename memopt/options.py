@@ -24,8 +24,8 @@ class Options:
     ``arguments`` is the program's argv as the user gave it (``memopt exec``; argv[0] is also what is searched in
     PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
     opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
-    processes that the program starts are improved too. ``print_after`` holds names
-    of passes.
+    processes that the program starts are improved too. ``print_after`` holds names of
+    passes. ``profile``: the program is only watched, and what was seen goes to this file.
     """
 
     arguments: tuple[str, ...] = ()
@@ -41,3 +41,4 @@ class Options:
     follow: bool = False
     report: str | None = None
     json: str | None = None
+    profile: str | None = None

@@ -69,6 +69,48 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
     return _options(pid=pid, undo=undo, **common)
 
 
+@_memopt.command("profile", context_settings={"allow_interspersed_args": False})
+@click.option("-o", "--output", metavar="FILE", help="The profile.  [default: the program's name with .db]")
+@click.option("--quiet", is_flag=True, help="Nothing on standard error.")
+@click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
+def _profile(arguments: tuple[str, ...], output: str | None, quiet: bool) -> Options:
+    """Run PROGRAM and write to a file where its time goes, for memopt query."""
+    from memopt.store.schema import StoreError, check_new
+
+    path = output or f"{os.path.basename(arguments[0])}.db"
+    try:
+        check_new(path)
+    except StoreError as error:
+        raise click.UsageError(str(error)) from error
+    return Options(arguments=arguments, profile=os.path.abspath(path), quiet=quiet)
+
+
+@_memopt.command("query")
+@click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True,
+              help="How the answer is written.")
+@click.option("--list", "names", is_flag=True, help="Show the queries that have a name.")
+@click.option("--schema", is_flag=True, help="Show the tables of a profile.")
+@click.argument("file", required=False)
+@click.argument("question", metavar="[SQL|NAME]", required=False)
+def _query(file: str | None, question: str | None, form: str, names: bool, schema: bool) -> int:
+    """Ask the profile FILE, in SQL or by the name of a query."""
+    from memopt.store import ask
+    from memopt.store.schema import TABLES, StoreError
+
+    if names or schema:
+        click.echo("\n".join(ask.names()) if names else TABLES.strip())
+        return 0
+    if file is None or question is None:
+        raise click.UsageError("a file and a query are needed, as in: memopt query FILE hot-loops")
+    try:
+        for line in ask.answer(file, question, form):
+            click.echo(line)
+    except StoreError as error:
+        say(str(error))
+        return _FAILED
+    return 0
+
+
 def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str | None, **rest: Any) -> Options:
     return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow,
                    report=_writable("--report", report), json=_writable("--json", json), **rest)

@@ -1,13 +1,15 @@
 """Control-flow graphs from the bytes of a running program, starting at a hot address.
 
-What lies behind an indirect jump is not looked for. That is sound for a version that is entered at a loop header:
-everything that can run from there on is either in the graph or reached by an edge that leaves it.
+What lies behind an indirect jump is not looked for, unless the caller knows. That is sound for a version that is
+entered at a loop header: everything that can run from there on is either in the graph or reached by an edge that leaves
+it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from memopt.analysis.loops import find_loops
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
@@ -16,16 +18,20 @@ from memopt.x86.decoder import decode, decode_block
 
 Read = Callable[[int, int], bytes]  # (address, size) -> at most size bytes, fewer where the mapping ends
 
+NOWHERE: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+
 _MOST_INSTRUCTIONS = 50_000
 _CHUNK = 1024
 _LOOK_BACK = 64
 
 
-def discover(read: Read, start: int, bounds: tuple[int, int]) -> FlowGraph:
+def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE
+             ) -> FlowGraph:
     """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``.
 
-    ``bounds`` is (first address, first address after). Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can be
-    decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
+    ``bounds`` is (first address, first address after); ``leads``: where indirect jumps at these addresses go. Raises
+    Rejected: UNSUPPORTED_INSTRUCTION when nothing can be decoded at ``start``, NOT_A_NEST when the code is too large to
+    be one function.
     """
     known: dict[int, DecodedInstruction] = {}
     leaders, pending = {start}, [start]
@@ -40,11 +46,11 @@ def discover(read: Read, start: int, bounds: tuple[int, int]) -> FlowGraph:
                     leaders |= {instruction.address, instruction.end}
                 if len(known) > _MOST_INSTRUCTIONS:
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
-        for target in _successors(_last(known, leader)):
+        for target in _successors(_last(known, leader), leads):
             if bounds[0] <= target < bounds[1] and target not in leaders:
                 leaders.add(target)
                 pending.append(target)
-    blocks = (_block(known, leader, leaders) for leader in sorted(leaders) if leader in known)
+    blocks = (_block(known, leader, leaders, leads) for leader in sorted(leaders) if leader in known)
     graph = FlowGraph(start, {block.start: block for block in blocks})
     if start not in graph.blocks:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
@@ -70,16 +76,19 @@ def _last(known: dict[int, DecodedInstruction], start: int) -> DecodedInstructio
     return instruction
 
 
-def _successors(last: DecodedInstruction | None) -> tuple[int, ...]:
+def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
     if last is None or not last.kind.ends_block:
         return ()
+    if last.kind is Kind.INDIRECT:
+        return leads.get(last.address, ())
     result: tuple[int, ...] = (last.end,) if last.kind.falls_through else ()
     if last.target is not None and last.kind is not Kind.CALL and last.target not in result:
         result += (last.target,)
     return result
 
 
-def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int]) -> BasicBlock:
+def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], leads: Mapping[int, tuple[int, ...]]
+           ) -> BasicBlock:
     instructions = [known[start]]
     while not instructions[-1].kind.ends_block:
         following = instructions[-1].end
@@ -87,7 +96,7 @@ def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int]) 
             break
         instructions.append(known[following])
     last = instructions[-1]
-    successors = _successors(last) if last.kind.ends_block else (last.end,)
+    successors = _successors(last, leads) if last.kind.ends_block else (last.end,)
     if last.repeats:
         successors = (last.end, last.address)
     return BasicBlock(start, last.end, tuple(instructions), successors)

@@ -25,7 +25,7 @@ def find_loops(graph: FlowGraph) -> LoopForest:
             else:
                 irreducible.append((source, target))
     bodies = {header: _body(graph, header, sources) for header, sources in back.items()}
-    return LoopForest(graph, _nest(graph, bodies, back), tuple(sorted(irreducible)))
+    return LoopForest(graph, nest(graph, bodies, back), tuple(sorted(irreducible)))
 
 
 def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
@@ -41,7 +41,7 @@ def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
     return frozenset(body)
 
 
-def _nest(graph: FlowGraph, bodies: dict[int, frozenset[int]], back: dict[int, list[int]]) -> tuple[Loop, ...]:
+def nest(graph: FlowGraph, bodies: dict[int, frozenset[int]], back: dict[int, list[int]]) -> tuple[Loop, ...]:
     """Loops in order, parents first. Two natural loops with different headers are disjoint or nested."""
     parents: dict[int, int | None] = {}
     for header in bodies:
@@ -113,7 +113,7 @@ def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopFor
     bodies = _nested_cycles(graph, inside)
     predecessors = graph.predecessors()
     back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
-    view = LoopForest(graph, _nest(graph, bodies, back), ())
+    view = LoopForest(graph, nest(graph, bodies, back), ())
     return view, next(loop for loop in view.loops if loop.header == entry)
 
 

@@ -7,6 +7,7 @@ ABI, 4.4).
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, Image, Section
 
@@ -21,13 +22,22 @@ _MAX_NAME = 256
 
 def symbol_of_slot(image: Image, slot: int) -> str:
     """The name of the symbol whose address is kept at link-time address ``slot``; "" when there is none."""
+    return next((_name(image, table, index) for at, table, index in _slots(image) if at == slot), "")
+
+
+def slots(image: Image) -> dict[int, str]:
+    """``symbol_of_slot`` for every slot that there is."""
+    return {at: _name(image, table, index) for at, table, index in _slots(image)}
+
+
+def _slots(image: Image) -> Iterator[tuple[int, Section, int]]:
+    """Address, symbol table and number in it."""
     for section in image.sections:
         if section.kind == _SHT_RELA and section.link < len(image.sections):
             count = min(section.size // _RELOCATION.size, _MAX_ENTRIES)
             for offset, info, _ in _RELOCATION.iter_unpack(image.read(section.offset, count * _RELOCATION.size)):
-                if offset == slot and info & 0xFFFFFFFF in _FILLS_A_SLOT:
-                    return _name(image, image.sections[section.link], info >> 32)
-    return ""
+                if info & 0xFFFFFFFF in _FILLS_A_SLOT:
+                    yield offset, image.sections[section.link], info >> 32
 
 
 def _name(image: Image, table: Section, index: int) -> str:

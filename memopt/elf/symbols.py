@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, ElfError, Image, Section
-from memopt.elf.unwind import function_range_at
+from memopt.elf.unwind import all_ranges, function_range_at
 
 _VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20
@@ -83,6 +83,16 @@ class Symbols:
     def functions(self) -> tuple[Function, ...]:
         """Every function of the symbol table, sorted by address."""
         return tuple(sorted({f for table in self._tables for f in self._decode(table, table.entries)}))
+
+    @cached_property
+    def everything(self) -> tuple[Function, ...]:
+        """Every function, one for each start: those of the symbol table, and those that only the unwind tables know."""
+        found = {start: Function(start, end, "") for start, end in all_ranges(self._image)}
+        for function in reversed(self.functions):  # the first of several names of one start stays
+            end = max(function.end, found.get(function.start, function).end)
+            if end > function.start:
+                found[function.start] = Function(function.start, end, function.name)
+        return tuple(sorted(found.values()))
 
     @cached_property
     def _tables(self) -> tuple[_Table, ...]:

@@ -10,6 +10,7 @@ What cannot be read is "no range", never an error: this is advice for finding lo
 from __future__ import annotations
 
 import bisect
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,9 +100,17 @@ def function_ranges(path: str) -> list[tuple[int, int]]:
     file has no usable tables. For one address in a large program, ``function_range_at`` reads far less."""
     try:
         with Image(path) as image:
-            return list(_all_ranges(image))
+            return all_ranges(image)
     except (ElfError, OSError):
         return []
+
+
+def all_ranges(image: Image) -> list[tuple[int, int]]:
+    """``function_ranges`` of an open file, as far as its tables can be read."""
+    found: list[tuple[int, int]] = []
+    with contextlib.suppress(ElfError):
+        found.extend(_all_ranges(image))
+    return found
 
 
 def _all_ranges(image: Image) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,6 @@
 """The driver: the only place, with the command line, where memopt, passes and runtime meet.
 
-Invariant: the program is started before anything but the launcher is imported.
+Invariant: a program that is to be improved is started before anything but the launcher is imported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 
 def run(options: Options) -> int:
-    """``memopt exec``: exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
+    """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. Raises
+    ``CannotRun``."""
     executable = identify(options.arguments[0], os.environ.get("PATH"))
+    if options.profile is not None:  # nothing is to be missed, and the program may wait
+        from memopt.session import profile  # noqa: F401
     samplers: list[Sampler] = []
     sessions: list[Session] = []
 
@@ -35,7 +38,12 @@ def run(options: Options) -> int:
 
     from memopt.session.watch import Session
 
-    session = Session(options, target, samplers[0])
+    if options.profile is None:
+        session = Session(options, target, samplers[0])
+    else:
+        from memopt.session.profile import Profiling
+
+        session = Profiling(options, target, samplers[0])
     sessions.append(session)
     return session.watch() if executable.note is None else session.leave_alone(executable.note)
 

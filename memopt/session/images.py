@@ -1,0 +1,105 @@
+"""The files whose code ran, where it lay in the process, and their parts of a profile.
+
+Invariant: mappings are noted while the process lives; files are read when it has ended.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from memopt.analysis.structure import structures
+from memopt.elf.image import ElfError, Image
+from memopt.elf.symbols import Function, Symbols
+from memopt.ir.reasons import Rejected
+from memopt.store.static import add_functions, add_image
+from runtime.memory import mappings
+
+MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Live bytes ``[start, end)`` hold code of the file at ``path``, ``bias`` above its link-time addresses."""
+
+    start: int
+    end: int
+    path: str
+    bias: int
+
+
+@dataclass
+class Images:
+    """What one process has had mapped; ``first``: the program itself."""
+
+    pid: int
+    places: set[Place] = field(default_factory=set)
+    first: str = ""
+    _covered: list[tuple[int, int]] = field(default_factory=list)  # of the last look, code in no file too
+
+    def see(self, addresses: Collection[int]) -> None:
+        """Look where files lie now if one of ``addresses`` is in none that was seen there."""
+        if all(any(start <= a < end for start, end in self._covered) for a in addresses):
+            return
+        with suppress(Rejected):  # it has ended
+            maps = [m for m in mappings(self.pid) if m.executable]
+            self._covered = [(m.start, m.end) for m in maps]
+            for mapping in maps:
+                if mapping.path.startswith("/"):
+                    with suppress(ElfError, OSError), Image(mapping.path) as image:
+                        bias = image.load_bias(mapping.start, mapping.offset)
+                        self.places.add(Place(mapping.start, mapping.end, mapping.path, bias))
+                        self.first = self.first or mapping.path
+
+    def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], int], seconds: float) -> None:
+        """Structure, mappings and ``samples`` (counts by thread and live address, each for ``seconds``)."""
+        places = sorted(self.places)
+        inside: dict[str, Counter[tuple[int, int]]] = {place.path: Counter() for place in places}
+        outside: Counter[tuple[int, int]] = Counter()
+        for (thread, address), count in samples.items():
+            place = next((p for p in reversed(places) if p.start <= address < p.end), None)
+            if place is None:
+                outside[thread, address] += count
+            else:
+                inside[place.path][thread, address - place.bias] += count
+        for path, found in inside.items():
+            if found or path == self.first:
+                number = add_image(connection, path)
+                connection.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", (
+                    (number, p.start, p.end, p.bias) for p in places if p.path == path))
+                _describe(connection, number, path, {address for _, address in found}, path == self.first)
+                _add_samples(connection, number, found, seconds)
+        _add_samples(connection, None, outside, seconds)
+
+
+def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[int], whole: bool) -> None:
+    """The functions of a file that samples met, all of them where it is the ``whole`` program."""
+    ordered = sorted(met)
+
+    def wanted(function: Function) -> bool:
+        index = bisect.bisect_left(ordered, function.start)
+        return everything or (index < len(ordered) and ordered[index] < function.end)
+
+    with suppress(ElfError, OSError), Image(path) as image:
+        everything = whole and len(Symbols(image).everything) <= MOST_FUNCTIONS
+        add_functions(connection, number, structures(image, wanted))
+
+
+def _add_samples(connection: sqlite3.Connection, image: int | None, found: Mapping[tuple[int, int], int],
+                 seconds: float) -> None:
+    blocks = connection.execute("SELECT b.start, b.end, b.id FROM block b JOIN function f ON f.id = b.function "
+                                "WHERE f.image IS ? ORDER BY b.start", (image,)).fetchall()
+
+    def block(address: int) -> int | None:
+        index = bisect.bisect_right(blocks, address, key=lambda b: b[0]) - 1
+        return blocks[index][2] if index >= 0 and address < blocks[index][1] else None
+
+    connection.execute("BEGIN")
+    connection.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?)", (
+        (thread, image, block(address), address, count, count * seconds)
+        for (thread, address), count in sorted(found.items())))
+    connection.execute("COMMIT")

@@ -1,0 +1,73 @@
+"""``memopt query``: a question to a profile, its answer as a table, CSV or JSON.
+
+Invariant: a profile is only ever read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from memopt.store.queries import QUERIES
+from memopt.store.schema import StoreError, open_existing
+
+FORMATS = ("table", "csv", "json")
+_WIDEST = 60  # characters of a column of a table
+
+Row = Sequence[object]
+
+
+def answer(path: str, question: str, form: str) -> Iterable[str]:
+    """Lines. ``question``: SQL, or the name of one of ``QUERIES``; ``form``: one of ``FORMATS``. Raises ``StoreError``
+    for what is no profile or no question."""
+    named = QUERIES.get(question)
+    if named is None and " " not in question.strip():
+        raise StoreError(f"{question}: no query has this name; memopt query --list shows them all")
+    connection = open_existing(path)
+    try:
+        cursor = connection.execute(question if named is None else named.sql)
+        columns = [name for name, *_ in cursor.description or ()]
+        rows = cursor.fetchall()
+    except sqlite3.Error as error:
+        raise StoreError(f"the query failed ({error}); memopt query --schema shows tables and columns") from error
+    finally:
+        connection.close()
+    if form == "json":
+        return (json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=1),)
+    return _csv(columns, rows) if form == "csv" else _table(columns, rows)
+
+
+def names() -> Iterable[str]:
+    """A line for each of ``QUERIES``."""
+    width = max(map(len, QUERIES))
+    return (f"{name:<{width}}  {query.title}" for name, query in QUERIES.items())
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Row]) -> Iterable[str]:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+    return text.getvalue().splitlines()
+
+
+def _table(columns: Sequence[str], rows: Sequence[Row]) -> Iterable[str]:
+    """Numbers to the right, text to the left, cut where it is too long."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    right = [bool(rows) and all(isinstance(row[n], int | float) for row in rows) for n in range(len(columns))]
+    for line in (columns, *cells):
+        yield "  ".join(cell.rjust(w) if r else cell.ljust(w)
+                        for cell, w, r in zip(line, widths, right, strict=True)).rstrip()
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else str(_plain(value))
+    return text if len(text) <= _WIDEST else text[:_WIDEST - 3] + "..."
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else value

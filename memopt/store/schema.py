@@ -1,0 +1,175 @@
+"""The tables of a profile, and how a file of an older version becomes one of this version.
+
+Invariant: a file is written in one transaction for each part, so that one cut short holds whole parts; ``user_version``
+is the version of its tables. All addresses of ``image`` files are link-time addresses; those of a process are these
+plus its ``mapping.bias``. Columns are documented where they are declared: ``memopt query FILE --schema`` prints this.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping
+
+VERSION = 1
+_APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
+
+TABLES = """
+CREATE TABLE run (                -- one row: how the profile was made
+    memopt   TEXT NOT NULL,       -- version
+    command  TEXT NOT NULL,       -- program and arguments, quoted for a shell
+    machine  TEXT NOT NULL,       -- name of the processor
+    started  TEXT NOT NULL,       -- date and time, UTC, ISO 8601
+    seconds  REAL NOT NULL,       -- elapsed
+    ended    TEXT NOT NULL        -- "exit 0", "signal 9"
+);
+CREATE TABLE image (              -- a file with code
+    id       INTEGER PRIMARY KEY,
+    path     TEXT NOT NULL UNIQUE
+);
+CREATE TABLE function (
+    id       INTEGER PRIMARY KEY,
+    image    INTEGER NOT NULL REFERENCES image,
+    name     TEXT NOT NULL,       -- demangled; 'function 0x11a0' where only the range is known
+    start    INTEGER NOT NULL,    -- bytes [start, end)
+    end      INTEGER NOT NULL
+);
+CREATE TABLE loop (               -- each after the one around it
+    id       INTEGER PRIMARY KEY,
+    function INTEGER NOT NULL REFERENCES function,
+    parent   INTEGER REFERENCES loop,
+    header   INTEGER NOT NULL,    -- address
+    depth    INTEGER NOT NULL,    -- 1: outermost
+    last     INTEGER NOT NULL,    -- highest id of a loop inside: [id, last] are nested intervals
+    irreducible INTEGER NOT NULL  -- 1: entered at other blocks, too
+);
+CREATE TABLE block (
+    id       INTEGER PRIMARY KEY,
+    function INTEGER NOT NULL REFERENCES function,
+    loop     INTEGER REFERENCES loop,  -- the innermost one
+    start    INTEGER NOT NULL,    -- bytes [start, end)
+    end      INTEGER NOT NULL,
+    enter    INTEGER NOT NULL,    -- a dominates b in one function: b.enter BETWEEN a.enter AND a.leave
+    leave    INTEGER NOT NULL,
+    kind     TEXT NOT NULL        -- how it ends: plain jump conditional call return indirect trap
+);
+CREATE TABLE edge (
+    source   INTEGER NOT NULL REFERENCES block,
+    target   INTEGER REFERENCES block,   -- NULL: outside the function
+    address  INTEGER NOT NULL,    -- of the target
+    back     INTEGER NOT NULL     -- 1: closes a loop, whose header the target is
+);
+CREATE TABLE instruction (
+    image    INTEGER NOT NULL REFERENCES image,
+    address  INTEGER NOT NULL,
+    block    INTEGER NOT NULL REFERENCES block,
+    bytes    BLOB NOT NULL,
+    mnemonic TEXT NOT NULL,
+    operands TEXT NOT NULL,       -- Intel syntax
+    PRIMARY KEY (block, address)
+) WITHOUT ROWID;
+CREATE TABLE call (
+    block    INTEGER NOT NULL REFERENCES block,
+    address  INTEGER NOT NULL,    -- of the call
+    target   INTEGER,             -- address, NULL where it is not in the code
+    symbol   TEXT,                -- name of the function of another file that it leads to
+    callee   INTEGER REFERENCES function
+);
+CREATE TABLE mapping (            -- where code of a file lay in the process
+    image    INTEGER NOT NULL REFERENCES image,
+    start    INTEGER NOT NULL,    -- live bytes [start, end)
+    end      INTEGER NOT NULL,
+    bias     INTEGER NOT NULL     -- live address less link-time address
+);
+CREATE TABLE sample (             -- processor time, by statistical sampling
+    thread   INTEGER NOT NULL,
+    image    INTEGER REFERENCES image,  -- NULL: code that is in no file
+    block    INTEGER REFERENCES block,  -- NULL: in no block that was found
+    address  INTEGER NOT NULL,
+    count    INTEGER NOT NULL,
+    seconds  REAL NOT NULL        -- that the samples stand for
+);
+CREATE INDEX function_at ON function (image, start);
+CREATE INDEX block_at ON block (function, start);
+CREATE INDEX sample_in ON sample (block);
+CREATE VIEW place AS              -- an instruction with everything around it
+    SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
+    FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
+         JOIN image m ON m.id = f.image;
+"""
+
+_MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+"""By the version that a file has: what makes it one of the next version."""
+
+
+class StoreError(Exception):
+    """The file is no profile, or cannot be read or written; the message is for the user."""
+
+
+def check_new(path: str) -> None:
+    """A profile can be written to ``path``: nothing is there, an empty file, or a profile. Raises ``StoreError``."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(path):
+        if not os.path.isfile(path) or not os.access(path, os.W_OK):
+            raise StoreError(f"{path}: cannot be written; name a file that can")
+        if os.path.getsize(path):
+            _identified(path).close()
+    elif not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise StoreError(f"{path}: cannot be written there; name a file that can")
+
+
+def create(path: str) -> sqlite3.Connection:
+    """A new, empty profile at ``path``, in place of the one that was there. Raises ``StoreError``."""
+    check_new(path)
+    try:
+        if os.path.exists(path):
+            os.unlink(path)
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; "
+                                 f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; {TABLES}")
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path}: cannot be written ({error}); name a file that can") from error
+    return connection
+
+
+def open_existing(path: str) -> sqlite3.Connection:
+    """The profile at ``path``, for reading, brought to this version in memory where it is older. Raises
+    ``StoreError``."""
+    if not os.path.exists(path):
+        raise StoreError(f"{path}: there is no such file; memopt profile -o {path} -- PROGRAM makes one")
+    connection = _identified(path)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        connection.close()
+        raise StoreError(f"{path}: made by a newer memopt; use that one to read it")
+    return connection if version == VERSION else _migrated(connection, version)
+
+
+def _identified(path: str) -> sqlite3.Connection:
+    """The file at ``path``, which is a profile of whatever version; ``StoreError`` where it is none."""
+    why = "it was not made by memopt profile"
+    try:
+        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if application == _APPLICATION:
+            return connection
+        connection.close()
+    except sqlite3.Error as error:
+        why = str(error)
+    raise StoreError(f"{path}: not a profile ({why}); name another file")
+
+
+def _migrated(old: sqlite3.Connection, version: int) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    old.backup(copy)
+    old.close()
+    for number in range(version, VERSION):
+        _MIGRATIONS[number](copy)
+        copy.execute(f"PRAGMA user_version = {number + 1}")
+    return copy
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(os.path.abspath(path))

@@ -1,0 +1,65 @@
+"""The structure of functions into the tables of a profile."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from memopt.analysis.structure import FunctionStructure
+from memopt.ir.graph import Kind
+
+
+def add_image(connection: sqlite3.Connection, path: str) -> int:
+    """The number of the file at ``path``, which is entered where it is new."""
+    connection.execute("INSERT OR IGNORE INTO image (path) VALUES (?)", (path,))
+    (number,) = connection.execute("SELECT id FROM image WHERE path = ?", (path,)).fetchone()
+    return int(number)
+
+
+def add_functions(connection: sqlite3.Connection, image: int, found: Iterable[FunctionStructure]) -> None:
+    """All of ``found`` in one transaction, and which calls lead to which of them."""
+    connection.execute("BEGIN")
+    for structure in found:
+        _add_function(connection, image, structure)
+    connection.execute(
+        "UPDATE call SET callee = (SELECT f.id FROM function f WHERE f.image = ?1 AND f.start = call.target) "
+        "WHERE callee IS NULL AND block IN (SELECT b.id FROM block b JOIN function f ON f.id = b.function "
+        "WHERE f.image = ?1)", (image,))
+    connection.execute("COMMIT")
+
+
+def _add_function(connection: sqlite3.Connection, image: int, structure: FunctionStructure) -> None:
+    function, graph, nesting = structure.function, structure.graph, structure.nesting
+    number = connection.execute("INSERT INTO function (image, name, start, end) VALUES (?, ?, ?, ?)",
+                                (image, function.shown, function.start, function.end)).lastrowid
+    first_loop = _next_id(connection, "loop")
+    last = list(range(len(nesting.loops)))
+    for index in reversed(range(len(last))):  # a loop comes after the one around it
+        parent = nesting.loops[index].parent
+        if parent is not None:
+            last[parent] = max(last[parent], last[index])
+    connection.executemany(
+        "INSERT INTO loop VALUES (?, ?, ?, ?, ?, ?, ?)",
+        ((first_loop + index, number, None if loop.parent is None else first_loop + loop.parent, loop.header,
+          loop.depth, first_loop + last[index], loop.header in nesting.irreducible)
+         for index, loop in enumerate(nesting.loops)))
+    innermost = nesting.innermost()
+    blocks = {start: index for index, start in enumerate(graph.blocks, _next_id(connection, "block"))}
+    connection.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (
+        (blocks[b.start], number, first_loop + innermost[b.start] if b.start in innermost else None, b.start, b.end,
+         *structure.dominance[b.start], b.kind.value) for b in graph.blocks.values()))
+    back = {edge for loop in nesting.loops for edge in loop.back_edges}
+    connection.executemany("INSERT INTO edge VALUES (?, ?, ?, ?)", (
+        (blocks[b.start], blocks.get(target), target, (b.start, target) in back)
+        for b in graph.blocks.values() for target in b.successors))
+    connection.executemany("INSERT INTO instruction VALUES (?, ?, ?, ?, ?, ?)", (
+        (image, i.address, blocks[b.start], i.bytes, i.mnemonic, i.operands_text)
+        for b in graph.blocks.values() for i in b.instructions))
+    connection.executemany("INSERT INTO call (block, address, target, symbol) VALUES (?, ?, ?, ?)", (
+        (blocks[b.start], i.address, i.target, structure.symbols.get(i.address))
+        for b in graph.blocks.values() for i in b.instructions if i.kind is Kind.CALL))
+
+
+def _next_id(connection: sqlite3.Connection, table: str) -> int:
+    (highest,) = connection.execute(f"SELECT COALESCE(MAX(id), 0) FROM {table}").fetchone()
+    return int(highest) + 1

@@ -1,0 +1,77 @@
+"""``memopt profile``: the program behaves as it does alone, and the file says where its time went."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from bench.execution import memopt_command, run
+from tests.conftest import Build
+
+PATIENCE = 60.0
+
+
+def asked(path: Path, question: str) -> list[dict[str, object]]:
+    answered = run([*memopt_command(), "query", "--format", "json", str(path), question], PATIENCE)
+    assert answered.exit_code == 0, answered.stderr
+    return list(json.loads(answered.stdout))
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O3"])
+def test_where_the_time_goes(build: Build, tmp_path: Path, level: str) -> None:
+    command, path = (str(build("gemm_ijk.c", level=level)), "500"), tmp_path / "p.db"
+    native = run(command, PATIENCE)
+    profiled = run([*memopt_command(), "profile", "-o", str(path), "--", *command], PATIENCE)
+    assert profiled.same_result(native), profiled.stderr
+    assert f"memopt: {path}: " in profiled.stderr
+    hottest = asked(path, "hot-functions")[0]
+    assert hottest["function"] == "dgemm"
+    assert float(str(hottest["percent"])) > 60
+    inner = max((r for r in asked(path, "hot-loops") if r["function"] == "dgemm"), key=lambda r: r["own_percent"])
+    assert inner["depth"] == 3
+    (row,) = asked(path, "SELECT ended, seconds, command FROM run")
+    assert (row["ended"], row["command"]) == ("exit 0", " ".join(command))
+    (sums,) = asked(path, "SELECT sum(seconds) AS seconds FROM sample")
+    assert float(str(sums["seconds"])) <= 1.1 * float(str(row["seconds"]))
+
+
+def test_code_of_libraries_is_told_by_file(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    trial = run([*memopt_command(), "profile", "--quiet", "-o", str(path), "--", "/usr/bin/python3", "-c",
+                 "import zlib; d = bytes(range(256)) * 4000\nfor _ in range(8): zlib.compress(d + d, 9)"], PATIENCE)
+    assert (trial.exit_code, trial.stderr) == (0, "")
+    (named,) = asked(path, """SELECT sum(count) AS all_of_them, sum(count * (block IS NOT NULL)) AS in_blocks,
+        count(DISTINCT image) AS files FROM sample""")
+    assert int(str(named["in_blocks"])) > 0.9 * int(str(named["all_of_them"]))
+    assert int(str(named["files"])) >= 1
+
+
+@pytest.mark.parametrize(("script", "ended", "code"), [
+    ("exit 7", "exit 7", 7), ("kill -TERM $$", "signal 15", -signal.SIGTERM)])
+def test_the_end_is_the_programs(tmp_path: Path, script: str, ended: str, code: int) -> None:
+    path = tmp_path / "p.db"
+    assert run([*memopt_command(), "profile", "-o", str(path), "sh", "-c", script], PATIENCE).exit_code == code
+    assert asked(path, "SELECT ended FROM run") == [{"ended": ended}]
+
+
+def test_a_file_that_is_no_profile_stays_and_nothing_runs(tmp_path: Path) -> None:
+    path, ran = tmp_path / "notes.txt", tmp_path / "ran"
+    path.write_text("notes")
+    trial = run([*memopt_command(), "profile", "-o", str(path), "touch", str(ran)], PATIENCE)
+    assert trial.exit_code == 2
+    assert trial.stderr.startswith(f"memopt: {path}: not a profile")
+    assert trial.stderr.count("\n") == 1
+    assert path.read_text() == "notes"
+    assert not ran.exists()
+
+
+def test_what_cannot_be_written_in_the_end_costs_a_line(build: Build, tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    trial = run([*memopt_command(), "profile", "-o", str(folder / "p.db"), "sh", "-c", f"rmdir {folder}; echo done"],
+                PATIENCE)
+    assert (trial.exit_code, trial.stdout) == (0, b"done\n")
+    assert trial.stderr.startswith(f"memopt: {folder / 'p.db'}: cannot be written")
