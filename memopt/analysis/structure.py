@@ -6,7 +6,7 @@ Invariant: whatever a file holds, a function is described or left out, and the r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from memopt.analysis.jumptables import switches
 from memopt.analysis.nesting import Nesting, find_nesting
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import slots
-from memopt.elf.symbols import Function, Symbols
+from memopt.elf.symbols import Function
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected
 from memopt.x86.decoder import decode
@@ -38,8 +38,8 @@ class FunctionStructure:
     symbols: Mapping[int, str]
 
 
-def structures(image: Image, wanted: Callable[[Function], bool] = lambda _: True) -> Iterator[FunctionStructure]:
-    """Of all functions of ``image`` that are ``wanted`` and whose first bytes are instructions."""
+def structures(image: Image, functions: Iterable[Function]) -> Iterator[FunctionStructure]:
+    """Of those ``functions`` of ``image`` whose first bytes are instructions."""
 
     def read(address: int, size: int) -> bytes:
         try:
@@ -50,11 +50,10 @@ def structures(image: Image, wanted: Callable[[Function], bool] = lambda _: True
 
     with suppress(ElfError):
         names = slots(image)
-        for function in Symbols(image).everything:
-            if wanted(function):
-                found = structure(function, read, names)
-                if found is not None:
-                    yield found
+        for function in functions:
+            found = structure(function, read, names)
+            if found is not None:
+                yield found
 
 
 def structure(function: Function, read: Callable[[int, int], bytes], names: Mapping[int, str]

@@ -55,7 +55,7 @@ class Followed:
         self.pace.step(time.monotonic(), busy)
         if not busy and self.improver.consider(self.hotness):
             self.pace.news()
-        return busy
+        return self.improver.busy
 
     def finish(self) -> RunReport:
         """What was done; the process is let go."""

@@ -80,13 +80,15 @@ def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[i
     """The functions of a file that samples met, all of them where it is the ``whole`` program."""
     ordered = sorted(met)
 
-    def wanted(function: Function) -> bool:
+    def was_met(function: Function) -> bool:
         index = bisect.bisect_left(ordered, function.start)
-        return everything or (index < len(ordered) and ordered[index] < function.end)
+        return index < len(ordered) and ordered[index] < function.end
 
     with suppress(ElfError, OSError), Image(path) as image:
-        everything = whole and len(Symbols(image).everything) <= MOST_FUNCTIONS
-        add_functions(connection, number, structures(image, wanted))
+        functions = Symbols(image).everything
+        if not whole or len(functions) > MOST_FUNCTIONS:
+            functions = tuple(filter(was_met, functions))
+        add_functions(connection, number, structures(image, functions))
 
 
 def _add_samples(connection: sqlite3.Connection, image: int | None, found: Mapping[tuple[int, int], int],

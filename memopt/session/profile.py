@@ -14,10 +14,13 @@ from datetime import UTC, datetime
 from memopt import __version__
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
+from memopt.options import Options
 from memopt.session.images import Images
 from memopt.session.watch import Session
 from runtime import faults
 from runtime.jobcontrol import Exited, exit_value
+from runtime.launch import Target
+from runtime.sampling import Sampler
 
 LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did before it is unloaded must have been seen
 
@@ -25,11 +28,13 @@ LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did be
 class Profiling(Session):
     """One launched program that is only watched."""
 
-    _began = datetime.now(UTC)
+    def __init__(self, options: Options, target: Target, sampler: Sampler) -> None:
+        super().__init__(options, target, sampler)
+        self._began = datetime.now(UTC)
+        self._samples: Counter[tuple[int, int]] = Counter()  # by thread and live address
+        self._images = Images(target.pid)
 
     def _watch(self) -> None:
-        self._samples: Counter[tuple[int, int]] = Counter()  # by thread and live address
-        self._images = Images(self.target.pid)
         while self.supervisor.outcome is None:
             faults.point("watch")
             with self.gate:

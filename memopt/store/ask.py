@@ -14,15 +14,14 @@ from collections.abc import Iterable, Sequence
 from memopt.store.queries import QUERIES
 from memopt.store.schema import StoreError, open_existing
 
-FORMATS = ("table", "csv", "json")
 _WIDEST = 60  # characters of a column of a table
 
 Row = Sequence[object]
 
 
 def answer(path: str, question: str, form: str) -> Iterable[str]:
-    """Lines. ``question``: SQL, or the name of one of ``QUERIES``; ``form``: one of ``FORMATS``. Raises ``StoreError``
-    for what is no profile or no question."""
+    """Lines. ``question``: SQL, or the name of one of ``QUERIES``; ``form``: "table", "csv" or "json". Raises
+    ``StoreError`` for what is no profile or no question."""
     named = QUERIES.get(question)
     if named is None and " " not in question.strip():
         raise StoreError(f"{question}: no query has this name; memopt query --list shows them all")

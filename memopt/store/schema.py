@@ -60,7 +60,6 @@ CREATE TABLE edge (
     back     INTEGER NOT NULL     -- 1: closes a loop, whose header the target is
 );
 CREATE TABLE instruction (
-    image    INTEGER NOT NULL REFERENCES image,
     address  INTEGER NOT NULL,
     block    INTEGER NOT NULL REFERENCES block,
     bytes    BLOB NOT NULL,

@@ -52,8 +52,8 @@ def _add_function(connection: sqlite3.Connection, image: int, structure: Functio
     connection.executemany("INSERT INTO edge VALUES (?, ?, ?, ?)", (
         (blocks[b.start], blocks.get(target), target, (b.start, target) in back)
         for b in graph.blocks.values() for target in b.successors))
-    connection.executemany("INSERT INTO instruction VALUES (?, ?, ?, ?, ?, ?)", (
-        (image, i.address, blocks[b.start], i.bytes, i.mnemonic, i.operands_text)
+    connection.executemany("INSERT INTO instruction VALUES (?, ?, ?, ?, ?)", (
+        (i.address, blocks[b.start], i.bytes, i.mnemonic, i.operands_text)
         for b in graph.blocks.values() for i in b.instructions))
     connection.executemany("INSERT INTO call (block, address, target, symbol) VALUES (?, ?, ?, ?)", (
         (blocks[b.start], i.address, i.target, structure.symbols.get(i.address))

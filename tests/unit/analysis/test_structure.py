@@ -11,6 +11,7 @@ import pytest
 from memopt.analysis.dominators import dominates, immediate_dominators
 from memopt.analysis.structure import FunctionStructure, intervals, structures
 from memopt.elf.image import Image
+from memopt.elf.symbols import Symbols
 from memopt.ir.graph import Kind
 from memopt.x86.decoder import decode
 from tests.unit.analysis.test_nesting import drawn
@@ -51,7 +52,7 @@ def built(folder: Path, compiler: str, *flags: str) -> list[FunctionStructure]:
     (folder / "a.c").write_text(SOURCE)
     subprocess.run([compiler, *flags, "-o", "a", "a.c"], cwd=folder, check=True)
     with Image(str(folder / "a")) as image:
-        return list(structures(image))
+        return list(structures(image, Symbols(image).everything))
 
 
 @pytest.mark.parametrize("flags", [("-O1",), ("-O2",), ("-O2", "-fno-pie", "-no-pie"), ("-O2", "-fcf-protection=full")],

@@ -11,6 +11,7 @@ import pytest
 
 from memopt.analysis.structure import structures
 from memopt.elf.image import Image
+from memopt.elf.symbols import Symbols
 from memopt.store import schema
 from memopt.store.ask import answer, names
 from memopt.store.queries import QUERIES
@@ -27,7 +28,7 @@ def profile(build: Build, tmp_path: Path) -> Path:
     program = str(build("gemm_ijk.c"))
     image = add_image(connection, program)
     with Image(program) as opened:
-        add_functions(connection, image, structures(opened))
+        add_functions(connection, image, structures(opened, Symbols(opened).everything))
     connection.execute("""INSERT INTO sample SELECT 1, ?, b.id, b.start, 10, 10.0 FROM block b
         JOIN loop l ON l.id = b.loop JOIN function f ON f.id = b.function
         WHERE f.name = 'dgemm' AND l.depth = 3 LIMIT 1""", (image,))
@@ -44,7 +45,7 @@ def asked(path: Path, question: str) -> list[dict[str, object]]:
 
 def test_the_structure_is_that_of_the_code(profile: Path, build: Build) -> None:
     with Image(str(build("gemm_ijk.c"))) as image:
-        product = next(f for f in structures(image) if f.function.name == "dgemm")
+        product = next(f for f in structures(image, Symbols(image).everything) if f.function.name == "dgemm")
     (counts,) = asked(profile, """SELECT count(DISTINCT b.id) AS blocks, count(*) AS instructions,
         sum(length(i.bytes)) AS bytes
         FROM block b JOIN function f ON f.id = b.function JOIN instruction i ON i.block = b.id
