@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable, Iterator
 
 from memopt.ir.graph import BasicBlock, FlowGraph, Kind
+from memopt.x86.decoder import rip_target
 
 _MOST_ENTRIES = 4096
-_LEA = re.compile(r"(r\w+), \[rip ([+-]) (0x[0-9a-f]+|\d+)\]")
 _DISTANCE = re.compile(r"(r\w+), dword ptr \[(r\w+) \+ r\w+\*4\]")
 _ABSOLUTE = re.compile(r"(?:r\w+, )?qword ptr \[r\w+\*8 \+ (0x[0-9a-f]+)\]")
 
@@ -40,10 +40,10 @@ def _bases(graph: FlowGraph) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for block in graph.blocks.values():
         for instruction in block.instructions:
-            match = _LEA.fullmatch(instruction.operands_text) if instruction.mnemonic == "lea" else None
-            if match:
-                distance = int(match[3], 0) * (1 if match[2] == "+" else -1)
-                found.setdefault(match[1], {})[instruction.address] = instruction.end + distance
+            base = rip_target(instruction) if instruction.mnemonic == "lea" else None
+            if base is not None:
+                register = instruction.operands_text.partition(",")[0]
+                found.setdefault(register, {})[instruction.address] = base
     return found
 
 

@@ -5,7 +5,6 @@ Invariant: whatever a file holds, a function is described or left out, and the r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,10 +18,9 @@ from memopt.elf.relocations import slots
 from memopt.elf.symbols import Function
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected
-from memopt.x86.decoder import decode
+from memopt.x86.decoder import decode, rip_target
 
 _STUB_BYTES = 24
-_THROUGH_SLOT = re.compile(r"qword ptr \[rip ([+-]) (0x[0-9a-f]+|\d+)\]")
 _ROUNDS = 8  # of looking behind the switches that are found behind switches
 
 
@@ -80,11 +78,8 @@ def _slot(call: DecodedInstruction, read: Callable[[int, int], bytes]) -> int | 
     """Where the address is kept that a call goes to, by itself or by a stub of the procedure linkage table."""
     way = (call,) if call.target is None else decode(read(call.target, _STUB_BYTES), call.target, 3)
     for instruction in way:
-        match = _THROUGH_SLOT.fullmatch(instruction.operands_text)
-        if match and instruction.kind in (Kind.CALL, Kind.INDIRECT):
-            return instruction.end + int(match[1] + match[2], 0)
         if instruction.kind.ends_block:
-            return None
+            return rip_target(instruction)
     return None
 
 

@@ -18,10 +18,9 @@ from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.decoder import decode
+from memopt.x86.decoder import decode, rip_target
 from runtime.memory import Mapping, Memory, mapping_at
 
-_SLOT = re.compile(r"qword ptr \[rip ([+-]) (0x[0-9a-f]+|\d+)\]")
 _LIBRARIES = {name: re.compile(rf"{library}(\.so\.6|-2\.\d+\.so)")
               for names, library in (((*COPIES, *FILLS), "libc"), (FUNCTIONS, "libm")) for name in names}
 
@@ -54,11 +53,9 @@ class Callees:
     def _library(self, branch: DecodedInstruction) -> Routine | None:
         """The function whose address is in the slot that ``branch`` names; Rejected(NOT_REACHED) when it is not known
         before the first call."""
-        place = _SLOT.search(branch.operands_text)
-        if place is None:
+        slot = rip_target(branch)
+        if slot is None:
             return None
-        distance = int(place[2], 0)
-        slot = branch.end + (distance if place[1] == "+" else -distance)
         address = int.from_bytes(self.memory.read_some(slot, 8), "little")
         home = mapping_at(self.maps, address)
         if home is None or not home.executable:

@@ -6,15 +6,23 @@ for most VEX and EVEX stores); reads and writes come from ``memopt.x86.semantics
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import capstone
 
 from memopt.ir.graph import DecodedInstruction, Kind
 
+_RIP = re.compile(r"\[rip ([+-]) (0x[0-9a-f]+|\d+)\]")
 _CONDITIONAL = frozenset(("loop", "loope", "loopne", "jrcxz", "jecxz", "xbegin"))
 _TRAPS = frozenset(("ud0", "ud1", "ud2", "int3", "int1", "hlt"))
 _RETURNS = frozenset(("ret", "retf", "retfq", "iretd", "iretq", "iret", "sysret", "sysretq", "sysexit", "sysexitq"))
+
+
+def rip_target(instruction: DecodedInstruction) -> int | None:
+    """The address of the memory that ``instruction`` names by its distance from its own end, if it does."""
+    place = _RIP.search(instruction.operands_text)
+    return instruction.end + int(place[1] + place[2], 0) if place else None
 
 
 @cache
