@@ -25,7 +25,8 @@ class Options:
     PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
     opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
     processes that the program starts are improved too. ``print_after`` holds names of
-    passes. ``profile``: the program is only watched, and what was seen goes to this file.
+    passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
+    executes is counted.
     """
 
     arguments: tuple[str, ...] = ()
@@ -42,3 +43,4 @@ class Options:
     report: str | None = None
     json: str | None = None
     profile: str | None = None
+    exact: bool = False

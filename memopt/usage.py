@@ -71,10 +71,11 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 
 @_memopt.command("profile", context_settings={"allow_interspersed_args": False})
 @click.option("-o", "--output", metavar="FILE", help="The profile.  [default: the program's name with .db]")
+@click.option("--exact", is_flag=True, help="Count everything that is executed, instead of sampling.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def _profile(arguments: tuple[str, ...], output: str | None, quiet: bool) -> Options:
-    """Run PROGRAM and write to a file where its time goes, for memopt query."""
+def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, quiet: bool) -> Options:
+    """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
 
     path = output or f"{os.path.basename(arguments[0])}.db"
@@ -82,7 +83,7 @@ def _profile(arguments: tuple[str, ...], output: str | None, quiet: bool) -> Opt
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    return Options(arguments=arguments, profile=os.path.abspath(path), quiet=quiet)
+    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact, quiet=quiet)
 
 
 @_memopt.command("query")

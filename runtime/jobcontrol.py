@@ -71,9 +71,10 @@ class Continued:
 
 @dataclass(frozen=True, slots=True)
 class TraceStop:
-    """A ptrace stop, as waitpid reported it: it belongs to whoever traces the program."""
+    """A ptrace stop of a thread, as waitpid reported it: it belongs to whoever traces the program."""
 
     status: int
+    tid: int = 0
 
 
 Event = Exited | Signaled | Stopped | Continued | TraceStop
@@ -118,6 +119,7 @@ class Supervisor:
     what such a part saw of its end is told by ``note_exit``. ``traced`` is set while a tracer of memopt's own is
     attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
     program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
+    ``threads``: other traced threads and processes whose stops ``poll`` tells of.
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -126,6 +128,7 @@ class Supervisor:
         self.outcome: Exited | Signaled | None = None
         self._signals = signals
         self.stopped = False
+        self.threads: set[int] = set()
         self._continue_asked = False
 
     def poll(self, timeout: float | None) -> list[Event]:
@@ -140,7 +143,7 @@ class Supervisor:
             self._pass_on_continue(events)
             stops = [event.signal for event in events if isinstance(event, Stopped)]
             if stops and self.stopped and self.outcome is None:
-                self._stop_likewise(stops[-1])
+                self.stop_likewise(stops[-1])
             if events or self.outcome is not None:
                 return events
             remaining = None if deadline is None else deadline - time.monotonic()
@@ -171,13 +174,23 @@ class Supervisor:
             if not pid:
                 break
             events.append(self._event(status))
+        for tid in tuple(self.threads):
+            try:
+                found, status = os.waitpid(tid, os.WNOHANG | _WALL)
+            except ChildProcessError:
+                self.threads.discard(tid)
+                continue
+            if found and os.WIFSTOPPED(status):
+                events.append(TraceStop(status, tid))
+            elif found:
+                self.threads.discard(tid)
         return events
 
     def _event(self, status: int) -> Event:
         if os.WIFCONTINUED(status):
             return Continued()
         if os.WIFSTOPPED(status):
-            return TraceStop(status) if self.traced or status >> 16 else Stopped(os.WSTOPSIG(status))
+            return TraceStop(status, self.pid) if self.traced or status >> 16 else Stopped(os.WSTOPSIG(status))
         self.outcome = _ending(status)
         return self.outcome
 
@@ -228,7 +241,7 @@ class Supervisor:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, number)
 
-    def _stop_likewise(self, number: int) -> None:
+    def stop_likewise(self, number: int) -> None:
         """Stop memopt by the signal that stopped the program; returns when the shell continues it."""
         if number not in _JOB_STOPS and not _in_foreground():
             return

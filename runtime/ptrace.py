@@ -18,19 +18,21 @@ from runtime import faults
 
 # include/uapi/linux/ptrace.h, arch/x86/include/uapi/asm/ptrace-abi.h
 CONT, SINGLESTEP, DETACH, SYSCALL, SYSEMU, SYSEMU_SINGLESTEP = 7, 9, 17, 24, 31, 32
-SETOPTIONS, GETEVENTMSG, GETSIGINFO, GETREGSET, SETREGSET = 0x4200, 0x4201, 0x4202, 0x4204, 0x4205
+SETOPTIONS, GETEVENTMSG, GETSIGINFO, SETSIGINFO, GETREGSET, SETREGSET = 0x4200, 0x4201, 0x4202, 0x4203, 0x4204, 0x4205
 SEIZE, INTERRUPT, LISTEN, GETSIGMASK, SETSIGMASK = 0x4206, 0x4207, 0x4208, 0x420A, 0x420B
 GET_SYSCALL_INFO, GET_RSEQ_CONFIGURATION = 0x420E, 0x420F
 _NAMES = {
     CONT: "cont", SINGLESTEP: "singlestep", DETACH: "detach", SYSCALL: "syscall", SYSEMU: "sysemu",
     SYSEMU_SINGLESTEP: "sysemu-singlestep", SETOPTIONS: "setoptions", GETEVENTMSG: "geteventmsg",
-    GETSIGINFO: "getsiginfo", GETREGSET: "getregset", SETREGSET: "setregset", SEIZE: "seize", INTERRUPT: "interrupt",
-    LISTEN: "listen", GETSIGMASK: "getsigmask", SETSIGMASK: "setsigmask", GET_SYSCALL_INFO: "get-syscall-info",
+    GETSIGINFO: "getsiginfo", SETSIGINFO: "setsiginfo",
+    GETREGSET: "getregset", SETREGSET: "setregset", SEIZE: "seize", INTERRUPT: "interrupt", LISTEN: "listen",
+    GETSIGMASK: "getsigmask", SETSIGMASK: "setsigmask", GET_SYSCALL_INFO: "get-syscall-info",
     GET_RSEQ_CONFIGURATION: "get-rseq-configuration",
 }
 
-OPTION_SYSGOOD, OPTION_FORK, OPTION_CLONE, OPTION_EXITKILL = 1, 2, 8, 1 << 20
-_EVENT_FORK, _EVENT_CLONE, _EVENT_STOP = 1, 3, 128
+OPTION_SYSGOOD, OPTION_FORK, OPTION_VFORK, OPTION_CLONE, OPTION_EXEC, OPTION_EXIT = 1, 2, 4, 8, 16, 64
+OPTION_EXITKILL = 1 << 20
+_EVENT_FORK, _EVENT_VFORK, _EVENT_CLONE, _EVENT_EXEC, _EVENT_EXIT, _EVENT_STOP = 1, 2, 3, 4, 6, 128
 _WALL = 0x40000000
 
 NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
@@ -108,6 +110,12 @@ class StopKind(Enum):
     SIGNAL = "signal"
     SYSCALL = "syscall"
     NEW_PROCESS = "new process"
+    NEW_PROGRAM = "new program"
+    ENDING = "ending"
+
+
+_EVENTS = {_EVENT_FORK: StopKind.NEW_PROCESS, _EVENT_VFORK: StopKind.NEW_PROCESS, _EVENT_CLONE: StopKind.NEW_PROCESS,
+           _EVENT_EXEC: StopKind.NEW_PROGRAM, _EVENT_EXIT: StopKind.ENDING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +131,8 @@ def decode(status: int) -> Stop:
     number, event = status >> 8 & 0xFF, status >> 16
     if event == _EVENT_STOP:
         return Stop(StopKind.INTERRUPT) if number == signal.SIGTRAP else Stop(StopKind.GROUP, number)
-    if event in (_EVENT_FORK, _EVENT_CLONE):
-        return Stop(StopKind.NEW_PROCESS)
+    if event in _EVENTS:
+        return Stop(_EVENTS[event])
     if number == signal.SIGTRAP | 0x80:
         return Stop(StopKind.SYSCALL)
     return Stop(StopKind.SIGNAL, number)
@@ -205,11 +213,21 @@ def get_event_message(tid: int) -> int:
     return int.from_bytes(value.raw, "little")
 
 
-def get_fault_address(tid: int) -> int:
-    """si_addr of the SIGSEGV or SIGBUS about to be delivered."""
+def get_signal_information(tid: int) -> bytes:
+    """The siginfo_t of the signal about to be delivered."""
     information = ctypes.create_string_buffer(128)
     request(GETSIGINFO, tid, 0, information)
-    return int.from_bytes(information.raw[16:24], "little")
+    return information.raw
+
+
+def set_signal_information(tid: int, information: bytes) -> None:
+    """At a signal stop: what the signal to be delivered instead says of itself."""
+    request(SETSIGINFO, tid, 0, ctypes.create_string_buffer(information, 128))
+
+
+def get_fault_address(tid: int) -> int:
+    """si_addr of the SIGSEGV or SIGBUS about to be delivered."""
+    return int.from_bytes(get_signal_information(tid)[16:24], "little")
 
 
 def get_signal_mask(tid: int) -> int:

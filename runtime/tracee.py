@@ -112,6 +112,10 @@ class Tracee:
         while (stop := self.wait(self.pid, 10.0)).kind is not StopKind.INTERRUPT:
             self.go(ptrace.CONT, self.pid, stop.signal)
 
+    def take_over(self, stop: Stop) -> None:
+        """Go on from a stop of the main thread that another part has waited for."""
+        self._stops[self.pid] = stop
+
     def stop(self, timeout_s: float = 1.0) -> None:
         """Stop all threads at points where registers may be changed and code replaced.
 

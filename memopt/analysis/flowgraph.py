@@ -14,31 +14,32 @@ from types import MappingProxyType
 from memopt.analysis.loops import find_loops
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.decoder import decode, decode_block
+from memopt.x86.decoder import decode
 
 Read = Callable[[int, int], bytes]  # (address, size) -> at most size bytes, fewer where the mapping ends
 
 NOWHERE: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
 _MOST_INSTRUCTIONS = 50_000
-_CHUNK = 1024
+_CHUNK = 256
 _LOOK_BACK = 64
 
 
-def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE
-             ) -> FlowGraph:
+def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,
+             decoded: dict[int, DecodedInstruction] | None = None) -> FlowGraph:
     """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``.
 
-    ``bounds`` is (first address, first address after); ``leads``: where indirect jumps at these addresses go. Raises
-    Rejected: UNSUPPORTED_INSTRUCTION when nothing can be decoded at ``start``, NOT_A_NEST when the code is too large to
-    be one function.
+    ``bounds`` is (first address, first address after); ``leads``: where indirect jumps at these addresses go;
+    ``decoded``: what is known of the same bytes, and will be. Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can
+    be decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
     """
     known: dict[int, DecodedInstruction] = {}
+    decoded = {} if decoded is None else decoded
     leaders, pending = {start}, [start]
     while pending:
         leader = pending.pop()
         if leader not in known:
-            for instruction in _run(read, leader, bounds):
+            for instruction in _run(read, leader, bounds, decoded):
                 if instruction.address in known:
                     break
                 known[instruction.address] = instruction
@@ -57,15 +58,21 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
     return graph
 
 
-def _run(read: Read, start: int, bounds: tuple[int, int]) -> Iterable[DecodedInstruction]:
+def _run(read: Read, start: int, bounds: tuple[int, int], decoded: dict[int, DecodedInstruction]
+         ) -> Iterable[DecodedInstruction]:
     """Instructions from ``start`` up to the end of the basic block, read piece by piece."""
     address = start
     while address < bounds[1]:
-        part = decode_block(read(address, min(_CHUNK, bounds[1] - address)), address)
-        yield from part
-        if not part or part[-1].kind.ends_block:
+        if address not in decoded:
+            for instruction in decode(read(address, min(_CHUNK, bounds[1] - address)), address):
+                decoded.setdefault(instruction.address, instruction)
+        found = decoded.get(address)
+        if found is None:
             return
-        address = part[-1].end
+        yield found
+        if found.kind.ends_block:
+            return
+        address = found.end
 
 
 def _last(known: dict[int, DecodedInstruction], start: int) -> DecodedInstruction | None:

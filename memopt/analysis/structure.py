@@ -58,20 +58,29 @@ def structure(function: Function, read: Callable[[int, int], bytes], names: Mapp
               ) -> FunctionStructure | None:
     """``names``: of what the dynamic linker puts into slots, by their addresses. None where there is no
     instruction at the function's start, or where it is too large to be one."""
-    bounds, leads = (function.start, function.end), NOWHERE
     try:
-        graph = discover(read, function.start, bounds)
-        for _ in range(_ROUNDS):
-            found = switches(graph, read, bounds)
-            if found == leads:
-                break
-            leads = found
-            graph = discover(read, function.start, bounds, leads)
+        graph = flow(read, function.start, (function.start, function.end))
     except Rejected:
         return None
     calls = (i for block in graph.blocks.values() for i in block.instructions[-1:] if i.kind is Kind.CALL)
     symbols = {call.address: names[slot] for call in calls if (slot := _slot(call, read)) is not None and slot in names}
     return FunctionStructure(function, graph, intervals(graph), find_nesting(graph), symbols)
+
+
+def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int]) -> FlowGraph:
+    """All code of a function that is reached from ``start``, by the switches whose tables are found too. Raises as
+    ``discover``."""
+    decoded: dict[int, DecodedInstruction] = {}
+    leads, graph = NOWHERE, discover(read, start, bounds, NOWHERE, decoded)
+    for _ in range(_ROUNDS):
+        if not any(block.kind is Kind.INDIRECT for block in graph.blocks.values()):
+            break
+        found = switches(graph, read, bounds)
+        if found == leads:
+            break
+        leads = found
+        graph = discover(read, start, bounds, leads, decoded)
+    return graph
 
 
 def _slot(call: DecodedInstruction, read: Callable[[int, int], bytes]) -> int | None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 def run(options: Options) -> int:
     """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. Raises
     ``CannotRun``."""
+    if options.exact:
+        from memopt.session.exact import record
+
+        return record(options)
     executable = identify(options.arguments[0], os.environ.get("PATH"))
     if options.profile is not None:  # nothing is to be missed, and the program may wait
         from memopt.session import profile  # noqa: F401

@@ -57,23 +57,34 @@ class Images:
 
     def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], int], seconds: float) -> None:
         """Structure, mappings and ``samples`` (counts by thread and live address, each for ``seconds``)."""
-        places = sorted(self.places)
-        inside: dict[str, Counter[tuple[int, int]]] = {place.path: Counter() for place in places}
-        outside: Counter[tuple[int, int]] = Counter()
+        numbers = self.write_structure(connection, {address for _, address in samples})
+        found: dict[int | None, Counter[tuple[int, int]]] = {}
         for (thread, address), count in samples.items():
-            place = next((p for p in reversed(places) if p.start <= address < p.end), None)
-            if place is None:
-                outside[thread, address] += count
-            else:
-                inside[place.path][thread, address - place.bias] += count
+            place = self.place(address)
+            image, bias = (None, 0) if place is None else (numbers[place.path], place.bias)
+            found.setdefault(image, Counter())[thread, address - bias] += count
+        for image, counts in found.items():
+            _add_samples(connection, image, counts, seconds)
+
+    def place(self, address: int) -> Place | None:
+        """What lay at a live address, most lately seen last where several did."""
+        return next((p for p in sorted(self.places, reverse=True) if p.start <= address < p.end), None)
+
+    def write_structure(self, connection: sqlite3.Connection, met: Collection[int]) -> dict[str, int]:
+        """Files, mappings, and the functions around the live addresses ``met``: the number of each file by its path."""
+        inside: dict[str, set[int]] = {place.path: set() for place in sorted(self.places)}
+        for address in met:
+            place = self.place(address)
+            if place is not None:
+                inside[place.path].add(address - place.bias)
+        numbers: dict[str, int] = {}
         for path, found in inside.items():
             if found or path == self.first:
-                number = add_image(connection, path)
+                number = numbers[path] = add_image(connection, path)
                 connection.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", (
-                    (number, p.start, p.end, p.bias) for p in places if p.path == path))
-                _describe(connection, number, path, {address for _, address in found}, path == self.first)
-                _add_samples(connection, number, found, seconds)
-        _add_samples(connection, None, outside, seconds)
+                    (number, p.start, p.end, p.bias) for p in sorted(self.places) if p.path == path))
+                _describe(connection, number, path, found, path == self.first)
+        return numbers
 
 
 def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[int], whole: bool) -> None:

@@ -40,6 +40,34 @@ SELECT {_PLACE.format('s.address')}, i.mnemonic, i.operands, round(100 * sum(s.s
 FROM sample s JOIN instruction i ON i.block = s.block AND i.address = s.address JOIN block b ON b.id = s.block
      JOIN function f ON f.id = b.function
 GROUP BY s.image, s.address ORDER BY sum(s.seconds) DESC"""),
+    "tree": Query("--exact: what was executed, by calling context and loop, from the program's start downwards", """
+WITH lines AS (
+    SELECT c.id, 0 AS kind, c.id AS item, c.entries, NULL AS iterations, c.instructions, c.inclusive,
+           COALESCE(f.name, printf('%#x', c.entry)) AS name, c.id AS under
+    FROM context c LEFT JOIN function f ON f.id = c.function
+    UNION ALL
+    SELECT x.context, 1, x.loop, x.entries, x.iterations, x.instructions, x.inclusive,
+           printf('loop %#x of ', l.header) || f.name, x.context
+    FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function)
+SELECT (SELECT count(*) FROM context a WHERE n.under BETWEEN a.id AND a.last) AS depth, n.name, n.entries, n.iterations,
+       n.instructions, n.inclusive,
+       round(100.0 * n.inclusive / (SELECT sum(instructions) FROM context), 2) AS percent
+FROM lines n WHERE n.inclusive * 1000 >= (SELECT sum(instructions) FROM context) ORDER BY n.id, n.kind, n.item"""),
+    "counted-functions": Query("--exact: functions by the instructions executed in them", """
+SELECT f.name AS function, sum(c.entries) AS entries, sum(c.instructions) AS instructions,
+       round(100.0 * sum(c.instructions) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
+FROM context c JOIN function f ON f.id = c.function JOIN image m ON m.id = f.image
+GROUP BY f.id ORDER BY sum(c.instructions) DESC"""),
+    "counted-loops": Query("--exact: loops by the instructions executed in them and in what they call", f"""
+SELECT {_PLACE.format('l.header')}, l.depth, sum(x.entries) AS entries, sum(x.iterations) AS iterations,
+       sum(x.instructions) AS instructions, sum(x.inclusive) AS inclusive,
+       round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
+FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
+GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
+    "counted-files": Query("--exact: instructions executed by the file they are in", """
+SELECT m.path AS file, sum(e.instructions) AS instructions,
+       round(100.0 * sum(e.instructions) / (SELECT sum(instructions) FROM execution), 2) AS percent
+FROM execution e JOIN image m ON m.id = e.image GROUP BY m.id ORDER BY sum(e.instructions) DESC"""),
     "block-sizes": Query("how many blocks have how many instructions", """
 SELECT instructions, count(*) AS blocks FROM (SELECT count(*) AS instructions FROM instruction GROUP BY block)
 GROUP BY instructions ORDER BY instructions"""),

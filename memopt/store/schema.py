@@ -11,8 +11,42 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 
-VERSION = 1
+VERSION = 2
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
+
+_COUNTS = """
+CREATE TABLE execution (          -- memopt profile --exact: how often each piece of straight code ran, in all
+    image    INTEGER NOT NULL REFERENCES image,
+    start    INTEGER NOT NULL,    -- bytes [start, end); pieces that are entered in the middle may overlap
+    end      INTEGER NOT NULL,
+    count    INTEGER NOT NULL,
+    instructions INTEGER NOT NULL -- executed; a repeated string instruction counts for each repetition, too
+);
+CREATE TABLE context (            -- --exact: a function as called from its caller's context
+    id       INTEGER PRIMARY KEY, -- after the context it is called from; [id, last] are nested intervals
+    last     INTEGER NOT NULL,
+    thread   INTEGER NOT NULL,
+    parent   INTEGER REFERENCES context,  -- NULL: called by nothing that was recorded
+    function INTEGER REFERENCES function, -- NULL: code that belongs to none
+    image    INTEGER REFERENCES image,
+    entry    INTEGER NOT NULL,    -- address at which it is entered
+    site     INTEGER,             -- address of the call in the parent's function; NULL: a signal, an unwinding
+    loop     INTEGER REFERENCES loop,     -- the innermost one around the call
+    entries  INTEGER NOT NULL,
+    instructions INTEGER NOT NULL,-- executed in itself
+    inclusive INTEGER NOT NULL    -- with everything called from it
+);
+CREATE TABLE context_loop (       -- --exact: a loop of a function in a context
+    context  INTEGER NOT NULL REFERENCES context,
+    loop     INTEGER NOT NULL REFERENCES loop,
+    entries  INTEGER NOT NULL,
+    iterations INTEGER NOT NULL,  -- an exit from the test at its head is none
+    instructions INTEGER NOT NULL,-- executed in it, loops inside and functions called left out
+    inclusive INTEGER NOT NULL,   -- with both
+    PRIMARY KEY (context, loop)
+) WITHOUT ROWID;
+CREATE INDEX context_of ON context (function);
+"""
 
 TABLES = """
 CREATE TABLE run (                -- one row: how the profile was made
@@ -95,9 +129,9 @@ CREATE VIEW place AS              -- an instruction with everything around it
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-"""
+""" + _COUNTS
 
-_MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
+_MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {1: lambda copy: copy.executescript(_COUNTS)}
 """By the version that a file has: what makes it one of the next version."""
 
 

@@ -32,20 +32,29 @@ def _engine(detail: bool) -> capstone.Cs:
     return engine
 
 
-def _classify(mnemonic: str, operands: str) -> tuple[Kind, int | None]:
+@cache
+def _branches(mnemonic: str) -> Kind:
+    """What an instruction of this name does to control flow; INDIRECT and CONDITIONAL only with the right operand."""
     name = mnemonic.rsplit(" ", 1)[-1]  # "notrack jmp", "bnd ret"
-    target = int(operands, 16) if operands.startswith("0x") and "," not in operands else None
     if name in ("jmp", "ljmp"):
-        return (Kind.INDIRECT, None) if target is None else (Kind.JUMP, target)
-    if name in _CONDITIONAL or (name.startswith("j") and target is not None):
-        return Kind.CONDITIONAL, target
+        return Kind.INDIRECT
     if name in ("call", "lcall"):
-        return Kind.CALL, target
+        return Kind.CALL
     if name in _RETURNS:
-        return Kind.RETURN, None
+        return Kind.RETURN
     if name in _TRAPS:
-        return Kind.TRAP, None
-    return Kind.PLAIN, None
+        return Kind.TRAP
+    return Kind.CONDITIONAL if name in _CONDITIONAL or name.startswith("j") else Kind.PLAIN
+
+
+def _classify(mnemonic: str, operands: str) -> tuple[Kind, int | None]:
+    kind = _branches(mnemonic)
+    if kind is Kind.PLAIN:
+        return kind, None
+    target = int(operands, 16) if operands.startswith("0x") and "," not in operands else None
+    if kind is Kind.INDIRECT and target is not None:
+        return Kind.JUMP, target
+    return kind, None if kind in (Kind.RETURN, Kind.TRAP) else target
 
 
 def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstruction, ...]:
@@ -60,28 +69,6 @@ def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstructio
         data = bytes(code[at - address : at - address + size])
         result.append(DecodedInstruction(at, size, mnemonic, operands, kind, target, data))
     return tuple(result)
-
-
-def decode_block(code: bytes, address: int) -> tuple[DecodedInstruction, ...]:
-    """Like ``decode``, but only up to and including the first instruction that ends a basic block."""
-    result: list[DecodedInstruction] = []
-    for instruction in _stream(code, address):
-        result.append(instruction)
-        if instruction.kind.ends_block:
-            break
-    return tuple(result)
-
-
-def _stream(code: bytes, address: int, batch: int = 24) -> list[DecodedInstruction]:
-    """Instructions up to the first block end, decoded in batches so that little is decoded in vain."""
-    result: list[DecodedInstruction] = []
-    offset = 0
-    while part := decode(code[offset : offset + 16 * batch], address + offset, batch):
-        result += part
-        offset = result[-1].end - address
-        if any(i.kind.ends_block for i in part):
-            break
-    return result
 
 
 def name_instruction(code: bytes, address: int) -> str:

@@ -355,7 +355,7 @@ import os, signal
 from runtime.jobcontrol import SignalState, Supervisor
 supervisor = Supervisor(os.getpid(), SignalState.hold())
 os.kill(os.getpid(), signal.SIGTSTP)
-supervisor._stop_likewise(signal.SIGTSTP)
+supervisor.stop_likewise(signal.SIGTSTP)
 """
 
 

@@ -1,0 +1,173 @@
+"""What the probes counted, as rows: how often code ran, and the tree of calling contexts with their loops."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy
+
+from memopt.analysis.counting import Counts
+from memopt.ir.graph import Loop
+from memopt.session.images import Images
+from runtime.recording.recorder import Counted
+from runtime.recording.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a unit did in several contexts; arrays of shape (contexts,), those of loops in the order of the unit's."""
+
+    blocks: Mapping[int, Counts]
+    instructions: Mapping[int, Counts]  # by block
+    entries: Counts
+    loop_entries: Sequence[Counts]
+    iterations: Sequence[Counts]
+
+
+def _run(unit: Unit, counters: Counts) -> _Run:
+    """``counters``: of shape (counters of the unit, contexts)."""
+    solved = unit.counting.solve(counters[:len(unit.counting.places)])
+    blocks = {start: solved[start, None] for start in unit.graph.blocks}
+    instructions = {start: len(block.instructions) * blocks[start] for start, block in unit.graph.blocks.items()}
+    homes = {i.address: start for start, block in unit.graph.blocks.items() for i in block.instructions}
+    for address, repeats in zip(unit.repeated, counters[len(unit.counting.places):], strict=True):
+        instructions[homes[address]] = instructions[homes[address]] + repeats
+    into = blocks[unit.graph.entry].copy()
+    for (_, target), count in solved.items():
+        if target == unit.graph.entry:
+            into -= count
+    entries, iterations = [], []
+    for loop in unit.nesting.loops:
+        back = sum((solved[edge] for edge in loop.back_edges if edge in solved), numpy.zeros_like(into))
+        left = numpy.zeros_like(into)
+        if all(source != loop.header for source, _ in loop.back_edges):
+            left = sum((solved[edge] for edge in loop.exits if edge[0] == loop.header and edge in solved), left)
+        entries.append(blocks[loop.header] - back)
+        iterations.append(blocks[loop.header] - left)
+    return _Run(blocks, instructions, into, entries, iterations)
+
+
+def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], images: Images, numbers: Mapping[str, int]
+                 ) -> tuple[int, int]:
+    """Rows of ``execution``, ``context`` and ``context_loop``; how many instructions and contexts there were."""
+    of_unit: dict[int, list[Counted]] = {}
+    for item in counted:
+        of_unit.setdefault(item.unit.number, []).append(item)
+    static = _Static(connection, images, numbers)
+    own: dict[int, int] = {}
+    entries: dict[int, int] = {}
+    loops: dict[int, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
+    connection.execute("BEGIN")
+    for items in of_unit.values():
+        unit = items[0].unit
+        run = _run(unit, numpy.stack([item.counts for item in items], axis=1))
+        static.add_executions(unit, run)
+        totals = sum(run.instructions.values(), numpy.zeros(len(items), numpy.int64))
+        innermost = unit.nesting.innermost()
+        inside = [numpy.zeros(len(items), numpy.int64) for _ in unit.nesting.loops]
+        for start, amount in run.instructions.items():
+            if start in innermost:
+                inside[innermost[start]] += amount
+        for n, item in enumerate(items):
+            own[item.address], entries[item.address] = int(totals[n]), int(run.entries[n])
+            loops[item.address] = [
+                (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
+                for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
+    _write_tree(connection, counted, static, own, entries, loops)
+    connection.execute("COMMIT")
+    return sum(own.values()), len(counted)
+
+
+def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: _Static, own: Mapping[int, int],
+                entries: Mapping[int, int], loops: Mapping[int, list[tuple[int, int, int, int]]]) -> None:
+    known = {item.address for item in counted}
+    below: dict[int, list[Counted]] = {}
+    for item in counted:
+        below.setdefault(item.caller if item.caller in known else 0, []).append(item)
+    order: list[Counted] = []
+    pending = list(reversed(below.get(0, ())))
+    while pending:
+        item = pending.pop()
+        order.append(item)
+        pending += reversed(below.get(item.address, ()))
+    number = {item.address: index for index, item in enumerate(order, 1)}
+    last, inclusive = dict(number), dict(own)
+    calls: dict[tuple[int, int], int] = {}  # instructions of callees, by node and index of the loop around the call
+    for item in reversed(order):
+        if item.caller in known:
+            last[item.caller] = max(last[item.caller], last[item.address])
+            inclusive[item.caller] += inclusive[item.address]
+            loop = item.loop
+            if loop is not None:
+                key = item.caller, loop
+                calls[key] = calls.get(key, 0) + inclusive[item.address]
+    by_address = {item.address: item for item in counted}
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for item in order:
+            caller = by_address.get(item.caller)
+            function, image, entry = static.function(item.unit)
+            loop = None if caller is None or item.loop is None else static.loop(caller.unit, item.loop)
+            yield (number[item.address], last[item.address], item.tid, number.get(item.caller), function, image, entry,
+                   static.link_time(item.site), loop, entries[item.address], own[item.address],
+                   inclusive[item.address])
+
+    connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows())
+    for item in order:
+        found = {index: row for index, *row in loops[item.address]}
+        forest = item.unit.nesting.loops
+        totals = {index: row[2] + calls.get((item.address, index), 0) for index, row in found.items()}
+        for index in sorted(found, reverse=True):  # inner loops come later
+            parent = forest[index].parent
+            if parent in totals:
+                totals[parent] += totals[index]
+        connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
+            (number[item.address], loop, *row, totals[index]) for index, row in found.items()
+            if (loop := static.loop(item.unit, index)) is not None))
+
+
+class _Static:
+    """Where units are in the tables of the static structure."""
+
+    def __init__(self, connection: sqlite3.Connection, images: Images, numbers: Mapping[str, int]) -> None:
+        self._connection, self._images, self._numbers = connection, images, numbers
+        self._functions: dict[int, tuple[int | None, int | None, int]] = {}
+        self._loops: dict[tuple[int, int], int] = {
+            (function, header): loop
+            for loop, function, header in connection.execute("SELECT id, function, header FROM loop")}
+        self._starts: dict[tuple[int, int], int] = {}
+        self._ranges = {image: connection.execute(
+            "SELECT start, end, id FROM function WHERE image = ? ORDER BY start", (image,)).fetchall()
+            for image in numbers.values()}
+
+    def link_time(self, address: int | None) -> int | None:
+        place = None if address is None else self._images.place(address)
+        return address if address is None or place is None else address - place.bias
+
+    def function(self, unit: Unit) -> tuple[int | None, int | None, int]:
+        """Function, file and link-time entry of a unit."""
+        if unit.number not in self._functions:
+            entry, place = unit.graph.entry, self._images.place(unit.graph.entry)
+            image = None if place is None else self._numbers.get(place.path)
+            if place is not None:
+                entry -= place.bias
+            function = next((number for start, end, number in self._ranges.get(image or 0, ())
+                             if start <= entry < end), None)
+            self._functions[unit.number] = function, image, entry
+        return self._functions[unit.number]
+
+    def loop(self, unit: Unit, index: int) -> int | None:
+        function, _, entry = self.function(unit)
+        loop: Loop = unit.nesting.loops[index]
+        header = loop.header - (unit.graph.entry - entry)
+        return None if function is None else self._loops.get((function, header))
+
+    def add_executions(self, unit: Unit, run: _Run) -> None:
+        _, image, entry = self.function(unit)
+        bias = unit.graph.entry - entry
+        if image is not None:
+            self._connection.executemany("INSERT INTO execution VALUES (?, ?, ?, ?, ?)", (
+                (image, start - bias, block.end - bias, int(count), int(run.instructions[start].sum()))
+                for start, block in unit.graph.blocks.items() if (count := run.blocks[start].sum())))

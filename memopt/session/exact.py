@@ -1,0 +1,78 @@
+"""``memopt profile --exact``: everything a program executes is counted, and becomes a file of ``memopt.store``.
+
+Invariant: what fails here leaves the program running, and its end is memopt's end.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from datetime import UTC, datetime
+
+from memopt import __version__
+from memopt.console import say, say_internal
+from memopt.options import Options
+from memopt.session.images import Images, Place
+from runtime import launch as launching
+from runtime.identify import identify
+from runtime.jobcontrol import Exited, exit_value
+from runtime.launch import launch, release_inherited_files
+from runtime.recording.recorder import Recorder
+
+
+def record(options: Options) -> int:
+    """Exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
+    executable = identify(options.arguments[0], os.environ.get("PATH"))
+    recorders: list[Recorder] = []
+
+    def prepare(_: int) -> None:
+        supervisor = launching.supervised()
+        assert supervisor is not None
+        recorder = Recorder(supervisor)
+        if executable.note is None:
+            recorder.seize()
+        recorders.append(recorder)
+
+    began, started = datetime.now(UTC), time.monotonic()
+    target = launch(executable, options.arguments, prepare=prepare)
+    release_inherited_files()
+    (recorder,) = recorders
+    recorder.run()
+    outcome = target.supervisor.outcome
+    assert outcome is not None
+    if executable.note is not None:
+        say(str(executable.note))
+    else:
+        try:
+            ended = f"exit {outcome.code}" if isinstance(outcome, Exited) else f"signal {outcome.signal}"
+            _write(options, recorder, began, time.monotonic() - started, ended)
+        except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
+            say_internal("profile", error)
+    return exit_value(outcome)
+
+
+def _write(options: Options, recorder: Recorder, began: datetime, seconds: float, ended: str) -> None:
+    from memopt.machine.detect import detect
+    from memopt.session.counts import write_counts
+    from memopt.store.schema import StoreError, create
+
+    path = options.profile
+    assert path is not None
+    try:
+        connection = create(path)
+    except StoreError as error:
+        say(str(error))
+        return
+    connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", (
+        __version__, shlex.join(options.arguments), detect().model, began.isoformat(timespec="seconds"), seconds,
+        ended))
+    places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
+    images = Images(recorder.pid, places, os.path.realpath(recorder.program))
+    numbers = images.write_structure(connection, {item.unit.graph.entry for item in recorder.counted})
+    instructions, contexts = write_counts(connection, recorder.counted, images, numbers)
+    connection.close()
+    if not options.quiet:
+        notes = (f"{text} ({count} times)" if count > 1 else text for text, count in recorder.notes.items())
+        say("\n".join((*notes, f"{path}: {instructions:,} instructions in {contexts:,} calling contexts",
+                       f"next: memopt query {shlex.quote(path)} tree")))

@@ -1,0 +1,86 @@
+"""Where the code of a process lies: its files, their functions, and the bytes that run."""
+
+from __future__ import annotations
+
+import bisect
+from contextlib import suppress
+from dataclasses import dataclass
+
+from memopt.elf.image import ElfError, Image
+from memopt.elf.symbols import Function, Symbols
+from memopt.ir.reasons import Reason, Rejected
+from runtime.memory import Mapping, Memory, mapping_at, mappings
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A mapping of code. ``functions``: by live address; ``bias``: live less link-time address."""
+
+    mapping: Mapping
+    bytes: bytes
+    bias: int
+    functions: tuple[Function, ...]
+
+    def bounds(self, address: int) -> tuple[int, int]:
+        """Of the function around ``address``; of what lies between two functions where there is none."""
+        index = bisect.bisect_right(self.functions, address, key=lambda f: f.start)
+        if index and address < self.functions[index - 1].end:
+            return self.functions[index - 1].start, self.functions[index - 1].end
+        following = self.functions[index].start if index < len(self.functions) else self.mapping.end
+        return address, max(following, address + 1)
+
+
+class CodeMap:
+    """Code in files that are mapped to be executed and not written, and the kernel's own. What else is executed may
+    change at any time, so no copy of it would do. ``all``: what has been mapped, gone or not."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._memory = Memory(pid)
+        self.texts: list[Text] = []
+        self.all: list[Text] = []
+        self._symbols: dict[str, tuple[Function, ...]] = {}
+        self.maps: tuple[Mapping, ...] = ()
+
+    def text(self, address: int) -> Text:
+        """Raises Rejected: UNSUPPORTED_INSTRUCTION for code in no file, ENDED."""
+        found = next((t for t in self.texts if address in t.mapping), None)
+        if found is None:
+            self.maps = mappings(self._pid)
+            mapping = mapping_at(self.maps, address)
+            if mapping is None or not mapping.executable or mapping.writable or mapping.shared or not (
+                    (mapping.path.startswith("/") and mapping.inode) or mapping.path == "[vdso]"):
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code that is in no file, at {address:#x}")
+            found = self._text(mapping)
+            self.texts.append(found)
+            self.all.append(found)
+        return found
+
+    def forget(self, start: int, end: int) -> list[Text]:
+        """Those that lie in ``[start, end)``, which is unmapped."""
+        gone = [t for t in self.texts if t.mapping.start < end and start < t.mapping.end]
+        self.texts = [t for t in self.texts if t not in gone]
+        return gone
+
+    def read(self, address: int, size: int) -> bytes:
+        for text in self.texts:
+            if address in text.mapping:
+                offset = address - text.mapping.start
+                return text.bytes[offset:offset + size]
+        return self._memory.read_some(address, size)
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def _text(self, mapping: Mapping) -> Text:
+        code = self._memory.read_some(mapping.start, mapping.end - mapping.start)
+        bias = mapping.start
+        functions: tuple[Function, ...] = ()
+        with suppress(ElfError, OSError), Image(mapping.path) as image:
+            bias = image.load_bias(mapping.start, mapping.offset)
+            if mapping.path not in self._symbols:
+                self._symbols[mapping.path] = Symbols(image).everything
+            functions = tuple(Function(f.start + bias, f.end + bias, f.name)
+                              for f in self._symbols[mapping.path]
+                              if mapping.start <= f.start + bias < mapping.end)
+        return Text(mapping, code, bias, functions)

@@ -1,0 +1,128 @@
+"""The few instructions that probes are made of, as bytes; tests hold each against what Capstone reads.
+
+Probes are made by the ten thousand, in the time in which the program waits for them, so they are not assembled from
+text. Those from ``compare`` to ``increment`` change flags, no other does. Registers go by their numbers (Intel SDM
+volume 2, table 3-1); ``state`` names offsets in the page of the thread, which gs points to.
+"""
+
+from __future__ import annotations
+
+import struct
+
+RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI = range(8)
+R11 = 11
+
+NAMES = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
+
+_int32 = struct.Struct("<i").pack
+
+
+def load_state(register: int, offset: int) -> bytes:
+    """mov register, gs:[offset]"""
+    return bytes((0x65, 0x48 | register >> 3 << 2, 0x8B, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
+
+
+def store_state(offset: int, register: int) -> bytes:
+    """mov gs:[offset], register"""
+    return bytes((0x65, 0x48 | register >> 3 << 2, 0x89, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
+
+
+def jump_by_state(offset: int) -> bytes:
+    """jmp qword ptr gs:[offset]"""
+    return b"\x65\xff\x24\x25" + _int32(offset)
+
+
+def _memory(opcode: int, register: int, base: int, offset: int) -> bytes:
+    code = bytes((0x48 | register >> 3 << 2 | base >> 3, opcode))
+    modrm = 0x80 | (register & 7) << 3 | base & 7
+    return code + (bytes((modrm, 0x24)) if base & 7 == RSP else bytes((modrm,))) + _int32(offset)
+
+
+def load(register: int, base: int, offset: int = 0) -> bytes:
+    """mov register, [base + offset]"""
+    return _memory(0x8B, register, base, offset)
+
+
+def store(base: int, offset: int, register: int) -> bytes:
+    """mov [base + offset], register"""
+    return _memory(0x89, register, base, offset)
+
+
+def lea(register: int, base: int, offset: int) -> bytes:
+    """lea register, [base + offset]"""
+    return _memory(0x8D, register, base, offset)
+
+
+def move(register: int, source: int) -> bytes:
+    """mov register, source"""
+    return bytes((0x48 | source >> 3 << 2 | register >> 3, 0x89, 0xC0 | (source & 7) << 3 | register & 7))
+
+
+def lea_sum(register: int, first: int, second: int) -> bytes:
+    """lea register, [first + second], for registers below r8, rsp and rbp excepted"""
+    return bytes((0x48, 0x8D, 0x04 | register << 3, second << 3 | first))
+
+
+def invert(register: int) -> bytes:
+    """not register"""
+    return bytes((0x48 | register >> 3, 0xF7, 0xD0 | register & 7))
+
+
+def low_16_bits(register: int, source: int) -> bytes:
+    """movzx register, the low 16 bits of source; both below r8"""
+    return bytes((0x0F, 0xB7, 0xC0 | register << 3 | source))
+
+
+def double(register: int) -> bytes:
+    """lea register, [register + register], 32 bits"""
+    return bytes((0x8D, 0x04 | register << 3, register << 3 | register))
+
+
+def load_indexed(register: int, index: int, table: int) -> bytes:
+    """mov register, [index * 8 + table], the table below 2 GiB"""
+    return bytes((0x48, 0x8B, 0x04 | register << 3, 0xC5 | index << 3)) + _int32(table)
+
+
+def compare(register: int, base: int, offset: int) -> bytes:
+    """cmp register, [base + offset]"""
+    return _memory(0x3B, register, base, offset)
+
+
+def compare_state(register: int, offset: int) -> bytes:
+    """cmp register, gs:[offset]"""
+    return bytes((0x65, 0x48 | register >> 3 << 2, 0x3B, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
+
+
+def add(register: int, base: int, offset: int) -> bytes:
+    """add register, [base + offset]"""
+    return _memory(0x03, register, base, offset)
+
+
+def test(register: int) -> bytes:
+    """test register, register"""
+    return bytes((0x48 | register >> 3 << 2 | register >> 3, 0x85, 0xC0 | (register & 7) << 3 | register & 7))
+
+
+def increment(base: int, offset: int) -> bytes:
+    """inc qword ptr [base + offset]; changes flags"""
+    return _memory(0xFF, 0, base, offset)
+
+
+def relative(opcode: bytes, at: int, target: int) -> bytes:
+    """``opcode`` at the address ``at`` with a distance to ``target`` for its last four bytes."""
+    return opcode + _int32(target - at - len(opcode) - 4)
+
+
+JUMP = b"\xe9"
+PUSH_RELATIVE = b"\xff\x35"  # push qword ptr [rip + distance]
+JUMP_RELATIVE = b"\xff\x25"  # jmp qword ptr [rip + distance]
+
+
+def lea_relative(register: int) -> bytes:
+    """lea register, [rip + distance], without the distance"""
+    return bytes((0x48 | register >> 3 << 2, 0x8D, 0x05 | (register & 7) << 3))
+
+
+JRCXZ = 0xE3
+SAVE_FLAGS = b"\x9f\x0f\x90\xc0"  # lahf; seto al
+RESTORE_FLAGS = b"\x04\x7f\x9e"  # add al, 0x7f; sahf

@@ -1,0 +1,365 @@
+"""A launched program, recorded from its first instruction to its end.
+
+memopt is its tracer. It is only asked when something is met for the first time: a function, a callee of a call, a
+target of a jump; and by signals and new threads. What cannot be copied (code that is written while it runs, or in no
+file) runs as it is, and so does everything after it until control comes back by a way that is recorded.
+
+Invariant: the program's memory, registers and signals are its own at every instruction of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from memopt.analysis.counting import Counts
+from memopt.ir.reasons import Reason, Rejected
+from runtime import ptrace
+from runtime.jobcontrol import Supervisor, TraceStop
+from runtime.ptrace import Registers, StopKind
+from runtime.recording.code import Text
+from runtime.recording.space import Region, Space, Thread
+from runtime.recording.state import (
+    DESTINATION,
+    NODE,
+    NODE_STRAY,
+    RECORD,
+    SLOT,
+    TARGET,
+)
+from runtime.recording.unit import Unit
+from runtime.tracee import Tracee, status_field
+
+_OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
+            | ptrace.OPTION_EXIT)
+_SYSCALL_BYTES = 2
+_MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
+_CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
+_SIGTRAP, _SIGKILL = signal.SIGTRAP, signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A node, by its address and its caller's (the root's for what nothing called), and its counters. ``site``: the
+    live address of the call, None for none; ``loop``: index of the innermost loop of the caller's unit around it."""
+
+    tid: int
+    address: int
+    unit: Unit
+    caller: int
+    site: int | None
+    loop: int | None
+    counts: Counts
+
+
+class Recorder:
+    """``notes``: what was not recorded, and why."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.pid = supervisor.pid
+        self.supervisor = supervisor
+        self.space: Space | None = None
+        self.notes: dict[str, int] = {}
+        self.counted: list[Counted] = []
+        self.traps = 0
+        self.program = ""
+        self._new: set[int] = set()  # threads that have not stopped for the first time
+
+    def seize(self) -> None:
+        """Before the program is executed."""
+        ptrace.request(ptrace.SEIZE, self.pid, 0, _OPTIONS)
+        self.supervisor.traced = True
+
+    def run(self) -> None:
+        """Until the program has ended."""
+        while self.supervisor.outcome is None:
+            for event in self.supervisor.poll(None):
+                if isinstance(event, TraceStop):
+                    try:
+                        self._stopped(event.tid, event.status)
+                    except ProcessLookupError:
+                        continue  # SIGKILL took it away; its end is reported next
+
+    def _note(self, text: str) -> None:
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    # -- stops ---------------------------------------------------------------------------------------------------------
+
+    def _stopped(self, tid: int, status: int) -> None:
+        stop = ptrace.decode(status)
+        match stop.kind:
+            case StopKind.NEW_PROGRAM:
+                self._begin(tid)
+            case StopKind.NEW_PROCESS:
+                self._new_process(ptrace.get_event_message(tid))
+                self._go(tid)
+            case StopKind.ENDING:
+                self._collect(tid)
+                self._go(tid)
+            case StopKind.INTERRUPT:
+                if tid in self._new:
+                    self._new.discard(tid)
+                    self._begin_thread(tid)
+                else:
+                    self._go(tid)
+            case StopKind.GROUP:
+                ptrace.request(ptrace.LISTEN, tid)
+                if tid == self.pid:
+                    self.supervisor.stop_likewise(stop.signal)
+            case StopKind.SIGNAL if stop.signal == _SIGTRAP and self._trap(tid):
+                pass
+            case StopKind.SIGNAL:
+                self._signal(tid, stop.signal)
+            case _:
+                self._go(tid)
+
+    def _go(self, tid: int, number: int = 0) -> None:
+        ptrace.request(ptrace.CONT, tid, 0, number)
+
+    def _begin(self, tid: int) -> None:
+        """A program has taken the process over and stands at its first instruction."""
+        if self.space is not None:
+            self._note("a program was replaced by another; only the last one is recorded")
+            self.counted.clear()
+        tracee = Tracee(self.pid)
+        try:
+            tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
+            tracee.go(ptrace.SYSCALL, self.pid)
+            tracee.wait(self.pid, 10.0)  # the end of execve
+            self.space = None
+            space = Space(tracee, os.getpid())
+            registers = tracee.registers()
+            if registers.gs_base:
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")
+            thread = space.new_thread(tid)
+            self.space = space
+            self.program = os.readlink(f"/proc/{self.pid}/exe")
+            self._enter(space, thread, registers)
+        except Rejected as error:
+            self._note(f"not recorded: {error}")
+            self._go(tid)
+        finally:
+            tracee.memory.close()
+
+    def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:
+        """Let a thread go on at the copy of what it was about to execute, as a call from nowhere."""
+        region = space.region_near(registers.rip)
+        rip = registers.rip
+        if region is not None:
+            rip = space.way(registers.rip, region)
+        space.memory.write(thread.state + TARGET, registers.rip.to_bytes(8, "little"))
+        ptrace.set_registers(thread.tid, replace(registers.outside_call(), rip=rip, gs_base=thread.state))
+        self._go(thread.tid)
+
+    def _new_process(self, pid: int) -> None:
+        self._new.add(pid)
+        self.supervisor.threads.add(pid)
+
+    def _begin_thread(self, tid: int) -> None:
+        """A thread or a child at its first instruction, behind the system call that made it."""
+        space = self.space
+        registers = ptrace.get_registers(tid)
+        same = status_field(tid, "Tgid") == str(self.pid)
+        original = None if space is None else self._original(space, registers.rip)
+        if space is None or original is None:
+            self._release(tid, same)
+            return
+        if same:
+            try:
+                thread = space.new_thread(tid)
+                unit = space.unit_of_copy(registers.rip)
+                assert unit is not None
+                node = space.child(thread, thread.root, unit)
+                space.memory.write(thread.state + NODE, node.to_bytes(8, "little"))
+                ptrace.set_registers(tid, replace(registers, gs_base=thread.state))
+                self._go(tid)
+                return
+            except Rejected as error:
+                self._note(f"a thread was not recorded: {error}")
+        else:
+            self._note("a child process was not recorded")
+        ptrace.set_registers(tid, replace(registers, rip=original, gs_base=0))
+        self._release(tid, same)
+
+    def _release(self, tid: int, same: bool) -> None:
+        """It runs as it is from now on; a thread of the program itself stays traced."""
+        if same:
+            self._go(tid)
+        else:
+            self.supervisor.threads.discard(tid)
+            ptrace.request(ptrace.DETACH, tid)
+
+    def _original(self, space: Space, copy: int) -> int | None:
+        """The original address for a thread between two instructions of the program, or behind a system call."""
+        unit = space.unit_of_copy(copy)
+        if unit is None:
+            return None
+        found = unit.original(copy)
+        if found is None and (before := unit.original(copy - _SYSCALL_BYTES)) is not None and space.code.read(
+                before, _SYSCALL_BYTES) == b"\x0f\x05":
+            found = before + _SYSCALL_BYTES
+        return found
+
+    # -- traps ---------------------------------------------------------------------------------------------------------
+
+    def _trap(self, tid: int) -> bool:
+        """Is it one of memopt's? Then it has been answered."""
+        space = self.space
+        thread = None if space is None else space.threads.get(tid)
+        if space is None or thread is None:
+            return False
+        registers = ptrace.get_registers(tid)
+        at = registers.rip - 1
+        region = next((r for r in space.regions if r.start <= at < r.start + len(r.shared.code)), None)
+        if region is None:
+            return False
+        answers: dict[int, Callable[[Space, Thread, Region, Registers], Registers]] = {
+            region.shared.missing: self._missing, region.shared.link: self._link,
+            region.shared.room_for_site: self._room, region.shared.room_for_way: self._room,
+            region.shared.signal_return: self._signal_return}
+        if at not in answers:
+            return False
+        self.traps += 1
+        registers = answers[at](space, thread, region, registers)
+        ptrace.set_registers(tid, registers)
+        self._go(tid)
+        return True
+
+    def _escape(self, registers: Registers, target: int, why: Rejected) -> Registers:
+        """Go on in the program's own code at ``target``."""
+        self._note(f"ran unrecorded: {why}")
+        return replace(registers, rip=target)
+
+    def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        target = space.memory.word(thread.state + TARGET)
+        try:
+            return replace(registers, rip=space.way(target, self._region_for(space, target, thread.tid)))
+        except Rejected as error:
+            return self._escape(registers, target, error)
+
+    def _link(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        """The first call by a site."""
+        _, site = space.sites[space.memory.word(thread.state + RECORD)]
+        assert site.target is not None
+        try:
+            space.link(site, space.unit(site.target, self._region_for(space, site.target, thread.tid)))
+        except Rejected as error:
+            return self._escape(registers, site.target, error)
+        return replace(registers, rip=region.shared.call)
+
+    def _room(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        try:
+            space.more_room(thread)
+        except Rejected as error:
+            return self._escape(registers, space.memory.word(thread.state + DESTINATION), error)
+        site = registers.rip - 1 == region.shared.room_for_site
+        if site:
+            return replace(registers, rip=region.shared.call)
+        return replace(registers, rip=region.shared.enter, rax=space.memory.word(thread.state + RECORD))
+
+    def _region_for(self, space: Space, address: int, tid: int) -> Region:
+        """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""
+        found = space.region_near(address)
+        if found is None:
+            tracee = Tracee(tid)
+            tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
+            try:
+                found = space.new_region(address, tracee)
+            finally:
+                tracee.memory.close()
+        return found
+
+    # -- signals -------------------------------------------------------------------------------------------------------
+
+    def _signal(self, tid: int, number: int) -> None:
+        """Deliver a signal; a handler runs as a copy, and finds the program between two of its instructions."""
+        space = self.space
+        thread = None if space is None else space.threads.get(tid)
+        caught = int(status_field(tid, "SigCgt") or "0", 16) >> number - 1 & 1
+        if space is None or thread is None or not caught:
+            self._go(tid, number)
+            return
+        information = ptrace.get_signal_information(tid)
+        late: list[int] = []
+        if not self._reach_instruction(space, tid, late):
+            self._go(tid, number)
+            return
+        before = ptrace.get_registers(tid)
+        if late or before.rip:
+            ptrace.set_signal_information(tid, information)
+        self._step(tid, number)
+        after = ptrace.get_registers(tid)
+        if not space.in_copies(after.rip):
+            node, top = struct.unpack("<2Q", space.memory.read(thread.state + NODE, 16))
+            context = struct.unpack("<2Q", space.memory.read(after.rsp + 8 + _CONTEXT_RSP, 16))
+            thread.signals.append((context[1], context[0], node, top))
+            space.memory.write(thread.state + SLOT, (node + NODE_STRAY).to_bytes(8, "little"))
+            space.memory.write(thread.state + TARGET, after.rip.to_bytes(8, "little"))
+            try:
+                way = space.way(after.rip, self._region_for(space, after.rip, tid))
+                ptrace.set_registers(tid, replace(after, rip=way))
+            except Rejected as error:
+                self._note(f"ran unrecorded: {error}")
+        self._go(tid)
+
+    def _step(self, tid: int, number: int = 0) -> int:
+        """One instruction, or the delivery of a signal; the status of the stop."""
+        ptrace.request(ptrace.SINGLESTEP, tid, 0, number)
+        return ptrace.wait(tid, 10.0)
+
+    def _reach_instruction(self, space: Space, tid: int, late: list[int]) -> bool:
+        for _ in range(_MOST_STEPS):
+            rip = ptrace.get_registers(tid).rip
+            if not space.in_copies(rip) or self._original(space, rip) is not None:
+                return True
+            late.append(self._step(tid))
+        return False
+
+    def _signal_return(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        pointer, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))
+        go_on = space.memory.word(thread.state + DESTINATION)
+        saved = next((s for s in reversed(thread.signals) if s[:2] == (rip, pointer)), None)
+        if saved is not None:
+            del thread.signals[thread.signals.index(saved):]
+            space.memory.write(thread.state + NODE, struct.pack("<2Q", *saved[2:]))
+        else:  # the handler has changed where the program goes on
+            thread.signals.clear()
+            try:
+                original = self._original(space, rip) if space.in_copies(rip) else rip
+                if original is not None:
+                    way = space.way(original, self._region_for(space, original, thread.tid))
+                    space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
+            except Rejected as error:
+                self._note(f"ran unrecorded: {error}")
+        return replace(registers, rip=go_on)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _collect(self, tid: int) -> None:
+        space = self.space
+        thread = None if space is None else space.threads.pop(tid, None)
+        if space is None or thread is None:
+            return
+        found = list(space.collect(thread))
+        units = {address: unit for address, unit, *_ in found}
+        for address, unit, caller, where, counts in found:
+            site, loop = self._site(space, units.get(caller), caller, where)
+            self.counted.append(Counted(tid, address, unit, caller, site, loop, counts))
+
+    def _site(self, space: Space, caller: Unit | None, address: int, where: int) -> tuple[int | None, int | None]:
+        """The call by which a node was made, and the loop around it; ``where``: the site's record, or its slot."""
+        found = None
+        if where in space.sites:
+            found = space.sites[where][1]
+        elif caller is not None:
+            found = next((s for s in caller.sites if address + s.slot == where), None)
+        if found is None or caller is None:
+            return None, None
+        return found.address, caller.loop_around(found.address)
+
+    @property
+    def texts(self) -> list[Text]:
+        return [] if self.space is None else self.space.code.all

@@ -1,0 +1,239 @@
+"""What the probes of all functions share, once near each of the places where code lies.
+
+Every routine is entered by a jump with rax, rcx and rdx in the thread's page and leaves with them, the flags and all
+other registers as the program had them. Where memopt must do something, the thread stops at a trap; the probe of a
+program whose memopt was killed finds that out before, and the program goes on in its own code, for good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.recording.encode import (
+    R11,
+    RAX,
+    RCX,
+    RDI,
+    RDX,
+    RESTORE_FLAGS,
+    RSI,
+    RSP,
+    SAVE_FLAGS,
+    add,
+    compare,
+    compare_state,
+    double,
+    jump_by_state,
+    lea,
+    load,
+    load_indexed,
+    load_state,
+    low_16_bits,
+    move,
+    store,
+    store_state,
+    test,
+)
+from runtime.recording.state import (
+    CALL_BYTES,
+    CALL_NODE,
+    CALL_STACK,
+    CELL_BYTES,
+    CELL_NEXT,
+    CELL_NODE,
+    DESTINATION,
+    FLAGS,
+    KEPT,
+    LAST_CELL,
+    NEXT_NODE,
+    NODE,
+    NODE_CALLER,
+    NODE_SITE,
+    NODE_STRAY,
+    NODE_UNIT,
+    RECORD,
+    SAVED,
+    SITE_GO_ON,
+    SITE_NODE_BYTES,
+    SITE_SLOT,
+    SITE_TARGET,
+    SITE_UNIT,
+    SLOT,
+    TABLE_ENTRIES,
+    TARGET,
+    TOP,
+    WAY_COPY,
+    WAY_NODE_BYTES,
+    WAY_UNIT,
+)
+from runtime.recording.writer import Writer
+
+_SYS_KILL, _ESRCH = 62, 3
+_TRAP = b"\xcc"
+_JB, _JE, _JNE, _JBE, _JA = b"\x0f\x82", b"\x0f\x84", b"\x0f\x85", b"\x0f\x86", b"\x0f\x87"
+
+
+@dataclass(frozen=True, slots=True)
+class Routines:
+    """Addresses. ``code`` belongs at ``start``.
+
+    ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
+    way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
+    yet, for this caller. ``ask_return``: the handler of a signal is about to return, to go on at DESTINATION.
+
+    The traps: ``missing`` (no copy of TARGET is known), ``link`` (no copy of the callee of the site at RECORD),
+    ``room_for_site`` and ``room_for_way`` (the chunk is full), ``signal_return``.
+    """
+
+    start: int
+    code: bytes
+    lookup: int
+    enter: int
+    resume: int
+    call: int
+    ask_return: int
+    missing: int
+    link: int
+    room_for_site: int
+    room_for_way: int
+    signal_return: int
+
+
+def restore(write: Writer) -> None:
+    write(load_state(RAX, SAVED[0]), load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
+
+
+def save(write: Writer) -> None:
+    write(store_state(SAVED[0], RAX), store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
+
+
+def routines(start: int, table: int, pid: int) -> Routines:
+    """``pid``: memopt's."""
+    w = Writer(start)
+    w.place("lookup")
+    w(SAVE_FLAGS, store_state(FLAGS, RAX))
+    w(load_state(RCX, TARGET), low_16_bits(RAX, RCX), double(RAX))
+    w.place("probe")
+    w(load_indexed(RDX, RAX, table), test(RDX))
+    w.to_label(_JE, "lost")
+    w(b"\x48\x01\xca")  # add rdx, rcx
+    w.to_label(_JE, "hit")
+    w(b"\x83\xc0\x02", b"\x25" + (2 * TABLE_ENTRIES - 1).to_bytes(4, "little"))  # add eax, 2; and eax, size
+    w.jump("probe")
+    w.place("hit")
+    w(load_indexed(RDX, RAX, table + 8))
+    w.place("leave")
+    w(store_state(DESTINATION, RDX), load_state(RAX, FLAGS), RESTORE_FLAGS)
+    restore(w)
+    w(jump_by_state(DESTINATION))
+    w.place("lost")
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
+    _ask(w, "missing", pid)
+
+    w.place("enter")
+    w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX))
+    w.place("choose")  # rcx: the way in
+    w(load(RAX, RCX, WAY_UNIT), load_state(RDX, SLOT), load(RDX, RDX))
+    w.place("next")
+    w(test(RDX))
+    w.to_label(_JE, "new")
+    w(compare(RAX, RDX, 0))
+    w.to_label(_JE, "listed")
+    w(load(RDX, RDX, CELL_NEXT))
+    w.jump("next")
+    w.place("listed")
+    w(load(RDX, RDX, CELL_NODE))
+    w.place("found")
+    w(store_state(NODE, RDX), load_state(RCX, RECORD))
+    w.place("go")
+    w(load(RDX, RCX, WAY_COPY))
+    w.jump("leave")
+    w.place("new")
+    _find_caller(w, WAY_UNIT, "cell")
+    _make_node(w, WAY_UNIT, WAY_NODE_BYTES, "no room for way")
+    w(load_state(RAX, SLOT), store(RDX, NODE_SITE, RAX))
+    w.place("cell")  # rdx: the node
+    w(store_state(KEPT[0], RDX), load_state(RDX, LAST_CELL), lea(RDX, RDX, -CELL_BYTES), compare_state(RDX, NEXT_NODE))
+    w.to_label(_JB, "no room for way")
+    w(store_state(LAST_CELL, RDX), load(RAX, RCX, WAY_UNIT), store(RDX, 0, RAX))
+    w(load_state(RAX, KEPT[0]), store(RDX, CELL_NODE, RAX), load_state(RAX, SLOT), load(RAX, RAX))
+    w(store(RDX, CELL_NEXT, RAX), load_state(RAX, SLOT), store(RAX, 0, RDX), load_state(RDX, KEPT[0]))
+    w.jump("found")
+    w.place("no room for way")
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
+    _ask(w, "room_for_way", pid)
+
+    w.place("resume")
+    w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RDX, TOP))
+    w.place("unwind")
+    w(compare(RSP, RDX, CALL_STACK - CALL_BYTES))
+    w.to_label(_JBE, "unwound")  # the return address of this call is still there
+    w(load(RAX, RDX, CALL_NODE - CALL_BYTES), store_state(NODE, RAX), lea(RDX, RDX, -CALL_BYTES))
+    w.jump("unwind")
+    w.place("unwound")
+    w(store_state(TOP, RDX), load_state(RDX, NODE), load(RAX, RDX, NODE_UNIT))
+    w(compare(RAX, RCX, WAY_UNIT))
+    w.to_label(_JE, "go")
+    w(lea(RDX, RDX, NODE_STRAY), store_state(SLOT, RDX))
+    w.jump("choose")
+
+    w.place("call")
+    w(SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RCX, RECORD), load(RAX, RCX, SITE_UNIT), test(RAX))
+    w.to_label(_JE, "unknown")
+    _find_caller(w, SITE_UNIT, "made")
+    _make_node(w, SITE_UNIT, SITE_NODE_BYTES, "no room for site")
+    w(store(RDX, NODE_SITE, RCX))
+    w.place("made")
+    w(load_state(RAX, NODE), add(RAX, RCX, SITE_SLOT), store(RAX, 0, RDX))
+    w(load(RAX, RCX, SITE_GO_ON), store_state(DESTINATION, RAX), move(RCX, RDX), load_state(RDX, NODE))
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RAX, SAVED[0]), jump_by_state(DESTINATION))
+    for label, trap in (("unknown", "link"), ("no room for site", "room_for_site")):
+        w.place(label)
+        w(load_state(RAX, FLAGS), RESTORE_FLAGS)
+        w(load_state(RDX, RECORD), load(RDX, RDX, SITE_TARGET), store_state(DESTINATION, RDX))
+        _ask(w, trap, pid)
+    w.place("ask_return")
+    _ask(w, "signal_return", pid)
+    code = w.finish()
+    at = w.labels
+    return Routines(start, code, *(at[name] for name in (
+        "lookup", "enter", "resume", "call", "ask_return", "missing", "link", "room_for_site", "room_for_way",
+        "signal_return")))
+
+
+def _find_caller(w: Writer, unit: int, found: str) -> None:
+    """Go to ``found`` if the unit of the record at rcx is among the callers, with its node in rdx: a recursive call
+    leads back to the node it comes from (Ammons, Ball and Larus, Exploiting hardware performance counters with flow and
+    context sensitive profiling, 1997, section 4.1)."""
+    again = (found, "again")
+    w(load(RAX, RCX, unit), load_state(RDX, NODE))
+    w.place(again)
+    w(compare(RAX, RDX, NODE_UNIT))
+    w.to_label(_JE, found)
+    w(load(RDX, RDX, NODE_CALLER), test(RDX))
+    w.to_label(_JNE, again)
+
+
+def _make_node(w: Writer, unit: int, size: int, full: str) -> None:
+    """A node for the record at rcx, in rdx; memory of a chunk is zero."""
+    w(load_state(RDX, NEXT_NODE), move(RAX, RDX), add(RAX, RCX, size), compare_state(RAX, LAST_CELL))
+    w.to_label(_JA, full)
+    w(store_state(NEXT_NODE, RAX), load(RAX, RCX, unit), store(RDX, NODE_UNIT, RAX))
+    w(load_state(RAX, NODE), store(RDX, NODE_CALLER, RAX))
+
+
+def _ask(w: Writer, trap: str, pid: int) -> None:
+    """A trap, with all registers as the program has them; without memopt the original code at DESTINATION instead."""
+    dead = (trap, "dead")
+    w(store_state(KEPT[0], R11), store_state(KEPT[1], RDI), store_state(KEPT[2], RSI))
+    w(b"\xbf" + pid.to_bytes(4, "little"), b"\xbe" + bytes(4))  # mov edi, pid; mov esi, 0
+    w(b"\xb8" + _SYS_KILL.to_bytes(4, "little"), b"\x0f\x05")  # mov eax, kill; syscall
+    w(load_state(R11, KEPT[0]), load_state(RDI, KEPT[1]), load_state(RSI, KEPT[2]))
+    w(lea(RCX, RAX, _ESRCH))
+    w.if_zero(dead)
+    restore(w)
+    w.place(trap)
+    w(_TRAP)
+    w.place(dead)
+    restore(w)
+    w(jump_by_state(DESTINATION))

@@ -1,0 +1,281 @@
+"""What recording puts into a process: copies of its code, the table of targets, the trees of its threads.
+
+Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy
+from numpy.typing import NDArray
+
+from memopt.analysis.nesting import find_nesting
+from memopt.analysis.structure import flow
+from memopt.ir.reasons import Reason, Rejected
+from runtime import remote
+from runtime.codecache import choose_address
+from runtime.memory import PAGE, Mapping, Memory, mappings
+from runtime.recording.code import CodeMap
+from runtime.recording.routines import Routines, routines
+from runtime.recording.state import (
+    CALL_BYTES,
+    CALL_NODE,
+    CALL_SITE,
+    CALL_STACK,
+    LAST_CELL,
+    NEXT_NODE,
+    NODE,
+    NODE_CALLER,
+    NODE_COUNTERS,
+    NODE_SITE,
+    NODE_STRAY,
+    SITE_LINK,
+    SITE_MINUS_RETURN,
+    SITE_UNIT,
+    SLOT,
+    TABLE_BYTES,
+    TABLE_ENTRIES,
+    TOP,
+    WAY_BYTES,
+)
+from runtime.recording.unit import WAY_CODE_BYTES, Site, Unit, translate, way_in
+from runtime.remote import SYS_MMAP, Call, Place
+from runtime.tracee import Tracee
+
+_REGION_BYTES = 64 << 20
+_REGION_REACH = (1 << 31) - (256 << 20)  # between a region and what its copies refer to
+_NODES_BYTES = 1 << 30
+_CHUNK_BYTES = 1 << 20
+_CALLS_BYTES = 64 << 20
+_MOST_THREADS = 128
+_CALLS_BYTES_OF_THREAD = 8 << 20
+_READ, _WRITE, _EXECUTE = 1, 2, 4
+_PRIVATE, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 2, 0x20, 0x4000, 0x100000
+_LOWEST = 1 << 20
+_WORD = struct.Struct("<Q").pack
+_ALL = (1 << 64) - 1
+
+
+@dataclass
+class Region:
+    """Memory for copies; ``next`` is free."""
+
+    start: int
+    end: int
+    next: int
+    shared: Routines
+
+
+@dataclass
+class Thread:
+    """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
+    lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
+    pointer, stack pointer, node, top of the calls)."""
+
+    tid: int
+    state: int
+    root: int
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+    signals: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+class Space:
+    """The recorded process, stopped whenever something is asked of it here."""
+
+    def __init__(self, tracee: Tracee, memopt: int) -> None:
+        """``tracee`` is stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
+        self.pid, self._memopt = tracee.pid, memopt
+        self.memory = Memory(tracee.pid)
+        self.code = CodeMap(tracee.pid)
+        self.units: list[Unit] = []
+        self.by_entry: dict[int, Unit] = {}
+        self.sites: dict[int, tuple[Unit, Site]] = {}  # by record
+        self.returns: dict[int, tuple[Unit, Site]] = {}  # by original return address
+        self.threads: dict[int, Thread] = {}
+        self.regions: list[Region] = []
+        self._ways: dict[int, int] = {}  # copies in the table, by original address
+        self._used: set[int] = set()
+        maps = mappings(tracee.pid)
+        text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
+        self.table = choose_address(maps, 1 << 30, TABLE_BYTES, _LOWEST)
+        if self.table + TABLE_BYTES > 1 << 31:
+            raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
+        region = self._free(maps, text.start)
+        data = _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
+        flags = _PRIVATE | _ANONYMOUS | _NORESERVE
+        results = remote.run(tracee, (
+            Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
+            Call(SYS_MMAP, (region, _REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
+            Call(SYS_MMAP, (0, data, _READ | _WRITE, flags, -1, 0)),
+        ))
+        for result in results:
+            remote.check(result, "memory for recording")
+        self._next_node, self._end_of_nodes = results[2], results[2] + _NODES_BYTES
+        self._next_thread = self._end_of_nodes
+        self.add_region(region)
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def add_region(self, start: int) -> None:
+        shared = routines(start, self.table, self._memopt)
+        self.memory.write(start, shared.code)
+        self.regions.append(Region(start, start + _REGION_BYTES, start + -(-len(shared.code) // 16) * 16, shared))
+
+    def new_region(self, address: int, tracee: Tracee) -> Region:
+        """Near ``address``, mapped by ``tracee``, a thread that stands still. Raises ``Rejected``."""
+        start = self._free(mappings(self.pid), address)
+        last = self.regions[-1]
+        (result,) = remote.run(tracee, (Call(SYS_MMAP, (
+            start, _REGION_BYTES, _READ | _EXECUTE, _PRIVATE | _ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE, -1, 0)),),
+            place=Place(last.next, last.end))
+        remote.check(result, "memory for copies")
+        self.add_region(start)
+        return self.regions[-1]
+
+    def _free(self, maps: Sequence[Mapping], near: int) -> int:
+        """Addresses for a region; where only those are left that the heap might grow into, far up there: malloc can do
+        without them."""
+        try:
+            return choose_address(maps, near, _REGION_BYTES, _LOWEST)
+        except Rejected:
+            start = near // PAGE * PAGE + _REGION_REACH - _REGION_BYTES
+            if any(m.start < start + _REGION_BYTES and start < m.end for m in maps):
+                raise
+            return start
+
+    def region_near(self, address: int) -> Region | None:
+        for region in self.regions:
+            if abs(region.start - address) < _REGION_REACH and region.end - region.next > _REGION_BYTES // 16:
+                return region
+        return None
+
+    def in_copies(self, address: int) -> bool:
+        return any(region.start <= address < region.end for region in self.regions)
+
+    def unit_of_copy(self, copy: int) -> Unit | None:
+        return next((u for u in reversed(self.units) if u.start <= copy < u.end), None)
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    def unit(self, address: int, region: Region) -> Unit:
+        """The copy of what starts at the original ``address``. Raises ``Rejected`` for what cannot be copied."""
+        found = self.by_entry.get(address)
+        if found is None:
+            text = self.code.text(address)
+            bounds = text.bounds(address)
+            try:
+                graph = flow(self.code.read, address, bounds)
+            except Rejected as error:
+                if error.reason is not Reason.NOT_A_NEST:
+                    raise
+                graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
+            found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table)
+            self.memory.write(found.start, found.code)
+            region.next += -(-len(found.code) // 16) * 16
+            self.units.append(found)
+            self.by_entry[address] = found
+            for site in found.sites:
+                self.sites[site.record] = found, site
+                if site.returns:
+                    self.returns.setdefault(site.end, (found, site))
+        return found
+
+    def way(self, address: int, region: Region) -> int:
+        """Where a jump to the original ``address`` that comes from anywhere goes on; in the table from now on."""
+        found = self._ways.get(address)
+        if found is not None:
+            return found
+        if address in self.returns:
+            unit, site = self.returns[address]
+            copy, routine = site.copy_return, region.shared.resume
+        else:
+            text = self.code.text(address)
+            inside = text.bounds(address)[0] != address
+            holder = next((u for u in self.units if address in u.blocks), None) if inside else None
+            unit = holder or self.unit(address, region)
+            copy = unit.blocks[address] if holder else unit.entry
+            routine = region.shared.resume if inside else region.shared.enter
+        record = region.next
+        start = record + WAY_BYTES
+        words = _WORD(unit.number) + _WORD(copy) + _WORD(unit.node_bytes)
+        self.memory.write(record, words + way_in(start, record, routine))
+        region.next += -(-(WAY_BYTES + WAY_CODE_BYTES) // 16) * 16
+        self._ways[address] = start
+        self._enter(address, start)
+        return start
+
+    def _enter(self, address: int, copy: int) -> None:
+        index = address % TABLE_ENTRIES
+        while index in self._used:
+            index = (index + 1) % TABLE_ENTRIES
+        if len(self._used) >= TABLE_ENTRIES - 1:
+            raise Rejected(Reason.NO_ROOM, "the table of targets is full")
+        self._used.add(index)
+        self.memory.write(self.table + 16 * index + 8, _WORD(copy))
+        self.memory.write(self.table + 16 * index, _WORD(-address % (1 << 64)))
+
+    def link(self, site: Site, unit: Unit) -> None:
+        self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
+        self.memory.write(site.record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
+
+    # -- trees ---------------------------------------------------------------------------------------------------------
+
+    def new_thread(self, tid: int) -> Thread:
+        """Raises Rejected(NO_MEMORY) when there are too many."""
+        if len(self.threads) > _MOST_THREADS:
+            raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_THREADS} threads")
+        state = self._next_thread
+        self._next_thread += PAGE + (_CALLS_BYTES_OF_THREAD if self.threads else _CALLS_BYTES)
+        calls = state + PAGE
+        root = self._chunk(_CHUNK_BYTES)
+        # What lies below the first call: no address is its return address, no stack pointer above it.
+        nothing = state + PAGE - 64
+        self.memory.write(nothing + SITE_MINUS_RETURN, _WORD(1))
+        bottom = {CALL_NODE: root, CALL_SITE: nothing, CALL_STACK: _ALL}
+        for offset, value in bottom.items():
+            self.memory.write(calls + offset, _WORD(value))
+        self.memory.write(state + NODE, _WORD(root) + _WORD(calls + CALL_BYTES) + _WORD(root + NODE_STRAY))
+        self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(root + _CHUNK_BYTES))
+        assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
+        thread = self.threads[tid] = Thread(tid, state, root, [(root, root + _CHUNK_BYTES)])
+        return thread
+
+    def child(self, thread: Thread, caller: int, unit: Unit) -> int:
+        """A new node of ``unit``, called from nowhere in the node ``caller``."""
+        node = self.memory.word(thread.state + NEXT_NODE)
+        if node + unit.node_bytes > self.memory.word(thread.state + LAST_CELL):
+            self.more_room(thread)
+            node = self.memory.word(thread.state + NEXT_NODE)
+        self.memory.write(thread.state + NEXT_NODE, _WORD(node + unit.node_bytes))
+        self.memory.write(node, _WORD(unit.number) + _WORD(caller))
+        return node
+
+    def more_room(self, thread: Thread) -> None:
+        """A new chunk for nodes and cells. Raises Rejected(NO_MEMORY)."""
+        start = self._chunk(_CHUNK_BYTES)
+        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
+        thread.chunks.append((start, start + _CHUNK_BYTES))
+        self.memory.write(thread.state + NEXT_NODE, _WORD(start) + _WORD(start + _CHUNK_BYTES))
+
+    def _chunk(self, size: int) -> int:
+        start = self._next_node
+        if start + size > self._end_of_nodes:
+            raise Rejected(Reason.NO_MEMORY, "too many calling contexts")
+        self._next_node += size
+        return start
+
+    def collect(self, thread: Thread) -> Iterator[tuple[int, Unit, int, int, NDArray[numpy.int64]]]:
+        """The nodes: address, unit, caller's address, record of the site or 0, counters."""
+        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
+        for start, end in thread.chunks:
+            words = numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
+            at = NODE_COUNTERS // 8 if start == thread.root else 0
+            while at < len(words):
+                unit = self.units[int(words[at]) - 1]
+                first = at + NODE_COUNTERS // 8
+                yield (start + 8 * at, unit, int(words[at + NODE_CALLER // 8]), int(words[at + NODE_SITE // 8]),
+                       words[first:first + unit.counters])
+                at += unit.node_bytes // 8
