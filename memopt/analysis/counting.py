@@ -65,13 +65,13 @@ class Counting:
         return result
 
 
-def plan_counters(graph: FlowGraph, loops: Sequence[Loop], entries: frozenset[int]) -> Counting:
-    """``entries``: blocks at which control may come in, by a call or an indirect jump."""
+def plan_counters(graph: FlowGraph, loops: Sequence[Loop], known: frozenset[int] = frozenset()) -> Counting:
+    """``known``: blocks whose counts cost something only where their innermost loop is entered and left."""
     depth = dict.fromkeys(graph.blocks, 0)
     for loop in loops:
         for block in loop.blocks:
             depth[block] = max(depth[block], min(loop.depth, _DEEPEST))
-    ways = sorted(_ways(graph, entries), key=lambda way: _order(way, depth))
+    ways = sorted(_ways(graph), key=lambda way: _order(way, depth, known))
     leader: dict[int, int] = {}
 
     def find(vertex: int) -> int:
@@ -92,23 +92,23 @@ def plan_counters(graph: FlowGraph, loops: Sequence[Loop], entries: frozenset[in
     return Counting(places, tuple(_inwards(tree)), tuple(chords))
 
 
-def _order(way: _Way, depth: Mapping[int, int]) -> tuple[bool, int, bool]:
+def _order(way: _Way, depth: Mapping[int, int], known: frozenset[int]) -> tuple[bool, int, bool]:
     """What the tree takes first: what cannot be counted, then what runs often, and edges, where counting costs a
     jump, before blocks."""
     if way.place is None:
         return False, 0, False
     block, successor = way.place
-    inside = depth[block] if successor is None else min(depth[block], depth[successor])
+    inside = depth[block] - (block in known) if successor is None else min(depth[block], depth[successor])
     return True, -(_OFTEN ** inside), successor is None
 
 
-def _ways(graph: FlowGraph, entries: frozenset[int]) -> Iterator[_Way]:
+def _ways(graph: FlowGraph) -> Iterator[_Way]:
     number = {block: index for index, block in enumerate(graph.blocks)}
     led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in graph.successors(b.start)}
     for start, block in graph.blocks.items():
         into, out = 2 * number[start], 2 * number[start] + 1
         yield _Way(into, out, (start, None))
-        if start in led or start in entries or start == graph.entry:
+        if start in led or start == graph.entry:
             yield _Way(_OUTSIDE, into, None)
         successors = [s for s in dict.fromkeys(block.successors) if s != start or not block.repeats]
         if block.kind is not Kind.INDIRECT:

@@ -28,7 +28,10 @@ class _Run:
 
 def _run(unit: Unit, counters: Counts) -> _Run:
     """``counters``: of shape (counters of the unit, contexts)."""
-    solved = unit.counting.solve(counters[:len(unit.counting.places)])
+    places = counters[:len(unit.counting.places)].copy()
+    for index, (_, stepping) in unit.stepped.items():
+        places[index] //= abs(stepping.step)
+    solved = unit.counting.solve(places)
     blocks = {start: solved[start, None] for start in unit.graph.blocks}
     instructions = {start: len(block.instructions) * blocks[start] for start, block in unit.graph.blocks.items()}
     homes = {i.address: start for start, block in unit.graph.blocks.items() for i in block.instructions}

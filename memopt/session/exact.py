@@ -29,7 +29,7 @@ def record(options: Options) -> int:
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorder = Recorder(supervisor)
+        recorder = Recorder(supervisor, options.elide)
         if executable.note is None:
             recorder.seize()
         recorders.append(recorder)

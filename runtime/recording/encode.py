@@ -58,9 +58,10 @@ def move(register: int, source: int) -> bytes:
     return bytes((0x48 | source >> 3 << 2 | register >> 3, 0x89, 0xC0 | (source & 7) << 3 | register & 7))
 
 
-def lea_sum(register: int, first: int, second: int) -> bytes:
-    """lea register, [first + second], for registers below r8, rsp and rbp excepted"""
-    return bytes((0x48, 0x8D, 0x04 | register << 3, second << 3 | first))
+def lea_sum(register: int, first: int, second: int, more: int = 0, bits: int = 64) -> bytes:
+    """lea register, [first + second + more], the sum modulo 2**32 where that is asked for; second is not rsp"""
+    rex = (0x48 if bits == 64 else 0x40) | register >> 3 << 2 | second >> 3 << 1 | first >> 3
+    return bytes((rex, 0x8D, 0x44 | (register & 7) << 3, (second & 7) << 3 | first & 7, more))
 
 
 def invert(register: int) -> bytes:

@@ -58,8 +58,9 @@ class Counted:
 class Recorder:
     """``notes``: what was not recorded, and why."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
-        self.pid = supervisor.pid
+    def __init__(self, supervisor: Supervisor, elide: bool = True) -> None:
+        """``elide``: what follows from registers is not counted."""
+        self.pid, self._elide = supervisor.pid, elide
         self.supervisor = supervisor
         self.space: Space | None = None
         self.notes: dict[str, int] = {}
@@ -130,7 +131,7 @@ class Recorder:
             tracee.go(ptrace.SYSCALL, self.pid)
             tracee.wait(self.pid, 10.0)  # the end of execve
             self.space = None
-            space = Space(tracee, os.getpid())
+            space = Space(tracee, os.getpid(), self._elide)
             registers = tracee.registers()
             if registers.gs_base:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")

@@ -85,9 +85,10 @@ class Thread:
 class Space:
     """The recorded process, stopped whenever something is asked of it here."""
 
-    def __init__(self, tracee: Tracee, memopt: int) -> None:
-        """``tracee`` is stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
-        self.pid, self._memopt = tracee.pid, memopt
+    def __init__(self, tracee: Tracee, memopt: int, elide: bool) -> None:
+        """``elide``: what follows from registers is not counted. ``tracee`` is stopped where it may make a system
+        call. Raises ``Rejected`` when there is no room."""
+        self.pid, self._memopt, self._elide = tracee.pid, memopt, elide
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
@@ -172,7 +173,8 @@ class Space:
                 if error.reason is not Reason.NOT_A_NEST:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
-            found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table)
+            found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
+                              self._elide)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             self.units.append(found)
@@ -194,7 +196,8 @@ class Space:
         else:
             text = self.code.text(address)
             inside = text.bounds(address)[0] != address
-            holder = next((u for u in self.units if address in u.blocks), None) if inside else None
+            holder = next((u for u in self.units if address in u.blocks and not u.in_stepped_loop(address)), None
+                          ) if inside else None
             unit = holder or self.unit(address, region)
             copy = unit.blocks[address] if holder else unit.entry
             routine = region.shared.resume if inside else region.shared.enter

@@ -11,13 +11,16 @@ is as it was wherever the program may still read it (System V AMD64 ABI 3.2.2: 1
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memopt.analysis.counting import Counting, Place, plan_counters
 from memopt.analysis.idle import idle
 from memopt.analysis.nesting import Nesting
-from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
+from memopt.analysis.stepping import Stepping, steppings
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
@@ -40,6 +43,7 @@ from runtime.recording.encode import (
     load_indexed,
     load_state,
     low_16_bits,
+    move,
     store,
     store_state,
 )
@@ -64,6 +68,7 @@ from runtime.recording.writer import Writer
 
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
+_ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _SIGRETURN = "rax, 0xf", "eax, 0xf"
 
 
@@ -84,14 +89,16 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """``number``: above 0, by which nodes know it. ``code`` belongs at ``start``; ``entry`` is the copy of the graph's
-    entry. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those
-    of ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
+    entry. ``stepped``: what is told by a register, by the index of its place in ``counting``; its counter grows by the
+    step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
+    ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
     the order of the copies; there, a signal finds the program's own state."""
 
     number: int
     graph: FlowGraph
     nesting: Nesting
     counting: Counting
+    stepped: dict[int, tuple[Loop, Stepping]]
     repeated: tuple[int, ...]
     sites: tuple[Site, ...]
     start: int
@@ -107,11 +114,14 @@ class Unit:
 
     @property
     def node_bytes(self) -> int:
-        return NODE_COUNTERS + 8 * (self.counters + len(self.sites))
+        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + len(self.sites))
 
     @property
     def end(self) -> int:
         return self.start + len(self.code)
+
+    def in_stepped_loop(self, block: int) -> bool:
+        return any(block in loop.blocks for loop, _ in self.stepped.values())
 
     def loop_around(self, address: int) -> int | None:
         """Index of the innermost loop around the instruction at ``address``."""
@@ -124,15 +134,21 @@ class Unit:
         return self.originals[index] if index < len(self.copies) and self.copies[index] == copy else None
 
 
-def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int) -> Unit:
-    """The copy of ``graph`` at ``start``, within reach of all it refers to. Raises Rejected(UNSUPPORTED_INSTRUCTION)
-    for what cannot be copied."""
+def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
+              elide: bool = True) -> Unit:
+    """The copy of ``graph`` at ``start``, within reach of all it refers to; without ``elide``, nothing is told by
+    registers. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} uses gs")
-    counting = plan_counters(graph, nesting.loops, frozenset((graph.entry,)))
-    return _Translation(number, graph, nesting, counting, start, shared, table).unit()
+    led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in b.successors}
+    found = {nesting.loops[index]: stepping for index, stepping in (steppings(graph, nesting) if elide else {}).items()
+             if not led & nesting.loops[index].blocks}
+    counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
+    stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
+               for loop, stepping in found.items() if (stepping.block, None) in counting.places}
+    return _Translation(number, graph, nesting, counting, stepped, start, shared, table).unit()
 
 
 def way_in(start: int, record: int, routine: int) -> bytes:
@@ -148,19 +164,32 @@ WAY_CODE_BYTES = len(way_in(0, 0, 0))
 
 
 class _Translation:
-    def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting, start: int,
-                 shared: Routines, table: int) -> None:
+    def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
+                 stepped: dict[int, tuple[Loop, Stepping]], start: int, shared: Routines, table: int) -> None:
         self.number, self.graph, self.nesting, self.counting = number, graph, nesting, counting
+        self.stepped = stepped
         self.start, self.shared, self.table = start, shared, table
         self.write = Writer(start)
-        self.counter: dict[Place, int] = {place: index for index, place in enumerate(counting.places)}
+        self.counter: dict[Place, int] = {
+            place: index for index, place in enumerate(counting.places) if index not in stepped}
+        self.left: dict[Place, list[int]] = {}  # indices of what is stepped, by the edges on which its loop is left
+        self.entered: dict[Place, list[int]] = {}
         self.repeated: list[int] = []
         self.sites: list[tuple[int, int | None, int, bool]] = []  # address, target, end, returns
         self.later: list[tuple[object, Place | None, int]] = []  # out of line: label, what to count, where to go
         self.copies: list[int] = []
         self.originals: list[int] = []
         strings = sum(_repeats(i) for b in graph.blocks.values() for i in b.instructions)
-        self.slots_at = NODE_COUNTERS + 8 * (len(counting.places) + strings)
+        self.starts_at = NODE_COUNTERS + 8 * (len(counting.places) + strings)
+        self.slots_at = self.starts_at + 8 * len(stepped)
+        for index, (loop, _) in stepped.items():
+            for edge in loop.exits:
+                self.left.setdefault(edge, []).append(index)
+            for block in graph.blocks:
+                if block not in loop.blocks and loop.header in graph.successors(block):
+                    self.entered.setdefault((block, loop.header), []).append(index)
+            if loop.header == graph.entry:
+                self.entered.setdefault(_ENTRY, []).append(index)
 
     def unit(self) -> Unit:
         blocks = list(self.graph.blocks.values())
@@ -173,11 +202,16 @@ class _Translation:
                 self.write.place(label)
                 self._go(place, target, None)
             pending = self.later
-        sites = self._slow_ways()
+        entry: object = self.graph.entry
+        if _ENTRY in self.entered:
+            self.write.place(_ENTRY)
+            self._go(_ENTRY, self.graph.entry, None)
+            entry = _ENTRY
+        sites = self._records()
         code = self.write.finish()
         labels = self.write.labels
-        return Unit(self.number, self.graph, self.nesting, self.counting, tuple(self.repeated), sites, self.start, code,
-                    labels[self.graph.entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
+        return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
+                    self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
                     tuple(self.originals))
 
     # -- blocks --------------------------------------------------------------------------------------------------------
@@ -240,34 +274,67 @@ class _Translation:
         w(invert(RCX), lea_sum(RDX, RDX, RCX), lea(RDX, RDX, 1), invert(RCX))
         w(store(RAX, offset, RDX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
 
-    def _count(self, place: Place, following: Iterable[DecodedInstruction]) -> None:
+    @contextmanager
+    def _scratch(self, following: Sequence[DecodedInstruction], number: int, kept: frozenset[int] = frozenset()
+                 ) -> Iterator[tuple[int, ...]]:
+        """Registers to use in front of ``following``, ``kept`` not among them; saved where that is needed."""
+        free = [r for r in (NAMES.index(name) for name in sorted(idle(following)[0])) if r not in kept]
+        others = (r for r in range(len(NAMES)) if r not in free and r not in kept and r != RSP)
+        saved = tuple(itertools.islice(others, max(0, number - len(free))))
+        for slot, register in zip(SAVED, saved, strict=False):
+            self.write(store_state(slot, register))
+        yield (*free, *saved)[:number]
+        for slot, register in zip(SAVED, saved, strict=False):
+            self.write(load_state(register, slot))
+
+    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
+               ) -> None:
         index = self.counter.get(place)
         if index is None:
             return
         w, offset = self.write, NODE_COUNTERS + 8 * index
-        registers, flags = idle(following)
-        free = [NAMES.index(name) for name in sorted(registers)]
-        needed = 1 if flags else 2
-        saved = [r for r in (RAX, RCX, RDX) if r not in free][:max(0, needed - len(free))]
-        first, *others = (*free, *saved)
-        for slot, register in zip(SAVED, saved, strict=False):
-            w(store_state(slot, register))
-        w(load_state(first, NODE))
-        if flags:
-            w(increment(first, offset))
+        if idle(following)[1]:
+            with self._scratch(following, 1, kept) as (node,):
+                w(load_state(node, NODE), increment(node, offset))
         else:
-            w(load(others[0], first, offset), lea(others[0], others[0], 1), store(first, offset, others[0]))
-        for slot, register in zip(SAVED, saved, strict=False):
-            w(load_state(register, slot))
+            with self._scratch(following, 2, kept) as (node, count):
+                w(load_state(node, NODE), load(count, node, offset), lea(count, count, 1), store(node, offset, count))
+
+    def _enter_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
+        register = NAMES.index(self.stepped[index][1].register)
+        with self._scratch(following, 1, kept) as (node,):
+            self.write(load_state(node, NODE), store(node, self._start_of(index), register))
+
+    def _leave_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
+        """Add what the register has gone since the loop was entered, in the direction of its steps."""
+        w, stepping = self.write, self.stepped[index][1]
+        register, counter = NAMES.index(stepping.register), NODE_COUNTERS + 8 * index
+        with self._scratch(following, 3, kept) as (node, way, other):
+            w(load_state(node, NODE), load(way, node, self._start_of(index)))
+            if stepping.step > 0:
+                w(invert(way), lea_sum(way, way, register, 1, stepping.bits))
+            else:
+                w(move(other, register), invert(other), lea_sum(way, other, way, 1, stepping.bits))
+            w(load(other, node, counter), lea_sum(other, other, way), store(node, counter, other))
+
+    def _start_of(self, index: int) -> int:
+        return self.starts_at + 8 * list(self.stepped).index(index)
 
     def _go(self, place: Place | None, target: int, following: int | None) -> None:
         """Count ``place`` and go on at the original address ``target``; ``following`` is what is written next."""
-        if target not in self.graph.blocks:
-            self._leave(self._site(None, target, target, False))
-            return
+        inside = target in self.graph.blocks
+        behind = self.graph.blocks[target].instructions if inside else ()
         if place is not None:
-            self._count(place, self.graph.blocks[target].instructions)
-        if target != following:
+            left, entered = self.left.get(place, []), self.entered.get(place, [])
+            kept = frozenset(NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
+            for index in left:
+                self._leave_stepped(index, behind, kept)
+            self._count(place, behind, kept)
+            for index in entered:
+                self._enter_stepped(index, behind, kept)
+        if not inside:
+            self._leave(self._site(None, target, target, False))
+        elif target != following:
             self.write.jump(target)
 
     def _conditional(self, block: BasicBlock, last: DecodedInstruction, following: int | None) -> None:
@@ -280,7 +347,8 @@ class _Translation:
             self._go(place, target, following)
             return
         label: object = target
-        if place in self.counter or target not in self.graph.blocks:
+        if (place in self.counter or place in self.left or place in self.entered
+                or target not in self.graph.blocks):
             label = place
             self.later.append((label, place, target))
         self._mark(last)
@@ -397,7 +465,7 @@ class _Translation:
         restore(w)
         w(jump_by_state(DESTINATION))
 
-    def _slow_ways(self) -> tuple[Site, ...]:
+    def _records(self) -> tuple[Site, ...]:
         """The records of the sites, behind the code."""
         w, made = self.write, []
         w(bytes(-w.here % 8))

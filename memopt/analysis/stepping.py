@@ -1,0 +1,112 @@
+"""Registers that count for a profile: what a loop changes once a round by a fixed step need not be counted again.
+
+How often the instruction that steps ran follows from the register alone, when the loop is entered and when it is left:
+(value after - value before) / step, whichever way the loop takes inside and however it ends. Nothing is said of loops
+with calls or with jumps whose targets are not known, nor of registers that some instruction may change unseen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from memopt.analysis.idle import FAMILIES
+from memopt.analysis.nesting import Nesting
+from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
+
+_STEP = re.compile(r"(\w+), (-?(?:0x[0-9a-f]+|\d+))")
+_LEA = re.compile(r"(r\w+), \[(r\w+) ([+-]) (0x[0-9a-f]+|\d+)\]")
+_FIRST_ONLY = re.compile(
+    r"mov|movabs|movzx|movsx|movsxd|lea|add|sub|adc|sbb|and|or|xor|neg|not|inc|dec|sh[lr]|sa[lr]|ro[lr]|shld|shrd|set\w+"
+    r"|cmov\w+|popcnt|tzcnt|lzcnt|bs[fr]|bswap|andn|bls\w+|bextr|bzhi|rorx|s[ah][lr]x|pdep|pext|movbe|bt[src]")
+_NOTHING = re.compile(r"cmp|test|nop|endbr64|bt|prefetch\w+|[sml]fence|pause")
+_IMPLIED: Mapping[str, frozenset[str]] = {
+    "cdqe": frozenset(("rax",)), "cwde": frozenset(("rax",)), "cbw": frozenset(("rax",)), "cqo": frozenset(("rdx",)),
+    "cdq": frozenset(("rdx",)), "mul": frozenset(("rax", "rdx")), "div": frozenset(("rax", "rdx")),
+    "idiv": frozenset(("rax", "rdx")),
+}
+_ALSO_UNNAMED = re.compile(r"v?(maskmov\w*|pcmp[ei]str\w*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Stepping:
+    """``register`` (of 64 bits) changes by ``step`` whenever the block ``block`` of the loop runs, and at no other
+    place of it; ``bits`` is 64, or 32 for arithmetic modulo 2**32 that clears the upper half."""
+
+    block: int
+    register: str
+    step: int
+    bits: int
+
+
+def steppings(graph: FlowGraph, nesting: Nesting) -> dict[int, Stepping]:
+    """By the index of the loop, for those that have one."""
+    found = {}
+    innermost = nesting.innermost()
+    for index, loop in enumerate(nesting.loops):
+        if loop.header not in nesting.irreducible and all(
+                graph.blocks[b].kind in (Kind.PLAIN, Kind.JUMP, Kind.CONDITIONAL) for b in loop.blocks):
+            stepping = _stepping(graph, loop, {b for b in loop.blocks if innermost[b] == index})
+            if stepping is not None:
+                found[index] = stepping
+    return found
+
+
+def _stepping(graph: FlowGraph, loop: Loop, own: set[int]) -> Stepping | None:
+    writes: dict[str, int] = {}
+    candidates: list[Stepping] = []
+    for block in loop.blocks:
+        for instruction in graph.blocks[block].instructions:
+            changed = written(instruction)
+            if changed is None:
+                return None
+            for register in changed:
+                writes[register] = writes.get(register, 0) + 1
+            step = _step(instruction) if block in own else None
+            if step is not None:
+                candidates.append(Stepping(block, *step))
+    good = [c for c in candidates if writes[c.register] == 1]
+    latches = {source for source, _ in loop.back_edges}
+    return max(good, key=lambda c: (c.block in latches, c.block == loop.header, c.bits, -c.block), default=None)
+
+
+def _step(instruction: DecodedInstruction) -> tuple[str, int, int] | None:
+    """Register, step and bits."""
+    name, text = instruction.mnemonic, instruction.operands_text
+    register, amount = text, 0
+    if name in ("inc", "dec"):
+        amount = 1 if name == "inc" else -1
+    elif name in ("add", "sub") and (match := _STEP.fullmatch(text)):
+        register = match[1]
+        amount = int(match[2], 0) if name == "add" else -int(match[2], 0)
+    elif name == "lea" and (match := _LEA.fullmatch(text)) and match[1] == match[2]:
+        register, amount = match[1], int(match[3] + match[4], 0)
+    family = FAMILIES.get(register)
+    if family in (None, "rsp") or amount == 0:
+        return None
+    bits = 64 if register == family else 32
+    if bits == 32 and register[-1] != "d" and not register.startswith("e"):
+        return None  # a part that leaves the rest as it was
+    amount = (amount + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # immediates may come without their sign
+    return family, amount, bits
+
+
+def written(instruction: DecodedInstruction) -> frozenset[str] | None:
+    """The 64-bit registers it may change, in whole or in part; None where that is not known for sure."""
+    name, text = instruction.mnemonic, instruction.operands_text
+    if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL):
+        return frozenset() if name.startswith("j") else frozenset(("rcx",)) if name.startswith("loop") else None
+    first, _, others = text.partition(", ")
+    target = frozenset((FAMILIES[first],)) if first in FAMILIES else frozenset()
+    if _NOTHING.fullmatch(name):
+        return frozenset()
+    if _FIRST_ONLY.fullmatch(name):
+        return target
+    if name in _IMPLIED:
+        return _IMPLIED[name]
+    if name == "imul":
+        return target if others else frozenset(("rax", "rdx"))
+    if "mm" in text and not _ALSO_UNNAMED.fullmatch(name):
+        return target
+    return None

@@ -1,0 +1,161 @@
+"""``memopt profile --exact``: the program behaves as it does alone, and every instruction of its own is counted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.execution import memopt_command, run
+from tests.conftest import Build
+from tests.live.test_profile import PATIENCE, asked
+
+_COST = re.compile(r"(?:[+-]?\d+|\*) (\d+)")
+_OF_LOOPS = """SELECT f.name AS function, l.depth, x.entries, x.iterations FROM context_loop x
+    JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function"""
+
+
+def record(command: tuple[str, ...], path: Path, *options: str) -> None:
+    """Run ``command`` alone and recorded: nothing that can be seen differs."""
+    native = run(command, PATIENCE)
+    recorded = run([*memopt_command(), "profile", "--exact", *options, "-o", str(path), "--", *command], PATIENCE)
+    assert recorded.same_result(native), recorded.stderr
+    assert "unrecorded" not in recorded.stderr
+    assert "not recorded" not in recorded.stderr
+
+
+def executed(path: Path, program: str) -> int:
+    """Instructions of the program's own text."""
+    (row,) = asked(path, f"""SELECT sum(e.instructions) AS sum FROM execution e JOIN image m ON m.id = e.image
+        WHERE m.path = '{os.path.realpath(program)}'""")
+    return int(str(row["sum"]))
+
+
+def callgrind(command: tuple[str, ...], folder: Path) -> int:
+    """The same as callgrind counts it: costs of lines that are not those of calls, by object (the manual's section
+    on the file format)."""
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    path = folder / "callgrind.out"
+    subprocess.run(("valgrind", "--tool=callgrind", f"--callgrind-out-file={path}", *command), check=False,
+                   capture_output=True, timeout=10 * PATIENCE)
+    costs: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    current, is_call = "", False
+    for line in path.read_text(errors="replace").splitlines():
+        if match := re.match(r"(c?)ob=(\(\d+\))(?: (.*))?", line):
+            names.setdefault(match[2], match[3] or "")
+            current = current if match[1] else match[2]
+        elif line.startswith("calls="):
+            is_call = True
+        elif match := _COST.match(line):
+            costs[current] += 0 if is_call else int(match[1])
+            is_call = False
+    own = os.path.realpath(command[0])
+    return sum(count for key, count in costs.items() if os.path.realpath(names.get(key, "?")) == own)
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_counts_are_those_of_callgrind(build: Build, tmp_path: Path, compiler: str, level: str) -> None:
+    command = (str(build("gemm_ijk.c", compiler=compiler, level=level)), "47")
+    path = tmp_path / "p.db"
+    record(command, path)
+    assert executed(path, command[0]) == pytest.approx(callgrind(command, tmp_path), rel=1e-3, abs=60)
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("nest", ["lu", "cholesky", "branches"])
+def test_what_registers_tell_is_what_is_counted(build: Build, tmp_path: Path, nest: str, level: str) -> None:
+    command = (str(build("triangles.c", f"-DNEST={nest}", "-fno-math-errno", "-lm", level=level)), "37")
+    told, counted = tmp_path / "told.db", tmp_path / "counted.db"
+    record(command, told)
+    record(command, counted, "--no-elision")
+    own = f"WHERE m.path = '{os.path.realpath(command[0])}'"
+    loops = f"{_OF_LOOPS} JOIN image m ON m.id = f.image {own} ORDER BY 1, 2, 3, 4"
+    assert asked(told, loops) == asked(counted, loops)
+    assert executed(told, command[0]) == executed(counted, command[0])
+
+
+def test_iterations_and_calls_are_those_of_the_source(build: Build, tmp_path: Path) -> None:
+    path, n = tmp_path / "p.db", 53
+    record((str(build("gemm_ijk.c")), str(n)), path)
+    loops = asked(path, f"{_OF_LOOPS} WHERE f.name = 'dgemm' ORDER BY l.depth")
+    assert [(row["entries"], row["iterations"]) for row in loops] == [(1, n), (n, n * n), (n * n, n ** 3)]
+    (main,) = asked(path, """SELECT c.entries, p.entries AS around, c.inclusive, c.instructions FROM context c
+        JOIN function f ON f.id = c.function JOIN context p ON p.id = c.parent WHERE f.name = 'main'""")
+    assert main["entries"] == main["around"] == 1
+    assert int(str(main["inclusive"])) > int(str(main["instructions"]))
+
+
+def test_handlers_and_jumps_out_of_them(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("counted_signals.c")),), path)
+    counts = {str(row["function"]): int(str(row["entries"])) for row in asked(path, "counted-functions")}
+    assert counts["count"] >= 51
+    assert counts["leave"] == 10
+
+
+def test_threads_have_trees_of_their_own(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("counted_threads.c")),), path)
+    rows = asked(path, """SELECT c.thread, x.iterations FROM context_loop x JOIN context c ON c.id = x.context
+        JOIN function f ON f.id = c.function WHERE f.name = 'work' ORDER BY x.iterations""")
+    assert [row["iterations"] for row in rows] == [100003 * k for k in (1, 2, 3, 4)]
+    assert len({row["thread"] for row in rows}) == 4
+
+
+def test_unwinding_and_virtual_calls(build: Build, tmp_path: Path) -> None:
+    program, path = str(build("counted_unwinding.cpp", compiler="g++", level="-O1")), tmp_path / "p.db"
+    record((program,), path)
+    counts = {str(row["function"]): int(str(row["entries"])) for row in asked(path, "counted-functions")}
+    assert counts["Plus::next(int)"] == 66_000
+    assert counts["Twice::next(int)"] == 34_000
+    assert counts["deep(int, int&)"] == sum(i % 13 + 1 for i in range(200))
+
+
+def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("counted_unwinding.cpp", compiler="g++")),), path)
+    (row,) = asked(path, """SELECT (SELECT sum(instructions) FROM context) AS own,
+        (SELECT sum(instructions) FROM execution) AS executed,
+        (SELECT sum(inclusive) FROM context WHERE parent IS NULL) AS roots,
+        (SELECT count(*) FROM context c WHERE c.inclusive <> (SELECT sum(d.instructions) FROM context d
+         WHERE d.id BETWEEN c.id AND c.last)) AS wrong,
+        (SELECT count(*) FROM context_loop x WHERE x.instructions > x.inclusive OR x.entries < 0 OR x.iterations < 0
+         OR x.inclusive > (SELECT c.inclusive FROM context c WHERE c.id = x.context)) AS odd""")
+    assert row["own"] == row["executed"] == row["roots"]
+    assert (row["wrong"], row["odd"]) == (0, 0)
+
+
+@pytest.mark.parametrize("command", [
+    ("/usr/bin/xz", "-9", "-c", "/usr/bin/env"), ("/usr/bin/sort", "-r", "/etc/services"),
+    ("/usr/bin/awk", "BEGIN { for (i = 0; i < 30000; i++) s += i % 7; print s }"),
+    ("/usr/bin/perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 9999; print join ',', map { $h{$_} } sort keys %h"),
+    ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
+    ("/bin/ls", "/no such folder"),
+])
+def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
+    if not os.path.exists(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    native = run(command, PATIENCE)
+    path = tmp_path / "p.db"
+    recorded = run([*memopt_command(), "profile", "--exact", "--quiet", "-o", str(path), "--", *command], PATIENCE)
+    assert recorded.same_result(native), recorded.stderr
+    assert executed(path, command[0]) > 100
+
+
+def test_a_program_that_is_killed_is_recorded_up_to_then(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    recorded = run([*memopt_command(), "profile", "--exact", "--quiet", "-o", str(path), "--", "/bin/sh", "-c",
+                    "kill -TERM $$"], PATIENCE)
+    assert recorded.exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+    (row,) = asked(path, "SELECT ended FROM run")
+    assert row["ended"] == f"signal {signal.SIGTERM}"
+    assert executed(path, "/bin/sh") > 100

@@ -1,0 +1,112 @@
+"""Counters at few places tell how often every block and edge ran."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memopt.analysis.counting import Place, plan_counters
+from memopt.analysis.nesting import find_nesting
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
+
+_NAMES = {Kind.PLAIN: "nop", Kind.JUMP: "jmp", Kind.CONDITIONAL: "je", Kind.CALL: "call", Kind.RETURN: "ret",
+          Kind.INDIRECT: "jmp"}
+
+
+def random_graph(chance: random.Random, size: int) -> FlowGraph:
+    """Blocks 0, 16, 32 ... with ends of every kind; the last returns."""
+    blocks = {}
+    for number in range(size):
+        start = 16 * number
+        kind = chance.choice(list(_NAMES)) if number < size - 1 else Kind.RETURN
+        following = start + 16
+        successors: tuple[int, ...] = ()
+        if kind in (Kind.PLAIN, Kind.CALL):
+            successors = (following,)
+        elif kind is Kind.CONDITIONAL:
+            successors = tuple(dict.fromkeys((following, 16 * chance.randrange(size))))
+        elif kind is Kind.JUMP:
+            successors = (16 * chance.randrange(size) if chance.random() < 0.9 else 16 * size + 160,)
+        elif kind is Kind.INDIRECT:
+            successors = tuple(dict.fromkeys(16 * chance.randrange(size) for _ in range(3)))
+        instruction = DecodedInstruction(start, 16, _NAMES[kind], "", kind, None, bytes(16))
+        blocks[start] = BasicBlock(start, following, (instruction,), successors)
+    return FlowGraph(0, blocks)
+
+
+def reached(graph: FlowGraph) -> FlowGraph:
+    found, pending = {graph.entry}, [graph.entry]
+    while pending:
+        for successor in graph.successors(pending.pop()):
+            if successor not in found:
+                found.add(successor)
+                pending.append(successor)
+    return FlowGraph(graph.entry, {s: b for s, b in graph.blocks.items() if s in found})
+
+
+def walk(graph: FlowGraph, chance: random.Random, runs: int) -> Counter[Place]:
+    """What ran, in executions of the function that end anywhere: a call may never return."""
+    ran: Counter[Place] = Counter()
+    for _ in range(runs):
+        block: int | None = graph.entry
+        for _ in range(200):
+            assert block is not None
+            ran[block, None] += 1
+            kind = graph.blocks[block].kind
+            successors = graph.blocks[block].successors
+            if kind is Kind.RETURN or (kind is Kind.CALL and chance.random() < 0.1):
+                break
+            following = chance.choice(successors)
+            if following not in graph.blocks:
+                break
+            if kind is not Kind.INDIRECT:
+                ran[block, following] += 1
+            block = following
+        else:
+            while graph.blocks[block].kind is not Kind.RETURN:  # every execution ends at the end of a block
+                following = graph.blocks[block].successors[0] if graph.blocks[block].successors else -1
+                if following not in graph.blocks or ran[block, None] > 10_000:
+                    break
+                if graph.blocks[block].kind is not Kind.INDIRECT:
+                    ran[block, following] += 1
+                block = following
+                ran[block, None] += 1
+            if graph.blocks[block].kind in (Kind.PLAIN, Kind.JUMP, Kind.CONDITIONAL) and ran[block, None] > 10_000:
+                return Counter()  # went round for good: no execution of a function
+    return ran
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 14))
+def test_all_counts_follow_from_those_that_are_kept(seed: int, size: int) -> None:
+    chance = random.Random(seed)
+    graph = reached(random_graph(chance, size))
+    ran = walk(graph, chance, 20)
+    loops = find_nesting(graph).loops
+    known = frozenset(b for b in graph.blocks if chance.random() < 0.3)
+    for counting in (plan_counters(graph, loops), plan_counters(graph, loops, known)):
+        counts = numpy.array([[ran[place], 2 * ran[place]] for place in counting.places], numpy.int64).reshape(-1, 2)
+        solved = counting.solve(counts)
+        edges = {(b.start, s) for b in graph.blocks.values() for s in graph.successors(b.start)
+                 if b.kind is not Kind.INDIRECT}
+        assert set(solved) == edges | {(b, None) for b in graph.blocks}
+        assert {place: (int(a), int(b)) for place, (a, b) in solved.items()} == {
+            place: (ran[place], 2 * ran[place]) for place in solved}
+
+
+def test_a_loop_of_one_block_needs_one_counter_and_one_where_it_is_entered() -> None:
+    def block(start: int, kind: Kind, *successors: int) -> BasicBlock:
+        return BasicBlock(start, start + 16, (DecodedInstruction(start, 16, _NAMES[kind], "", kind, None, bytes(16)),),
+                          successors)
+
+    graph = FlowGraph(0, {0: block(0, Kind.PLAIN, 16), 16: block(16, Kind.CONDITIONAL, 32, 16),
+                          32: block(32, Kind.RETURN)})
+    places = plan_counters(graph, find_nesting(graph).loops).places
+    assert len(places) == 2
+    assert sum(16 in place for place in places) == 1
+    # What is known is taken rather than the edge back.
+    assert (16, None) in plan_counters(graph, find_nesting(graph).loops, frozenset((16,))).places

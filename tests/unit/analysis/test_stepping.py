@@ -1,0 +1,75 @@
+"""Registers that tell how often a loop ran."""
+
+from __future__ import annotations
+
+import pytest
+
+from memopt.analysis.flowgraph import discover
+from memopt.analysis.idle import idle
+from memopt.analysis.nesting import find_nesting
+from memopt.analysis.stepping import Stepping, steppings, written
+from memopt.x86.decoder import decode
+from tests.support.text import assemble_text
+
+
+def stepping_of(*lines: str) -> Stepping | None:
+    code = assemble_text("; ".join(lines), 0x1000)
+    graph = discover(lambda a, n: code[a - 0x1000:a - 0x1000 + n], 0x1000, (0x1000, 0x1000 + len(code)))
+    return steppings(graph, find_nesting(graph)).get(0)
+
+
+@pytest.mark.parametrize(("step", "register", "amount", "bits"), [
+    ("add rax, 8", "rax", 8, 64), ("sub rcx, -128", "rcx", 128, 64), ("dec rdx", "rdx", -1, 64),
+    ("inc r9d", "r9", 1, 32), ("sub eax, 1", "rax", -1, 32), ("lea r8, [r8 + 24]", "r8", 24, 64),
+    ("add r10d, 0xfffffffe", "r10", -2, 32),
+])
+def test_a_step(step: str, register: str, amount: int, bits: int) -> None:
+    found = stepping_of("xor ebx, ebx", "cmp rdi, rsi", "mov r11d, 1", "nop", "jmp l", "l: " + step,
+                        "movsd xmm0, [rdi]", "cmp rdi, 5", "jne l", "ret")
+    assert found is not None
+    assert (found.register, found.step, found.bits) == (register, amount, bits)
+
+
+@pytest.mark.parametrize("other", [
+    "mov al, 3", "mul rdi", "cqo; idiv rdi; cdqe", "xchg rax, rdi", "lahf", "rdtsc", "cmpxchg [rdi], rdx", "add ax, 2",
+    "call rdi", "pop rax", "lodsb", "inc rax",
+])
+def test_what_else_may_change_it(other: str) -> None:
+    assert stepping_of("l: add rax, 8", other, "cmp rdi, 5", "jne l", "ret") is None
+
+
+def test_parts_of_registers_and_the_stack_pointer_do_not_count() -> None:
+    assert stepping_of("l: inc al", "jne l", "ret") is None
+    assert stepping_of("l: inc ax", "jne l", "ret") is None
+    assert stepping_of("l: add rsp, 8", "jne l", "ret") is None
+
+
+def test_a_step_behind_a_condition_counts_its_own_block() -> None:
+    found = stepping_of("l: cmp rdi, [rsi]", "je m", "inc rax", "m: cmp rsi, 7", "jne l", "ret")
+    assert found is not None
+    assert found.block != 0x1000
+
+
+@pytest.mark.parametrize(("text", "registers", "flags"), [
+    ("mov eax, 1; cmp rax, rcx; ret", {"rax"}, True), ("mov rax, [rax]; add rcx, 1", set(), True),
+    ("xor edx, edx; jne 5", {"rdx"}, True), ("jne 5", set(), False), ("inc rax; cmp rax, 1", set(), False),
+    ("mov al, 1; test al, al", set(), True), ("adc rax, 1; cmp rax, 1", set(), False),
+    ("movzx ecx, byte ptr [rdi + rcx]; cmp ecx, 1", set(), True), ("shl rax, cl; cmp eax, 1", set(), False),
+    ("movsd xmm0, [rax]; lea rax, [rcx + 1]; ucomisd xmm0, xmm1", set(), True), ("setne al; cmp al, 1", set(), False),
+    ("push rbp; mov rbp, rsp; sub rsp, 8", set(), False), ("movsd xmm0, [rcx]; mov edx, 4; mov rcx, 5", {"rdx"}, False),
+])
+def test_what_a_probe_may_change(text: str, registers: set[str], flags: bool) -> None:
+    assert idle(decode(assemble_text(text, 0), 0)) == (registers, flags)
+
+
+def test_what_instructions_change() -> None:
+    def of(text: str) -> frozenset[str] | None:
+        (instruction,) = decode(assemble_text(text, 0), 0)
+        return written(instruction)
+
+    assert of("imul rax, rcx, 5") == {"rax"}
+    assert of("imul rcx") == {"rax", "rdx"}
+    assert of("cvttsd2si r9d, xmm3") == {"r9"}
+    assert of("movsd qword ptr [rdi], xmm0") == frozenset()
+    assert of("xadd rax, rcx") is None
+    assert of("movsb") is None

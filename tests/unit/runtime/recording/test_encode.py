@@ -1,0 +1,74 @@
+"""The bytes of probes are the instructions they are meant to be."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from memopt.x86.decoder import decode
+from runtime.recording import encode
+from runtime.recording.encode import NAMES, RSP
+from runtime.recording.routines import routines
+from runtime.recording.writer import Writer
+
+REGISTERS = range(16)
+
+
+def read(code: bytes) -> str:
+    (instruction,) = decode(code, 0)
+    assert instruction.size == len(code)
+    return f"{instruction.mnemonic} {instruction.operands_text}"
+
+
+@pytest.mark.parametrize("register", REGISTERS)
+def test_state_and_single_registers(register: int) -> None:
+    name = NAMES[register]
+    assert read(encode.load_state(register, 0x48)) == f"mov {name}, qword ptr gs:[0x48]"
+    assert read(encode.store_state(0x48, register)) == f"mov qword ptr gs:[0x48], {name}"
+    assert read(encode.compare_state(register, 0x48)) == f"cmp {name}, qword ptr gs:[0x48]"
+    assert read(encode.invert(register)) == f"not {name}"
+    assert read(encode.test(register)) == f"test {name}, {name}"
+
+
+@pytest.mark.parametrize(("register", "base"), list(itertools.product(REGISTERS, REGISTERS)))
+def test_pairs_of_registers(register: int, base: int) -> None:
+    name, place = NAMES[register], f"[{NAMES[base]} + 0x150]"
+    assert read(encode.load(register, base, 0x150)) == f"mov {name}, qword ptr {place}"
+    assert read(encode.store(base, 0x150, register)) == f"mov qword ptr {place}, {name}"
+    assert read(encode.lea(register, base, 0x150)) == f"lea {name}, {place}"
+    assert read(encode.compare(register, base, 0x150)) == f"cmp {name}, qword ptr {place}"
+    assert read(encode.add(register, base, 0x150)) == f"add {name}, qword ptr {place}"
+    assert read(encode.increment(base, 0x150)) == f"inc qword ptr {place}"
+    assert read(encode.move(register, base)) == f"mov {name}, {NAMES[base]}"
+    if register != RSP:
+        assert read(encode.lea_sum(3, base, register, 1)) == f"lea rbx, [{NAMES[base]} + {name} + 1]"
+        assert read(encode.lea_sum(register, base, 9, 1, 32)).endswith(f", [{NAMES[base]} + r9 + 1]")
+
+
+def test_lookups() -> None:
+    assert read(encode.low_16_bits(0, 1)) == "movzx eax, cx"
+    assert read(encode.double(0)) == "lea eax, [rax + rax]"
+    assert read(encode.load_indexed(2, 0, 0x1234560)) == "mov rdx, qword ptr [rax*8 + 0x1234560]"
+    assert read(encode.jump_by_state(0x20)) == "jmp qword ptr gs:[0x20]"
+    assert read(encode.relative(encode.JUMP, 0, 0x100)) == "jmp 0x100"
+    assert read(encode.lea_relative(9) + bytes(4)) == "lea r9, [rip]"
+
+
+def test_the_routines_decode_to_their_end_and_stop_only_at_their_traps() -> None:
+    shared = routines(0x10000, 0x5000000, 4321)
+    found = decode(shared.code, shared.start)
+    assert found[-1].end == shared.start + len(shared.code)
+    traps = {shared.missing, shared.link, shared.room_for_site, shared.room_for_way, shared.signal_return}
+    assert {i.address for i in found if i.mnemonic == "int3"} == traps
+
+
+def test_a_label_out_of_reach_is_an_error() -> None:
+    from memopt.ir.reasons import VerifyError
+
+    write = Writer(0)
+    write.if_zero("far")
+    write(bytes(200))
+    write.place("far")
+    with pytest.raises(VerifyError):
+        write.finish()
