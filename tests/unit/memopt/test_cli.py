@@ -51,7 +51,8 @@ def test_program_arguments_are_not_touched(arguments: tuple[str, ...]) -> None:
 def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
-        "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None)\n")
+        "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
+        "exact=False, elide=True)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:
