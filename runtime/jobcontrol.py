@@ -77,7 +77,12 @@ class TraceStop:
     tid: int = 0
 
 
-Event = Exited | Signaled | Stopped | Continued | TraceStop
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The program, where it runs code of memopt's, sent the signal that was agreed on."""
+
+
+Event = Asked | Exited | Signaled | Stopped | Continued | TraceStop
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,8 @@ class Supervisor:
     what such a part saw of its end is told by ``note_exit``. ``traced`` is set while a tracer of memopt's own is
     attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
     program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
-    ``threads``: other traced threads and processes whose stops ``poll`` tells of.
+    ``threads``: other traced threads and processes whose stops ``poll`` tells of. ``asking``: the signal that the
+    program sends memopt in its own matters, 0 for none.
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -129,6 +135,8 @@ class Supervisor:
         self._signals = signals
         self.stopped = False
         self.threads: set[int] = set()
+        self.asking = 0
+        self._asked = False
         self._continue_asked = False
 
     def poll(self, timeout: float | None) -> list[Event]:
@@ -140,6 +148,9 @@ class Supervisor:
         while True:
             self._pass_on_pending()
             events = self._reap()
+            if self._asked:
+                self._asked = False
+                events.append(Asked())
             self._pass_on_continue(events)
             stops = [event.signal for event in events if isinstance(event, Stopped)]
             if stops and self.stopped and self.outcome is None:
@@ -215,6 +226,7 @@ class Supervisor:
             return
         # memopt's own (a write to a closed pipe), or the program's word to its parent: natively not to itself.
         if code <= 0 and sender in (os.getpid(), self.pid):
+            self._asked |= number == self.asking
             return
         if number == signal.SIGCONT:
             self._continue_asked = True

@@ -89,6 +89,11 @@ def compare(register: int, base: int, offset: int) -> bytes:
     return _memory(0x3B, register, base, offset)
 
 
+def set_state(offset: int, value: int) -> bytes:
+    """mov qword ptr gs:[offset], value"""
+    return b"\x65\x48\xc7\x04\x25" + _int32(offset) + _int32(value)
+
+
 def compare_state(register: int, offset: int) -> bytes:
     """cmp register, gs:[offset]"""
     return bytes((0x65, 0x48 | register >> 3 << 2, 0x3B, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)

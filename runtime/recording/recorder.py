@@ -10,7 +10,6 @@ Invariant: the program's memory, registers and signals are its own at every inst
 from __future__ import annotations
 
 import os
-import signal
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,15 +17,19 @@ from dataclasses import dataclass, replace
 from memopt.analysis.counting import Counts
 from memopt.ir.reasons import Reason, Rejected
 from runtime import ptrace
-from runtime.jobcontrol import Supervisor, TraceStop
-from runtime.ptrace import Registers, StopKind
+from runtime.jobcontrol import Asked, Supervisor, TraceStop
+from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.code import Text
+from runtime.recording.routines import ASKING, Question
 from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import (
+    ASKED,
     DESTINATION,
+    KEPT,
     NODE,
     NODE_STRAY,
     RECORD,
+    SAVED,
     SLOT,
     TARGET,
 )
@@ -38,7 +41,7 @@ _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | p
 _SYSCALL_BYTES = 2
 _MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
-_SIGTRAP, _SIGKILL = signal.SIGTRAP, signal.SIGKILL
+_PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,11 @@ class Counted:
     counts: Counts
 
 
+_Answer = Callable[[Space, Thread, Region, Registers], Registers]
+"""What a thread of the program goes on with; its registers are those the program has. Raises ``Rejected``: it goes on
+in the original code."""
+
+
 class Recorder:
     """``notes``: what was not recorded, and why."""
 
@@ -65,24 +73,30 @@ class Recorder:
         self.space: Space | None = None
         self.notes: dict[str, int] = {}
         self.counted: list[Counted] = []
-        self.traps = 0
+        self.answers = 0
         self.program = ""
+        self._answers: dict[Question, _Answer] = {
+            Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
+            Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return}
         self._new: set[int] = set()  # threads that have not stopped for the first time
 
     def seize(self) -> None:
         """Before the program is executed."""
         ptrace.request(ptrace.SEIZE, self.pid, 0, _OPTIONS)
         self.supervisor.traced = True
+        self.supervisor.asking = ASKING
 
     def run(self) -> None:
         """Until the program has ended."""
         while self.supervisor.outcome is None:
             for event in self.supervisor.poll(None):
-                if isinstance(event, TraceStop):
-                    try:
+                try:
+                    if isinstance(event, TraceStop):
                         self._stopped(event.tid, event.status)
-                    except ProcessLookupError:
-                        continue  # SIGKILL took it away; its end is reported next
+                    elif isinstance(event, Asked):
+                        self._ask_back()
+                except ProcessLookupError:
+                    continue  # SIGKILL took it away; its end is reported next
 
     def _note(self, text: str) -> None:
         self.notes[text] = self.notes.get(text, 0) + 1
@@ -105,14 +119,14 @@ class Recorder:
                     self._new.discard(tid)
                     self._begin_thread(tid)
                 else:
+                    self._answer(tid)
                     self._go(tid)
             case StopKind.GROUP:
                 ptrace.request(ptrace.LISTEN, tid)
                 if tid == self.pid:
                     self.supervisor.stop_likewise(stop.signal)
-            case StopKind.SIGNAL if stop.signal == _SIGTRAP and self._trap(tid):
-                pass
             case StopKind.SIGNAL:
+                self._answer(tid)
                 self._signal(tid, stop.signal)
             case _:
                 self._go(tid)
@@ -204,61 +218,63 @@ class Recorder:
             found = before + _SYSCALL_BYTES
         return found
 
-    # -- traps ---------------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
-    def _trap(self, tid: int) -> bool:
-        """Is it one of memopt's? Then it has been answered."""
+    def _ask_back(self) -> None:
+        """Some thread waits for an answer: stop it where it waits."""
+        space = self.space
+        for tid in () if space is None else tuple(space.threads):
+            if space is not None and space.memory.word(space.threads[tid].state + ASKED):
+                ptrace.request(ptrace.INTERRUPT, tid)
+                try:
+                    self._stopped(tid, ptrace.wait(tid, _PATIENCE_S))
+                except WaitTimeout:
+                    continue  # it is told of later
+                except TargetEnded as ended:
+                    if tid == self.pid:
+                        self.supervisor.note_exit(ended.status)
+                    space.threads.pop(tid, None)
+
+    def _answer(self, tid: int) -> None:
+        """Where a thread that stands still waits for memopt, take it to where the program goes on."""
         space = self.space
         thread = None if space is None else space.threads.get(tid)
         if space is None or thread is None:
-            return False
-        registers = ptrace.get_registers(tid)
-        at = registers.rip - 1
-        region = next((r for r in space.regions if r.start <= at < r.start + len(r.shared.code)), None)
-        if region is None:
-            return False
-        answers: dict[int, Callable[[Space, Thread, Region, Registers], Registers]] = {
-            region.shared.missing: self._missing, region.shared.link: self._link,
-            region.shared.room_for_site: self._room, region.shared.room_for_way: self._room,
-            region.shared.signal_return: self._signal_return}
-        if at not in answers:
-            return False
-        self.traps += 1
-        registers = answers[at](space, thread, region, registers)
+            return
+        state = struct.unpack("<16Q", space.memory.read(thread.state, 128))
+        if not state[ASKED // 8]:
+            return
+        self.answers += 1
+        names = ("rax", "rcx", "rdx", "r11", "rdi", "rsi")
+        values = (state[offset // 8] for offset in (*SAVED, *KEPT))
+        registers = replace(ptrace.get_registers(tid).outside_call(), **dict(zip(names, values, strict=True)))
+        region = next(r for r in space.regions if r.start <= registers.rip < r.start + len(r.shared.code))
+        try:
+            registers = self._answers[Question(state[ASKED // 8])](space, thread, region, registers)
+        except Exception as error:  # noqa: BLE001 - the program goes on, whatever is wrong with memopt
+            self._note(f"ran unrecorded: {error}" if isinstance(error, Rejected)
+                       else f"ran unrecorded: memopt failed, please report it ({error!r})")
+            registers = replace(registers, rip=state[DESTINATION // 8])
+        space.memory.write(thread.state + ASKED, bytes(8))
         ptrace.set_registers(tid, registers)
-        self._go(tid)
-        return True
-
-    def _escape(self, registers: Registers, target: int, why: Rejected) -> Registers:
-        """Go on in the program's own code at ``target``."""
-        self._note(f"ran unrecorded: {why}")
-        return replace(registers, rip=target)
 
     def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         target = space.memory.word(thread.state + TARGET)
-        try:
-            return replace(registers, rip=space.way(target, self._region_for(space, target, thread.tid)))
-        except Rejected as error:
-            return self._escape(registers, target, error)
+        return replace(registers, rip=space.way(target, self._region_for(space, target, thread.tid)))
 
     def _link(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         """The first call by a site."""
         _, site = space.sites[space.memory.word(thread.state + RECORD)]
         assert site.target is not None
-        try:
-            space.link(site, space.unit(site.target, self._region_for(space, site.target, thread.tid)))
-        except Rejected as error:
-            return self._escape(registers, site.target, error)
+        space.link(site, space.unit(site.target, self._region_for(space, site.target, thread.tid)))
         return replace(registers, rip=region.shared.call)
 
-    def _room(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        try:
-            space.more_room(thread)
-        except Rejected as error:
-            return self._escape(registers, space.memory.word(thread.state + DESTINATION), error)
-        site = registers.rip - 1 == region.shared.room_for_site
-        if site:
-            return replace(registers, rip=region.shared.call)
+    def _room_for_site(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        space.more_room(thread)
+        return replace(registers, rip=region.shared.call)
+
+    def _room_for_way(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        space.more_room(thread)
         return replace(registers, rip=region.shared.enter, rax=space.memory.word(thread.state + RECORD))
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:

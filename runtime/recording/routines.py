@@ -1,13 +1,14 @@
 """What the probes of all functions share, once near each of the places where code lies.
 
 Every routine is entered by a jump with rax, rcx and rdx in the thread's page and leaves with them, the flags and all
-other registers as the program had them. Where memopt must do something, the thread stops at a trap; the probe of a
-program whose memopt was killed finds that out before, and the program goes on in its own code, for good.
+other registers as the program had them. Where memopt must do something, the thread asks and waits; where memopt was
+killed meanwhile, it goes on in the program's own code, for good.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from runtime.recording.encode import (
     R11,
@@ -30,11 +31,13 @@ from runtime.recording.encode import (
     load_state,
     low_16_bits,
     move,
+    set_state,
     store,
     store_state,
     test,
 )
 from runtime.recording.state import (
+    ASKED,
     CALL_BYTES,
     CALL_NODE,
     CALL_STACK,
@@ -68,9 +71,21 @@ from runtime.recording.state import (
 )
 from runtime.recording.writer import Writer
 
-_SYS_KILL, _ESRCH = 62, 3
-_TRAP = b"\xcc"
+ASKING = 12  # SIGUSR2, from the program to memopt
+_WAIT_MS = 50  # between looks whether memopt still lives
+_SYS_POLL, _SYS_KILL, _SYS_GETPPID = 7, 62, 110
+_EAX, _EDX, _ESI, _EDI, _SYSCALL = b"\xb8", b"\xba", b"\xbe", b"\xbf", b"\x0f\x05"  # mov register, 32 bits
 _JB, _JE, _JNE, _JBE, _JA = b"\x0f\x82", b"\x0f\x84", b"\x0f\x85", b"\x0f\x86", b"\x0f\x87"
+
+
+class Question(Enum):
+    """What memopt is asked for, by the number in ASKED."""
+
+    MISSING = 1  # no copy of TARGET is known
+    LINK = 2  # no copy of the callee of the site at RECORD
+    ROOM_FOR_SITE = 3  # the chunk is full
+    ROOM_FOR_WAY = 4
+    SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +95,6 @@ class Routines:
     ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
     way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
     yet, for this caller. ``ask_return``: the handler of a signal is about to return, to go on at DESTINATION.
-
-    The traps: ``missing`` (no copy of TARGET is known), ``link`` (no copy of the callee of the site at RECORD),
-    ``room_for_site`` and ``room_for_way`` (the chunk is full), ``signal_return``.
     """
 
     start: int
@@ -92,11 +104,6 @@ class Routines:
     resume: int
     call: int
     ask_return: int
-    missing: int
-    link: int
-    room_for_site: int
-    room_for_way: int
-    signal_return: int
 
 
 def restore(write: Writer) -> None:
@@ -128,7 +135,7 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w(jump_by_state(DESTINATION))
     w.place("lost")
     w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
-    _ask(w, "missing", pid)
+    _ask(w, Question.MISSING, pid)
 
     w.place("enter")
     w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX))
@@ -161,7 +168,7 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w.jump("found")
     w.place("no room for way")
     w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
-    _ask(w, "room_for_way", pid)
+    _ask(w, Question.ROOM_FOR_WAY, pid)
 
     w.place("resume")
     w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RDX, TOP))
@@ -187,18 +194,16 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w(load_state(RAX, NODE), add(RAX, RCX, SITE_SLOT), store(RAX, 0, RDX))
     w(load(RAX, RCX, SITE_GO_ON), store_state(DESTINATION, RAX), move(RCX, RDX), load_state(RDX, NODE))
     w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RAX, SAVED[0]), jump_by_state(DESTINATION))
-    for label, trap in (("unknown", "link"), ("no room for site", "room_for_site")):
+    for label, question in (("unknown", Question.LINK), ("no room for site", Question.ROOM_FOR_SITE)):
         w.place(label)
         w(load_state(RAX, FLAGS), RESTORE_FLAGS)
         w(load_state(RDX, RECORD), load(RDX, RDX, SITE_TARGET), store_state(DESTINATION, RDX))
-        _ask(w, trap, pid)
+        _ask(w, question, pid)
     w.place("ask_return")
-    _ask(w, "signal_return", pid)
+    _ask(w, Question.SIGNAL_RETURN, pid)
     code = w.finish()
     at = w.labels
-    return Routines(start, code, *(at[name] for name in (
-        "lookup", "enter", "resume", "call", "ask_return", "missing", "link", "room_for_site", "room_for_way",
-        "signal_return")))
+    return Routines(start, code, *(at[name] for name in ("lookup", "enter", "resume", "call", "ask_return")))
 
 
 def _find_caller(w: Writer, unit: int, found: str) -> None:
@@ -222,18 +227,23 @@ def _make_node(w: Writer, unit: int, size: int, full: str) -> None:
     w(load_state(RAX, NODE), store(RDX, NODE_CALLER, RAX))
 
 
-def _ask(w: Writer, trap: str, pid: int) -> None:
-    """A trap, with all registers as the program has them; without memopt the original code at DESTINATION instead."""
-    dead = (trap, "dead")
+def _ask(w: Writer, question: Question, pid: int) -> None:
+    """Tell memopt, and wait to be taken from here to where the program goes on; without memopt, to the original code at
+    DESTINATION. A trap would do it faster, but the program would die of one that memopt does not live to answer."""
+    ask, again = (question, "ask"), (question, "again")
+    is_parent = (_EAX + _SYS_GETPPID.to_bytes(4, "little"), _SYSCALL, lea(RCX, RAX, -pid))  # one that is killed is none
     w(store_state(KEPT[0], R11), store_state(KEPT[1], RDI), store_state(KEPT[2], RSI))
-    w(b"\xbf" + pid.to_bytes(4, "little"), b"\xbe" + bytes(4))  # mov edi, pid; mov esi, 0
-    w(b"\xb8" + _SYS_KILL.to_bytes(4, "little"), b"\x0f\x05")  # mov eax, kill; syscall
-    w(load_state(R11, KEPT[0]), load_state(RDI, KEPT[1]), load_state(RSI, KEPT[2]))
-    w(lea(RCX, RAX, _ESRCH))
-    w.if_zero(dead)
-    restore(w)
-    w.place(trap)
-    w(_TRAP)
-    w.place(dead)
+    w(set_state(ASKED, question.value), *is_parent)
+    w.if_zero(ask)
+    w.jump((question, "alone"))
+    w.place(ask)
+    w(_EDI + pid.to_bytes(4, "little"), _ESI + ASKING.to_bytes(4, "little"))
+    w(_EAX + _SYS_KILL.to_bytes(4, "little"), _SYSCALL)
+    w.place(again)
+    w(_EDI + bytes(4), _ESI + bytes(4), _EDX + _WAIT_MS.to_bytes(4, "little"))
+    w(_EAX + _SYS_POLL.to_bytes(4, "little"), _SYSCALL, *is_parent)
+    w.if_zero(again)
+    w.place((question, "alone"))
+    w(set_state(ASKED, 0), load_state(R11, KEPT[0]), load_state(RDI, KEPT[1]), load_state(RSI, KEPT[2]))
     restore(w)
     w(jump_by_state(DESTINATION))

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -149,6 +150,20 @@ def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) ->
     recorded = run([*memopt_command(), "profile", "--exact", "--quiet", "-o", str(path), "--", *command], PATIENCE)
     assert recorded.same_result(native), recorded.stderr
     assert executed(path, command[0]) > 100
+
+
+@pytest.mark.parametrize("seconds", [0.4, 0.6, 0.8, 1.0, 1.2, 1.4])
+def test_a_program_survives_memopt(build: Build, tmp_path: Path, seconds: float) -> None:
+    program = str(build("counted_unwinding.cpp", compiler="g++", level="-O1"))
+    expected = run((program,), PATIENCE).stdout
+    with subprocess.Popen([*memopt_command(), "profile", "--exact", "-o", str(tmp_path / "p.db"), "--", program],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as memopt:
+        time.sleep(seconds)
+        memopt.kill()
+        assert memopt.stdout is not None
+        said = memopt.stdout.read()  # until the program has ended as well
+    assert said in (expected, b"")
+    assert said == expected or seconds < 1.0  # nothing: memopt had not started it
 
 
 def test_a_program_that_is_killed_is_recorded_up_to_then(build: Build, tmp_path: Path) -> None:
