@@ -10,7 +10,7 @@ import numpy
 
 from memopt.analysis.counting import Counts
 from memopt.ir.graph import Loop
-from memopt.session.images import Images
+from runtime.recording.code import Text
 from runtime.recording.recorder import Counted
 from runtime.recording.unit import Unit
 
@@ -52,13 +52,13 @@ def _run(unit: Unit, counters: Counts) -> _Run:
     return _Run(blocks, instructions, into, entries, iterations)
 
 
-def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], images: Images, numbers: Mapping[str, int]
+def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], numbers: Mapping[str, int]
                  ) -> tuple[int, int]:
     """Rows of ``execution``, ``context`` and ``context_loop``; how many instructions and contexts there were."""
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
         of_unit.setdefault(item.unit.number, []).append(item)
-    static = _Static(connection, images, numbers)
+    static = _Static(connection, numbers, {item.unit.number: item.text for item in counted})
     own: dict[int, int] = {}
     entries: dict[int, int] = {}
     loops: dict[int, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
@@ -112,10 +112,10 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
         for item in order:
             caller = by_address.get(item.caller)
             function, image, entry = static.function(item.unit)
-            loop = None if caller is None or item.loop is None else static.loop(caller.unit, item.loop)
+            unit = None if caller is None else caller.unit
+            loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
             yield (number[item.address], last[item.address], item.tid, number.get(item.caller), function, image, entry,
-                   static.link_time(item.site), loop, entries[item.address], own[item.address],
-                   inclusive[item.address])
+                   static.site(unit, item.site), loop, entries[item.address], own[item.address], inclusive[item.address])
 
     connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows())
     for item in order:
@@ -134,8 +134,8 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
 class _Static:
     """Where units are in the tables of the static structure."""
 
-    def __init__(self, connection: sqlite3.Connection, images: Images, numbers: Mapping[str, int]) -> None:
-        self._connection, self._images, self._numbers = connection, images, numbers
+    def __init__(self, connection: sqlite3.Connection, numbers: Mapping[str, int], texts: Mapping[int, Text]) -> None:
+        self._connection, self._numbers, self._texts = connection, numbers, texts
         self._functions: dict[int, tuple[int | None, int | None, int]] = {}
         self._loops: dict[tuple[int, int], int] = {
             (function, header): loop
@@ -145,17 +145,15 @@ class _Static:
             "SELECT start, end, id FROM function WHERE image = ? ORDER BY start", (image,)).fetchall()
             for image in numbers.values()}
 
-    def link_time(self, address: int | None) -> int | None:
-        place = None if address is None else self._images.place(address)
-        return address if address is None or place is None else address - place.bias
+    def site(self, caller: Unit | None, address: int | None) -> int | None:
+        """Link-time address of a call."""
+        return None if caller is None or address is None else address - self._texts[caller.number].bias
 
     def function(self, unit: Unit) -> tuple[int | None, int | None, int]:
         """Function, file and link-time entry of a unit."""
         if unit.number not in self._functions:
-            entry, place = unit.graph.entry, self._images.place(unit.graph.entry)
-            image = None if place is None else self._numbers.get(place.path)
-            if place is not None:
-                entry -= place.bias
+            text = self._texts[unit.number]
+            entry, image = unit.graph.entry - text.bias, self._numbers.get(text.mapping.path)
             function = next((number for start, end, number in self._ranges.get(image or 0, ())
                              if start <= entry < end), None)
             self._functions[unit.number] = function, image, entry

@@ -69,8 +69,10 @@ def _write(options: Options, recorder: Recorder, began: datetime, seconds: float
         ended))
     places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
     images = Images(recorder.pid, places, os.path.realpath(recorder.program))
-    numbers = images.write_structure(connection, {item.unit.graph.entry for item in recorder.counted})
-    instructions, contexts = write_counts(connection, recorder.counted, images, numbers)
+    met: dict[str, set[int]] = {}
+    for item in recorder.counted:
+        met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
+    instructions, contexts = write_counts(connection, recorder.counted, images.write_structure(connection, met))
     connection.close()
     if not options.quiet:
         notes = (f"{text} ({count} times)" if count > 1 else text for text, count in recorder.notes.items())

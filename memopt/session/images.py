@@ -57,7 +57,11 @@ class Images:
 
     def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], int], seconds: float) -> None:
         """Structure, mappings and ``samples`` (counts by thread and live address, each for ``seconds``)."""
-        numbers = self.write_structure(connection, {address for _, address in samples})
+        met: dict[str, set[int]] = {}
+        for _, address in samples:
+            if (place := self.place(address)) is not None:
+                met.setdefault(place.path, set()).add(address - place.bias)
+        numbers = self.write_structure(connection, met)
         found: dict[int | None, Counter[tuple[int, int]]] = {}
         for (thread, address), count in samples.items():
             place = self.place(address)
@@ -70,20 +74,15 @@ class Images:
         """What lay at a live address, most lately seen last where several did."""
         return next((p for p in sorted(self.places, reverse=True) if p.start <= address < p.end), None)
 
-    def write_structure(self, connection: sqlite3.Connection, met: Collection[int]) -> dict[str, int]:
-        """Files, mappings, and the functions around the live addresses ``met``: the number of each file by its path."""
-        inside: dict[str, set[int]] = {place.path: set() for place in sorted(self.places)}
-        for address in met:
-            place = self.place(address)
-            if place is not None:
-                inside[place.path].add(address - place.bias)
+    def write_structure(self, connection: sqlite3.Connection, met: Mapping[str, set[int]]) -> dict[str, int]:
+        """Files, mappings, and the functions around the link-time addresses ``met`` in each: its number by its path."""
         numbers: dict[str, int] = {}
-        for path, found in inside.items():
-            if found or path == self.first:
+        for path in dict.fromkeys(place.path for place in sorted(self.places)):
+            if path in met or path == self.first:
                 number = numbers[path] = add_image(connection, path)
                 connection.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", (
                     (number, p.start, p.end, p.bias) for p in sorted(self.places) if p.path == path))
-                _describe(connection, number, path, found, path == self.first)
+                _describe(connection, number, path, met.get(path, set()), path == self.first)
         return numbers
 
 

@@ -46,12 +46,14 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A node, by its address and its caller's (the root's for what nothing called), and its counters. ``site``: the
-    live address of the call, None for none; ``loop``: index of the innermost loop of the caller's unit around it."""
+    """A node of ``unit``, in ``text``, by its address and its caller's (the root's for what nothing called), and its
+    counters. ``site``: the live address of the call, None for none; ``loop``: index of the innermost loop of the
+    caller's unit around it."""
 
     tid: int
     address: int
     unit: Unit
+    text: Text
     caller: int
     site: int | None
     loop: int | None
@@ -77,7 +79,8 @@ class Recorder:
         self.program = ""
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
-            Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return}
+            Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
+            Question.UNMAP: self._unmap}
         self._new: set[int] = set()  # threads that have not stopped for the first time
 
     def seize(self) -> None:
@@ -277,6 +280,10 @@ class Recorder:
         space.more_room(thread)
         return replace(registers, rip=region.shared.enter, rax=space.memory.word(thread.state + RECORD))
 
+    def _unmap(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        space.forget(registers.rdi, registers.rdi + registers.rsi)
+        return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
+
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
         """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""
         found = space.region_near(address)
@@ -364,7 +371,7 @@ class Recorder:
         units = {address: unit for address, unit, *_ in found}
         for address, unit, caller, where, counts in found:
             site, loop = self._site(space, units.get(caller), caller, where)
-            self.counted.append(Counted(tid, address, unit, caller, site, loop, counts))
+            self.counted.append(Counted(tid, address, unit, space.texts[unit.number], caller, site, loop, counts))
 
     def _site(self, space: Space, caller: Unit | None, address: int, where: int) -> tuple[int | None, int | None]:
         """The call by which a node was made, and the loop around it; ``where``: the site's record, or its slot."""

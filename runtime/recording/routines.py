@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from runtime.recording.encode import (
+    JUMP,
     R11,
     RAX,
     RCX,
@@ -26,6 +27,8 @@ from runtime.recording.encode import (
     double,
     jump_by_state,
     lea,
+    lea_relative,
+    lea_sum,
     load,
     load_indexed,
     load_state,
@@ -45,9 +48,11 @@ from runtime.recording.state import (
     CELL_NEXT,
     CELL_NODE,
     DESTINATION,
+    END_OF_TEXTS,
     FLAGS,
     KEPT,
     LAST_CELL,
+    LOWEST_TEXT,
     NEXT_NODE,
     NODE,
     NODE_CALLER,
@@ -75,7 +80,7 @@ ASKING = 12  # SIGUSR2, from the program to memopt
 _WAIT_MS = 50  # between looks whether memopt still lives
 _SYS_POLL, _SYS_KILL, _SYS_GETPPID = 7, 62, 110
 _EAX, _EDX, _ESI, _EDI, _SYSCALL = b"\xb8", b"\xba", b"\xbe", b"\xbf", b"\x0f\x05"  # mov register, 32 bits
-_JB, _JE, _JNE, _JBE, _JA = b"\x0f\x82", b"\x0f\x84", b"\x0f\x85", b"\x0f\x86", b"\x0f\x87"
+_JB, _JAE, _JE, _JNE, _JBE, _JA = (bytes((0x0F, opcode)) for opcode in range(0x82, 0x88))
 
 
 class Question(Enum):
@@ -86,6 +91,7 @@ class Question(Enum):
     ROOM_FOR_SITE = 3  # the chunk is full
     ROOM_FOR_WAY = 4
     SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
+    UNMAP = 6  # code may be about to be unmapped, by the system call at DESTINATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class Routines:
 
     ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
     way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
-    yet, for this caller. ``ask_return``: the handler of a signal is about to return, to go on at DESTINATION.
+    yet, for this caller. ``ask_return``, ``ask_unmap``: before the system calls of these names, at DESTINATION.
     """
 
     start: int
@@ -104,6 +110,7 @@ class Routines:
     resume: int
     call: int
     ask_return: int
+    ask_unmap: int
 
 
 def restore(write: Writer) -> None:
@@ -201,9 +208,32 @@ def routines(start: int, table: int, pid: int) -> Routines:
         _ask(w, question, pid)
     w.place("ask_return")
     _ask(w, Question.SIGNAL_RETURN, pid)
+    w.place("ask_unmap")
+    w(SAVE_FLAGS, store_state(FLAGS, RAX), compare_state(RDI, END_OF_TEXTS))
+    w.to_label(_JAE, "elsewhere")
+    w(lea_sum(RAX, RDI, RSI), compare_state(RAX, LOWEST_TEXT))
+    w.to_label(_JBE, "elsewhere")
+    w(load_state(RAX, FLAGS), RESTORE_FLAGS)
+    _ask(w, Question.UNMAP, pid)
+    w.place("elsewhere")
+    w(load_state(RDX, DESTINATION))
+    w.jump("leave")
     code = w.finish()
     at = w.labels
-    return Routines(start, code, *(at[name] for name in ("lookup", "enter", "resume", "call", "ask_return")))
+    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap")
+    return Routines(start, code, *(at[name] for name in names))
+
+
+def way_in(start: int, record: int, routine: int) -> bytes:
+    """The code at ``start`` by which ``routine`` is entered with the way in at ``record``."""
+    w = Writer(start)
+    save(w)
+    w.to(lea_relative(RAX), record)
+    w.to(JUMP, routine)
+    return w.finish()
+
+
+WAY_CODE_BYTES = len(way_in(0, 0, 0))
 
 
 def _find_caller(w: Writer, unit: int, found: str) -> None:

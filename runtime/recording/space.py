@@ -18,14 +18,16 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import remote
 from runtime.codecache import choose_address
 from runtime.memory import PAGE, Mapping, Memory, mappings
-from runtime.recording.code import CodeMap
-from runtime.recording.routines import Routines, routines
+from runtime.recording.code import CodeMap, Text
+from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
 from runtime.recording.state import (
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
     CALL_STACK,
+    END_OF_TEXTS,
     LAST_CELL,
+    LOWEST_TEXT,
     NEXT_NODE,
     NODE,
     NODE_CALLER,
@@ -41,7 +43,8 @@ from runtime.recording.state import (
     TOP,
     WAY_BYTES,
 )
-from runtime.recording.unit import WAY_CODE_BYTES, Site, Unit, translate, way_in
+from runtime.recording.translate import translate
+from runtime.recording.unit import Site, Unit
 from runtime.remote import SYS_MMAP, Call, Place
 from runtime.tracee import Tracee
 
@@ -92,6 +95,7 @@ class Space:
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
+        self.texts: dict[int, Text] = {}  # in which units lie, by their numbers
         self.by_entry: dict[int, Unit] = {}
         self.sites: dict[int, tuple[Unit, Site]] = {}  # by record
         self.returns: dict[int, tuple[Unit, Site]] = {}  # by original return address
@@ -165,7 +169,7 @@ class Space:
         """The copy of what starts at the original ``address``. Raises ``Rejected`` for what cannot be copied."""
         found = self.by_entry.get(address)
         if found is None:
-            text = self.code.text(address)
+            text = self._text(address)
             bounds = text.bounds(address)
             try:
                 graph = flow(self.code.read, address, bounds)
@@ -178,6 +182,7 @@ class Space:
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             self.units.append(found)
+            self.texts[found.number] = text
             self.by_entry[address] = found
             for site in found.sites:
                 self.sites[site.record] = found, site
@@ -194,10 +199,9 @@ class Space:
             unit, site = self.returns[address]
             copy, routine = site.copy_return, region.shared.resume
         else:
-            text = self.code.text(address)
-            inside = text.bounds(address)[0] != address
-            holder = next((u for u in self.units if address in u.blocks and not u.in_stepped_loop(address)), None
-                          ) if inside else None
+            inside = self._text(address).bounds(address)[0] != address
+            holders = (u for u in self.by_entry.values() if address in u.blocks and not u.in_stepped_loop(address))
+            holder = next(holders, None) if inside else None
             unit = holder or self.unit(address, region)
             copy = unit.blocks[address] if holder else unit.entry
             routine = region.shared.resume if inside else region.shared.enter
@@ -210,6 +214,20 @@ class Space:
         self._enter(address, start)
         return start
 
+    def _text(self, address: int) -> Text:
+        known = len(self.code.all)
+        text = self.code.text(address)
+        if len(self.code.all) > known:
+            for thread in self.threads.values():
+                self._tell_texts(thread)
+        return text
+
+    def _tell_texts(self, thread: Thread) -> None:
+        """The program itself stays; all that is above it may go."""
+        libraries = [t.mapping for t in self.code.all[1:]]
+        bounds = min((m.start for m in libraries), default=0), max((m.end for m in libraries), default=0)
+        self.memory.write(thread.state + LOWEST_TEXT, _WORD(bounds[0]) + _WORD(bounds[1]))
+
     def _enter(self, address: int, copy: int) -> None:
         index = address % TABLE_ENTRIES
         while index in self._used:
@@ -219,6 +237,19 @@ class Space:
         self._used.add(index)
         self.memory.write(self.table + 16 * index + 8, _WORD(copy))
         self.memory.write(self.table + 16 * index, _WORD(-address % (1 << 64)))
+
+    def forget(self, start: int, end: int) -> None:
+        """Code in ``[start, end)`` is unmapped: something else may come there."""
+        if not self.code.forget(start, end):
+            return
+        self.by_entry = {a: u for a, u in self.by_entry.items() if not start <= a < end}
+        self.returns = {a: s for a, s in self.returns.items() if not start <= a < end}
+        for address in [a for a in self._ways if start <= a < end]:
+            del self._ways[address]
+            index = address % TABLE_ENTRIES
+            while self.memory.word(self.table + 16 * index) != -address % (1 << 64):
+                index = (index + 1) % TABLE_ENTRIES
+            self.memory.write(self.table + 16 * index, _WORD(1))  # what no address is the negative of
 
     def link(self, site: Site, unit: Unit) -> None:
         self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
@@ -243,7 +274,9 @@ class Space:
         self.memory.write(state + NODE, _WORD(root) + _WORD(calls + CALL_BYTES) + _WORD(root + NODE_STRAY))
         self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(root + _CHUNK_BYTES))
         assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
+        assert END_OF_TEXTS == LOWEST_TEXT + 8
         thread = self.threads[tid] = Thread(tid, state, root, [(root, root + _CHUNK_BYTES)])
+        self._tell_texts(thread)
         return thread
 
     def child(self, thread: Thread, caller: int, unit: Unit) -> int:

@@ -19,6 +19,7 @@ TARGET, DESTINATION, NODE, TOP, SLOT, RECORD, FLAGS = range(24, 80, 8)
 KEPT = (80, 88, 96)  # r11, rdi, rsi while it is looked whether memopt lives
 NEXT_NODE, LAST_CELL = 104, 112  # what is free of the chunk lies between
 ASKED = 120  # what memopt is waited for: the number of a question, 0 for nothing
+LOWEST_TEXT, END_OF_TEXTS = 128, 136  # where code lies that may be unmapped
 
 NODE_UNIT, NODE_CALLER, NODE_STRAY, NODE_SITE, NODE_COUNTERS = 0, 8, 16, 24, 32
 CELL_BYTES, CELL_NODE, CELL_NEXT = 24, 8, 16

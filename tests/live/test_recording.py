@@ -121,6 +121,17 @@ def test_unwinding_and_virtual_calls(build: Build, tmp_path: Path) -> None:
     assert counts["deep(int, int&)"] == sum(i % 13 + 1 for i in range(200))
 
 
+def test_libraries_that_come_and_go(build: Build, tmp_path: Path) -> None:
+    """Two libraries, in turn at the same addresses."""
+    libraries = [str(build("counted_library.c", "-shared", "-fPIC", f"-DSTEP={step}")) for step in ("+", "*3+")]
+    command = (str(build("counted_libraries.c", "-ldl")), *libraries, "40")
+    path = tmp_path / "p.db"
+    record(command, path)
+    rows = asked(path, """SELECT m.path, sum(c.entries) AS entries FROM context c JOIN function f ON f.id = c.function
+        JOIN image m ON m.id = f.image WHERE f.name = 'work' GROUP BY m.id""")
+    assert {row["path"]: row["entries"] for row in rows} == {os.path.realpath(path): 20 for path in libraries}
+
+
 def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     record((str(build("counted_unwinding.cpp", compiler="g++")),), path)

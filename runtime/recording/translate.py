@@ -1,0 +1,475 @@
+"""The copy of one function, with probes: what runs in place of the function while it is recorded.
+
+The copy leaves on the stack what the original would have left there, return addresses included, so that unwinding,
+backtraces and code that looks at its caller find what they expect. Calls and returns inside copies go from copy to copy
+by the thread's own stack of calls; every other jump whose target is in a register or in memory goes by the table.
+
+Invariant: between two copied instructions every register and flag is the program's, and memory below the stack pointer
+is as it was wherever the program may still read it (System V AMD64 ABI 3.2.2: 128 bytes; a call gives them up).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from memopt.analysis.counting import Counting, Place, plan_counters
+from memopt.analysis.idle import idle
+from memopt.analysis.nesting import Nesting
+from memopt.analysis.stepping import Stepping, steppings
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.decoder import rip_displacement_offset, rip_target
+from runtime.recording import encode
+from runtime.recording.encode import (
+    JUMP_RELATIVE,
+    NAMES,
+    PUSH_RELATIVE,
+    RAX,
+    RCX,
+    RDX,
+    RSP,
+    double,
+    increment,
+    invert,
+    jump_by_state,
+    lea,
+    lea_relative,
+    lea_sum,
+    load,
+    load_indexed,
+    load_state,
+    low_16_bits,
+    move,
+    store,
+    store_state,
+)
+from runtime.recording.routines import Routines, restore, save
+from runtime.recording.state import (
+    CALL_BYTES,
+    CALL_NODE,
+    CALL_SITE,
+    CALL_STACK,
+    DESTINATION,
+    NODE,
+    NODE_COUNTERS,
+    NODE_STRAY,
+    RECORD,
+    SAVED,
+    SITE_COPY_RETURN,
+    SLOT,
+    TARGET,
+    TOP,
+)
+from runtime.recording.unit import Site, Unit
+from runtime.recording.writer import Writer
+
+_STRINGS = ("movs", "stos", "lods", "cmps", "scas")
+_LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
+_ENTRY: Place = (-1, -1)  # the edge by which a function is entered
+_CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap", "eax, 0xb": "munmap"}
+
+
+def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
+              elide: bool = True) -> Unit:
+    """The copy of ``graph`` at ``start``, within reach of all it refers to; without ``elide``, nothing is told by
+    registers. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+    for block in graph.blocks.values():
+        for instruction in block.instructions:
+            if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} uses gs")
+    led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in b.successors}
+    found = {nesting.loops[index]: stepping for index, stepping in (steppings(graph, nesting) if elide else {}).items()
+             if not led & nesting.loops[index].blocks}
+    counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
+    stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
+               for loop, stepping in found.items() if (stepping.block, None) in counting.places}
+    return _Translation(number, graph, nesting, counting, stepped, start, shared, table).unit()
+
+
+class _Translation:
+    def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
+                 stepped: dict[int, tuple[Loop, Stepping]], start: int, shared: Routines, table: int) -> None:
+        self.number, self.graph, self.nesting, self.counting = number, graph, nesting, counting
+        self.stepped = stepped
+        self.start, self.shared, self.table = start, shared, table
+        self.write = Writer(start)
+        self.counter: dict[Place, int] = {
+            place: index for index, place in enumerate(counting.places) if index not in stepped}
+        self.left: dict[Place, list[int]] = {}  # indices of what is stepped, by the edges on which its loop is left
+        self.entered: dict[Place, list[int]] = {}
+        self.repeated: list[int] = []
+        self.sites: list[tuple[int, int | None, int, bool]] = []  # address, target, end, returns
+        self.later: list[tuple[object, Place | None, int]] = []  # out of line: label, what to count, where to go
+        self.copies: list[int] = []
+        self.originals: list[int] = []
+        strings = sum(_repeats(i) for b in graph.blocks.values() for i in b.instructions)
+        self.starts_at = NODE_COUNTERS + 8 * (len(counting.places) + strings)
+        self.slots_at = self.starts_at + 8 * len(stepped)
+        for index, (loop, _) in stepped.items():
+            for edge in loop.exits:
+                self.left.setdefault(edge, []).append(index)
+            for block in graph.blocks:
+                if block not in loop.blocks and loop.header in graph.successors(block):
+                    self.entered.setdefault((block, loop.header), []).append(index)
+            if loop.header == graph.entry:
+                self.entered.setdefault(_ENTRY, []).append(index)
+
+    def unit(self) -> Unit:
+        blocks = list(self.graph.blocks.values())
+        for block, following in zip(blocks, (*blocks[1:], None), strict=True):
+            self._block(block, None if following is None else following.start)
+        pending = self.later
+        while pending:
+            self.later = []
+            for label, place, target in pending:
+                self.write.place(label)
+                self._go(place, target, None)
+            pending = self.later
+        entry: object = self.graph.entry
+        if _ENTRY in self.entered:
+            self.write.place(_ENTRY)
+            self._go(_ENTRY, self.graph.entry, None)
+            entry = _ENTRY
+        sites = self._records()
+        code = self.write.finish()
+        labels = self.write.labels
+        return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
+                    self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
+                    tuple(self.originals))
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def _block(self, block: BasicBlock, following: int | None) -> None:
+        self.write.place(block.start)
+        self._count((block.start, None), block.instructions)
+        last = block.instructions[-1]
+        for previous, instruction in zip((None, *block.instructions), block.instructions, strict=False):
+            if not instruction.kind.ends_block:
+                self._copy(instruction, previous)
+        match last.kind:
+            case Kind.PLAIN:
+                self._go((block.start, block.end), block.end, following)
+            case Kind.JUMP:
+                self._mark(last)
+                self._go((block.start, _target(last)), _target(last), following)
+            case Kind.CONDITIONAL:
+                self._conditional(block, last, following)
+            case Kind.CALL:
+                self._call(block, last, following)
+            case Kind.RETURN:
+                self._return(block, last)
+            case Kind.INDIRECT:
+                self._indirect_jump(last)
+            case Kind.TRAP:
+                self._mark(last)
+                self.write(last.bytes)
+
+    def _mark(self, instruction: DecodedInstruction) -> None:
+        self.copies.append(self.write.here)
+        self.originals.append(instruction.address)
+
+    def _copy(self, instruction: DecodedInstruction, previous: DecodedInstruction | None) -> None:
+        w = self.write
+        if _repeats(instruction):
+            self._repeated(instruction)
+            return
+        call = _CALLS.get(previous.operands_text) if previous is not None and previous.mnemonic == "mov" else None
+        if instruction.mnemonic == "syscall" and call is not None:
+            label = ("system call", w.here)
+            save(w)
+            w.to_label(lea_relative(RDX), label)
+            w(store_state(DESTINATION, RDX))
+            w.to(encode.JUMP, self.shared.ask_return if call == "sigreturn" else self.shared.ask_unmap)
+            w.place(label)
+        self._mark(instruction)
+        w(_moved(instruction, w.here))
+
+    def _repeated(self, instruction: DecodedInstruction) -> None:
+        """What rcx loses is added up."""
+        w = self.write
+        offset = NODE_COUNTERS + 8 * (len(self.counting.places) + len(self.repeated))
+        self.repeated.append(instruction.address)
+        w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RAX, NODE), load(RDX, RAX, offset))
+        w(lea_sum(RDX, RDX, RCX), store(RAX, offset, RDX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
+        self._mark(instruction)
+        w(instruction.bytes)
+        w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RAX, NODE), load(RDX, RAX, offset))
+        w(invert(RCX), lea_sum(RDX, RDX, RCX), lea(RDX, RDX, 1), invert(RCX))
+        w(store(RAX, offset, RDX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
+
+    @contextmanager
+    def _scratch(self, following: Sequence[DecodedInstruction], number: int, kept: frozenset[int] = frozenset()
+                 ) -> Iterator[tuple[int, ...]]:
+        """Registers to use in front of ``following``, ``kept`` not among them; saved where that is needed."""
+        free = [r for r in (NAMES.index(name) for name in sorted(idle(following)[0])) if r not in kept]
+        others = (r for r in range(len(NAMES)) if r not in free and r not in kept and r != RSP)
+        saved = tuple(itertools.islice(others, max(0, number - len(free))))
+        for slot, register in zip(SAVED, saved, strict=False):
+            self.write(store_state(slot, register))
+        yield (*free, *saved)[:number]
+        for slot, register in zip(SAVED, saved, strict=False):
+            self.write(load_state(register, slot))
+
+    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
+               ) -> None:
+        index = self.counter.get(place)
+        if index is None:
+            return
+        w, offset = self.write, NODE_COUNTERS + 8 * index
+        if idle(following)[1]:
+            with self._scratch(following, 1, kept) as (node,):
+                w(load_state(node, NODE), increment(node, offset))
+        else:
+            with self._scratch(following, 2, kept) as (node, count):
+                w(load_state(node, NODE), load(count, node, offset), lea(count, count, 1), store(node, offset, count))
+
+    def _enter_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
+        register = NAMES.index(self.stepped[index][1].register)
+        with self._scratch(following, 1, kept) as (node,):
+            self.write(load_state(node, NODE), store(node, self._start_of(index), register))
+
+    def _leave_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
+        """Add what the register has gone since the loop was entered, in the direction of its steps."""
+        w, stepping = self.write, self.stepped[index][1]
+        register, counter = NAMES.index(stepping.register), NODE_COUNTERS + 8 * index
+        with self._scratch(following, 3, kept) as (node, way, other):
+            w(load_state(node, NODE), load(way, node, self._start_of(index)))
+            if stepping.step > 0:
+                w(invert(way), lea_sum(way, way, register, 1, stepping.bits))
+            else:
+                w(move(other, register), invert(other), lea_sum(way, other, way, 1, stepping.bits))
+            w(load(other, node, counter), lea_sum(other, other, way), store(node, counter, other))
+
+    def _start_of(self, index: int) -> int:
+        return self.starts_at + 8 * list(self.stepped).index(index)
+
+    def _go(self, place: Place | None, target: int, following: int | None) -> None:
+        """Count ``place`` and go on at the original address ``target``; ``following`` is what is written next."""
+        inside = target in self.graph.blocks
+        behind = self.graph.blocks[target].instructions if inside else ()
+        if place is not None:
+            left, entered = self.left.get(place, []), self.entered.get(place, [])
+            kept = frozenset(NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
+            for index in left:
+                self._leave_stepped(index, behind, kept)
+            self._count(place, behind, kept)
+            for index in entered:
+                self._enter_stepped(index, behind, kept)
+        if not inside:
+            self._leave(self._site(None, target, target, False))
+        elif target != following:
+            self.write.jump(target)
+
+    def _conditional(self, block: BasicBlock, last: DecodedInstruction, following: int | None) -> None:
+        w, target = self.write, _target(last)
+        place = (block.start, target)
+        if last.mnemonic == "xbegin":
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(last))
+        if target == block.end:
+            self._mark(last)
+            self._go(place, target, following)
+            return
+        label: object = target
+        if (place in self.counter or place in self.left or place in self.entered
+                or target not in self.graph.blocks):
+            label = place
+            self.later.append((label, place, target))
+        self._mark(last)
+        opcode = _opcode(last)
+        if len(opcode) == 2:
+            w.to_label(opcode, label)
+        else:  # jrcxz, loop: no form with a far target
+            near, on = ("near", block.start), ("on", block.start)
+            w(*(bytes((p,)) for p in last.bytes[:-2]))
+            w.if_zero(near, last.bytes[-2])
+            w.jump(on)
+            w.place(near)
+            w.jump(label)
+            w.place(on)
+        self._go((block.start, block.end), block.end, following)
+
+    # -- what may leave the function -----------------------------------------------------------------------------------
+
+    def _site(self, instruction: DecodedInstruction | None, address: int, target: int | None, returns: bool) -> int:
+        end = address if instruction is None else instruction.end
+        self.sites.append((address if instruction is None else instruction.address, target, end, returns))
+        return len(self.sites) - 1
+
+    def _slot(self, site: int) -> int:
+        return self.slots_at + 8 * site
+
+    def _leave(self, site: int) -> None:
+        """A direct jump to another function, which will return to this one's caller."""
+        w = self.write
+        w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
+        w(load_state(RDX, NODE), load(RCX, RDX, self._slot(site)))
+        w.if_zero(("new", site))
+        w.place(("go on", site))
+        w(store_state(NODE, RCX), load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
+        w.to_label(JUMP_RELATIVE, ("link", site))
+        self._new(site)
+
+    def _new(self, site: int) -> None:
+        """Right behind a site: its node has no callee yet."""
+        w = self.write
+        w.place(("new", site))
+        w.to_label(lea_relative(RCX), ("record", site))
+        w(store_state(RECORD, RCX), store_state(SAVED[0], RAX))
+        w.to(encode.JUMP, self.shared.call)
+
+    def _push_call(self, site: int) -> None:
+        """Precondition: the caller's node is in rdx, rcx is in use, rax is free. Leaves rdx free."""
+        w = self.write
+        w(load_state(RAX, TOP), store(RAX, CALL_NODE, RDX))
+        w.to_label(lea_relative(RDX), ("record", site))
+        w(store(RAX, CALL_SITE, RDX), store(RAX, CALL_STACK, RSP), lea(RAX, RAX, CALL_BYTES), store_state(TOP, RAX))
+
+    def _call(self, block: BasicBlock, last: DecodedInstruction, following: int | None) -> None:
+        w = self.write
+        site = self._site(last, last.address, last.target, True)
+        self._mark(last)
+        if last.target is not None:
+            w.to_label(PUSH_RELATIVE, ("return address", site))
+            save(w)
+            w(load_state(RDX, NODE), load(RCX, RDX, self._slot(site)))
+            w.if_zero(("new", site))
+            w.place(("go on", site))
+            w(store_state(NODE, RCX))
+            self._push_call(site)
+            restore(w)
+            w.to_label(JUMP_RELATIVE, ("link", site))
+            self._new(site)
+        else:
+            w(store_state(SAVED[1], RCX))
+            w(_load_target(last, w.here))
+            w.to_label(PUSH_RELATIVE, ("return address", site))
+            w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RDX, NODE))
+            self._push_call(site)
+            self._by_table(site)
+        w.place(("return", site))
+        self._go((block.start, block.end), block.end, following)
+
+    def _indirect_jump(self, last: DecodedInstruction) -> None:
+        w = self.write
+        site = self._site(last, last.address, None, False)
+        self._mark(last)
+        w(store_state(SAVED[1], RCX))
+        w(_load_target(last, w.here), store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
+        self._by_table(site)
+
+    def _by_table(self, site: int) -> None:
+        """Go to the original address in rcx; rax, rcx, rdx are saved."""
+        w, found = self.write, ("found", site)
+        w(load_state(RDX, NODE), lea(RDX, RDX, self._slot(site)), store_state(SLOT, RDX), store_state(TARGET, RCX))
+        w(low_16_bits(RAX, RCX), double(RAX), load_indexed(RDX, RAX, self.table), lea_sum(RCX, RCX, RDX))
+        w.if_zero(found)
+        w.to(encode.JUMP, self.shared.lookup)
+        w.place(found)
+        w(load_indexed(RDX, RAX, self.table + 8), store_state(DESTINATION, RDX))
+        restore(w)
+        w(jump_by_state(DESTINATION))
+
+    def _return(self, block: BasicBlock, last: DecodedInstruction) -> None:
+        w, found = self.write, ("return found", block.start)
+        if last.mnemonic.rsplit(" ", 1)[-1] != "ret":
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(last))
+        popped = 8 + (int(last.operands_text, 0) if last.operands_text else 0)
+        self._mark(last)
+        save(w)
+        w(load_state(RAX, TOP), load(RDX, RAX, CALL_SITE - CALL_BYTES), load(RCX, RSP), load(RDX, RDX))
+        w(store_state(TARGET, RCX), lea_sum(RCX, RCX, RDX))
+        w.if_zero(found)
+        w(load_state(RDX, NODE), lea(RDX, RDX, NODE_STRAY), store_state(SLOT, RDX), lea(RSP, RSP, popped))
+        w.to(encode.JUMP, self.shared.lookup)
+        w.place(found)
+        w(load(RDX, RAX, CALL_NODE - CALL_BYTES), store_state(NODE, RDX), load(RDX, RAX, CALL_SITE - CALL_BYTES))
+        w(load(RDX, RDX, SITE_COPY_RETURN), store_state(DESTINATION, RDX), lea(RAX, RAX, -CALL_BYTES))
+        w(store_state(TOP, RAX), lea(RSP, RSP, popped))
+        restore(w)
+        w(jump_by_state(DESTINATION))
+
+    def _records(self) -> tuple[Site, ...]:
+        """The records of the sites, behind the code."""
+        w, made = self.write, []
+        w(bytes(-w.here % 8))
+        for index, (address, target, end, returns) in enumerate(self.sites):
+            record = w.here
+            w.place(("record", index))
+            labels = w.labels
+            copy = labels.get(("return", index), 0)
+            w((-end % (1 << 64)).to_bytes(8, "little"), copy.to_bytes(8, "little"))
+            w.place(("return address", index))
+            w(end.to_bytes(8, "little"))
+            w.place(("link", index))
+            w(bytes(8), (target or 0).to_bytes(8, "little"), bytes(16), self._slot(index).to_bytes(8, "little"))
+            w(labels.get(("go on", index), 0).to_bytes(8, "little"))
+            made.append(Site(address, target, end, returns, self._slot(index), record, copy))
+        return tuple(made)
+
+
+def _repeats(instruction: DecodedInstruction) -> bool:
+    prefix, _, name = instruction.mnemonic.partition(" ")
+    return prefix.startswith("rep") and name.startswith(_STRINGS)
+
+
+def _target(instruction: DecodedInstruction) -> int:
+    if instruction.target is None:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    return instruction.target
+
+
+def _opcode(instruction: DecodedInstruction) -> bytes:
+    """Of the form with a distance of 32 bits; one byte where there is none."""
+    data = _bare(instruction)
+    if data[0] & 0xF0 == 0x70:
+        return bytes((0x0F, 0x80 | data[0] & 0x0F))
+    return data[:2] if data[0] == 0x0F else data[:1]
+
+
+def _bare(instruction: DecodedInstruction) -> bytes:
+    data = instruction.bytes
+    while data[0] in _LEGACY:
+        data = data[1:]
+    return data
+
+
+def _moved(instruction: DecodedInstruction, at: int) -> bytes:
+    """The bytes that do at ``at`` what the instruction does where it is."""
+    target = rip_target(instruction)
+    return instruction.bytes if target is None else _toward(instruction.bytes, target, instruction, at)
+
+
+def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> bytes:
+    """``data``, a form of ``instruction`` of the same tail, at ``at`` with its operand still at ``target``."""
+    old = (target - instruction.end).to_bytes(4, "little", signed=True)
+    places = [n for n in range(2, len(data) - 3) if data[n:n + 4] == old and data[n - 1] & 0xC7 == 0x05]
+    place = places[0] if len(places) == 1 else None
+    if place is None:
+        place = rip_displacement_offset(data, instruction.end - len(data))
+    if place is None:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    distance = target - at - len(data)
+    if not -(1 << 31) <= distance < 1 << 31:
+        raise Rejected(Reason.NO_ROOM, f"{instruction} is out of reach")
+    return data[:place] + distance.to_bytes(4, "little", signed=True) + data[place + 4:]
+
+
+def _load_target(instruction: DecodedInstruction, at: int) -> bytes:
+    """mov rcx, operand, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
+    data, prefixes = instruction.bytes, b""
+    while data[0] in _LEGACY:
+        if data[0] not in (0xF2, 0x3E, 0x66):  # bnd, notrack: no matter for a load
+            prefixes += data[:1]
+        data = data[1:]
+    rex = 0x48
+    if data[0] & 0xF0 == 0x40:
+        rex |= data[0] & 0x03
+        data = data[1:]
+    if data[0] != 0xFF or data[1] >> 3 & 7 not in (2, 4):
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    code = prefixes + bytes((rex, 0x8B, data[1] & 0xC7 | RCX << 3)) + data[2:]
+    target = rip_target(instruction)
+    return code if target is None else _toward(code, target, instruction, at)
+
