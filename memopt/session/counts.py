@@ -114,8 +114,9 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
             function, image, entry = static.function(item.unit)
             unit = None if caller is None else caller.unit
             loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
-            yield (number[item.address], last[item.address], item.tid, number.get(item.caller), function, image, entry,
-                   static.site(unit, item.site), loop, entries[item.address], own[item.address], inclusive[item.address])
+            node = item.address
+            yield (number[node], last[node], item.tid, number.get(item.caller), function, image, entry,
+                   static.site(unit, item.site), loop, entries[node], own[node], inclusive[node])
 
     connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows())
     for item in order:

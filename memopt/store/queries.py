@@ -64,6 +64,38 @@ SELECT {_PLACE.format('l.header')}, l.depth, sum(x.entries) AS entries, sum(x.it
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
 GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
+    "attribution": Query("--exact: functions by their own instructions, and by those of their loops with calls", """
+WITH outermost AS (SELECT c.function, sum(x.inclusive) AS inclusive
+                   FROM context_loop x JOIN context c ON c.id = x.context JOIN loop l ON l.id = x.loop
+                   WHERE l.parent IS NULL GROUP BY c.function),
+     own AS (SELECT function, sum(instructions) AS instructions FROM context GROUP BY function)
+SELECT f.name AS function, round(100.0 * o.instructions / (SELECT sum(instructions) FROM context), 2) AS own_percent,
+       round(100.0 * COALESCE(t.inclusive, 0) / (SELECT sum(instructions) FROM context), 2) AS loops_percent,
+       (SELECT count(DISTINCT k.address) FROM call k JOIN block b ON b.id = k.block
+        WHERE b.function = f.id AND b.loop IS NOT NULL) AS calls_in_loops, m.path AS file
+FROM own o JOIN function f ON f.id = o.function JOIN image m ON m.id = f.image
+     LEFT JOIN outermost t ON t.function = f.id
+ORDER BY o.instructions DESC"""),
+    "listing": Query("--exact: heads of loops, jumps back to them and calls, in the order of their addresses", f"""
+WITH counted AS (SELECT loop, sum(iterations) AS iterations, sum(inclusive) AS inclusive
+                 FROM context_loop GROUP BY loop),
+     called AS (SELECT p.function, c.site, sum(c.entries) AS entries, sum(c.inclusive) AS inclusive
+                FROM context c JOIN context p ON p.id = c.parent WHERE c.site IS NOT NULL GROUP BY p.function, c.site),
+     marks AS (
+    SELECT l.function, l.header AS address, 'loop' AS what, l.id AS loop, n.iterations AS count, n.inclusive
+    FROM loop l JOIN counted n ON n.loop = l.id
+    UNION ALL
+    SELECT b.function, max(i.address), 'back', l.id, NULL, NULL FROM edge e JOIN block b ON b.id = e.source
+    JOIN instruction i ON i.block = b.id JOIN loop l ON l.function = b.function AND l.header = e.address
+    JOIN counted n ON n.loop = l.id WHERE e.back = 1 GROUP BY b.id, l.id
+    UNION ALL
+    SELECT k.function, k.site, 'call', (SELECT b.loop FROM block b WHERE b.function = k.function
+                                        AND k.site >= b.start AND k.site < b.end), k.entries, k.inclusive
+    FROM called k WHERE k.function IS NOT NULL)
+SELECT {_PLACE.format('s.address')}, s.what, s.loop, s.count, s.inclusive,
+       round(100.0 * s.inclusive / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
+FROM marks s JOIN function f ON f.id = s.function JOIN image m ON m.id = f.image
+ORDER BY f.image, f.start, s.address"""),
     "counted-files": Query("--exact: instructions executed by the file they are in", """
 SELECT m.path AS file, sum(e.instructions) AS instructions,
        round(100.0 * sum(e.instructions) / (SELECT sum(instructions) FROM execution), 2) AS percent
