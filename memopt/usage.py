@@ -114,6 +114,46 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
     return 0
 
 
+@_memopt.command("report")
+@click.option("--least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
+              help="Leave out what has a smaller share.")
+@click.option("--html", metavar="FILE", help="Write a page to look into instead, which needs no network.")
+@click.option("--speedscope", metavar="FILE", help="Write it for speedscope instead.")
+@click.option("--callgrind", metavar="FILE", help="Write it for kcachegrind and callgrind_annotate instead.")
+@click.argument("file")
+def _report(file: str, least: float, html: str | None, speedscope: str | None, callgrind: str | None) -> int:
+    """Show the profile FILE: functions and loops, by what calls and holds them."""
+    from memopt.report import exports, page, profile
+    from memopt.store.schema import StoreError, open_existing
+    from memopt.store.tree import read_tree
+
+    try:
+        connection = open_existing(file)
+        root, unit = read_tree(connection)
+        if html is speedscope is callgrind is None:
+            for line in profile.lines(root, unit, least):
+                click.echo(line)
+        if html is not None:
+            _write("--html", html, page.page(root, unit))
+        if speedscope is not None:
+            _write("--speedscope", speedscope, exports.speedscope(root, unit))
+        if callgrind is not None:
+            _write("--callgrind", callgrind, "\n".join(exports.callgrind(connection)))
+        connection.close()
+    except StoreError as error:
+        say(str(error))
+        return _FAILED
+    return 0
+
+
+def _write(option: str, path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.UsageError(f"{option} {path}: {error.strerror}; name a file that can be written") from error
+
+
 def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str | None, **rest: Any) -> Options:
     return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow,
                    report=_writable("--report", report), json=_writable("--json", json), **rest)

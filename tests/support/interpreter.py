@@ -26,12 +26,22 @@ from memopt.ir.operations import (
     Store,
 )
 from memopt.x86.conditions import CARRY, expand_condition
-from memopt.x86.decoder import decode_block
+from memopt.x86.decoder import decode
 from memopt.x86.semantics import lift_block
 
 _QUIET = {32: 0x00400000, 64: 0x0008000000000000}
 _DEFAULT_NAN = {32: 0xFFC00000, 64: 0xFFF8000000000000}
 _MANTISSA = {32: 23, 64: 52}
+
+
+def _block(code: bytes, address: int) -> bytes:
+    """What ``code`` begins with, up to and including the first instruction that ends a block."""
+    size = 0
+    for instruction in decode(code, address):
+        size += instruction.size
+        if instruction.kind.ends_block:
+            break
+    return code[:size]
 
 
 class Machine:
@@ -49,8 +59,7 @@ class Machine:
         while at != start + len(code):
             assert start <= at < start + len(code), f"left the snippet to {at:#x}"
             if at not in blocks:
-                data = b"".join(i.bytes for i in decode_block(code[at - start:], at))
-                blocks[at] = lift_block(data, at)
+                blocks[at] = lift_block(_block(code[at - start:], at), at)
             at = self.step(blocks[at])
 
     def step(self, block: Block) -> int:

@@ -9,11 +9,15 @@ from memopt.analysis.idle import idle
 from memopt.analysis.nesting import find_nesting
 from memopt.analysis.stepping import Stepping, steppings, written
 from memopt.x86.decoder import decode
-from tests.support.text import assemble_text
+from tests.support.binaries import assemble
+
+
+def assemble_text(text: str) -> bytes:
+    return assemble(f".intel_syntax noprefix; {text}")
 
 
 def stepping_of(*lines: str) -> Stepping | None:
-    code = assemble_text("; ".join(lines), 0x1000)
+    code = assemble_text("; ".join(lines))
     graph = discover(lambda a, n: code[a - 0x1000:a - 0x1000 + n], 0x1000, (0x1000, 0x1000 + len(code)))
     return steppings(graph, find_nesting(graph)).get(0)
 
@@ -59,12 +63,12 @@ def test_a_step_behind_a_condition_counts_its_own_block() -> None:
     ("push rbp; mov rbp, rsp; sub rsp, 8", set(), False), ("movsd xmm0, [rcx]; mov edx, 4; mov rcx, 5", {"rdx"}, False),
 ])
 def test_what_a_probe_may_change(text: str, registers: set[str], flags: bool) -> None:
-    assert idle(decode(assemble_text(text, 0), 0)) == (registers, flags)
+    assert idle(decode(assemble_text(text), 0)) == (registers, flags)
 
 
 def test_what_instructions_change() -> None:
     def of(text: str) -> frozenset[str] | None:
-        (instruction,) = decode(assemble_text(text, 0), 0)
+        (instruction,) = decode(assemble_text(text), 0)
         return written(instruction)
 
     assert of("imul rax, rcx, 5") == {"rax"}

@@ -1,0 +1,100 @@
+"""A profile as one tree of functions and loops: by calling context where everything was counted, else by samples.
+
+Invariant: what a frame and everything below it hold is the sum of what is told of its parts in the tables.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Frame:
+    """``kind``: "program", "thread", "function" or "loop". ``own``, ``total``: instructions or seconds, without and
+    with what is below. ``entries``, ``iterations``: None where they were not counted."""
+
+    name: str
+    kind: str
+    own: float = 0
+    entries: int | None = None
+    iterations: int | None = None
+    file: str = ""
+    below: list[Frame] = field(default_factory=list)
+    total: float = 0
+
+    def walk(self) -> Iterator[tuple[int, Frame]]:
+        """Depth and frame, this one first, what is below in the order of its weight."""
+        pending = [(0, self)]
+        while pending:
+            depth, frame = pending.pop()
+            yield depth, frame
+            pending += ((depth + 1, f) for f in sorted(frame.below, key=lambda f: f.total))
+
+
+def read_tree(connection: sqlite3.Connection) -> tuple[Frame, str]:
+    """The program with its threads below, and what is counted: "instructions" or "seconds"."""
+    (command,) = connection.execute("SELECT command FROM run").fetchone()
+    root = Frame(command, "program")
+    exact = connection.execute("SELECT EXISTS (SELECT 1 FROM context)").fetchone()[0]
+    (_contexts if exact else _samples)(connection, root)
+    order = [frame for _, frame in root.walk()]
+    for frame in reversed(order):
+        frame.total = frame.own + sum(f.total for f in frame.below)
+    return root, "instructions" if exact else "seconds"
+
+
+def _contexts(connection: sqlite3.Connection, root: Frame) -> None:
+    threads: dict[int, Frame] = {}
+    functions: dict[int, Frame] = {}
+    loops: dict[tuple[int, int], Frame] = {}
+    counted = connection.execute("""SELECT x.context, x.loop, l.parent, l.header, x.entries, x.iterations,
+        x.instructions FROM context_loop x JOIN loop l ON l.id = x.loop ORDER BY x.context, x.loop""").fetchall()
+    inside: dict[int, list[tuple[int, int | None, int, int, int, int]]] = {}
+    for context, *row in counted:
+        inside.setdefault(context, []).append((row[0], row[1], row[2], row[3], row[4], row[5]))
+    for number, thread, parent, name, entry, file, loop, entries, instructions in connection.execute(
+            """SELECT c.id, c.thread, c.parent, f.name, c.entry, m.path, c.loop, c.entries, c.instructions
+            FROM context c LEFT JOIN function f ON f.id = c.function LEFT JOIN image m ON m.id = c.image
+            ORDER BY c.id"""):
+        if thread not in threads:
+            threads[thread] = Frame(f"thread {thread}", "thread")
+            root.below.append(threads[thread])
+        above = loops.get((parent, loop)) or functions.get(parent) or threads[thread]
+        frame = functions[number] = Frame(name or f"{entry:#x}", "function", instructions, entries, None, file or "")
+        above.below.append(frame)
+        for inner, around, header, times, rounds, own in inside.get(number, ()):
+            found = loops[number, inner] = Frame(f"loop {header:#x}", "loop", own, times, rounds, file or "")
+            frame.own -= own
+            (loops.get((number, around or 0)) or frame).below.append(found)
+
+
+def _samples(connection: sqlite3.Connection, root: Frame) -> None:
+    threads: dict[int, Frame] = {}
+    functions: dict[tuple[int, int | None], Frame] = {}
+    loops: dict[tuple[int, int], Frame] = {}
+    nest = {loop: (parent, header)
+            for loop, parent, header in connection.execute("SELECT id, parent, header FROM loop")}
+    for thread, function, name, file, loop, seconds in connection.execute(
+            """SELECT s.thread, b.function, f.name, m.path, b.loop, sum(s.seconds) FROM sample s
+            LEFT JOIN block b ON b.id = s.block LEFT JOIN function f ON f.id = b.function
+            LEFT JOIN image m ON m.id = s.image GROUP BY s.thread, b.function, b.loop, m.path"""):
+        if thread not in threads:
+            threads[thread] = Frame(f"thread {thread}", "thread")
+            root.below.append(threads[thread])
+        key = thread, function
+        if key not in functions:
+            functions[key] = Frame(name or "code of no known function", "function", file=file or "")
+            threads[thread].below.append(functions[key])
+        frame, around = functions[key], []
+        current = loop
+        while current is not None:
+            around.append(current)
+            current = nest[current][0]
+        for inner in reversed(around):
+            if (thread, inner) not in loops:
+                loops[thread, inner] = Frame(f"loop {nest[inner][1]:#x}", "loop", file=file or "")
+                frame.below.append(loops[thread, inner])
+            frame = loops[thread, inner]
+        frame.own += seconds
