@@ -34,6 +34,7 @@ OPTION_SYSGOOD, OPTION_FORK, OPTION_VFORK, OPTION_CLONE, OPTION_EXEC, OPTION_EXI
 OPTION_EXITKILL = 1 << 20
 _EVENT_FORK, _EVENT_VFORK, _EVENT_CLONE, _EVENT_EXEC, _EVENT_EXIT, _EVENT_STOP = 1, 2, 3, 4, 6, 128
 _WALL = 0x40000000
+_SYS_TGKILL = 234
 
 NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
 _XSTATE_BYTES = 16384  # more than any state the processor can have today (11 KiB with AMX)
@@ -223,6 +224,11 @@ def get_signal_information(tid: int) -> bytes:
 def set_signal_information(tid: int, information: bytes) -> None:
     """At a signal stop: what the signal to be delivered instead says of itself."""
     request(SETSIGINFO, tid, 0, ctypes.create_string_buffer(information, 128))
+
+
+def send_signal(pid: int, tid: int, number: int) -> None:
+    """tgkill(2): to one thread."""
+    _libc.syscall(ctypes.c_long(_SYS_TGKILL), ctypes.c_long(pid), ctypes.c_long(tid), ctypes.c_long(number))
 
 
 def get_fault_address(tid: int) -> int:

@@ -10,8 +10,10 @@ Invariant: the program's memory, registers and signals are its own at every inst
 from __future__ import annotations
 
 import os
+import signal
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.analysis.counting import Counts
@@ -93,21 +95,37 @@ class Recorder:
         """Until the program has ended."""
         while self.supervisor.outcome is None:
             for event in self.supervisor.poll(None):
-                try:
-                    if isinstance(event, TraceStop):
-                        self._stopped(event.tid, event.status)
-                    elif isinstance(event, Asked):
-                        self._ask_back()
-                except ProcessLookupError:
-                    continue  # SIGKILL took it away; its end is reported next
+                if isinstance(event, TraceStop):
+                    self._met(event.tid, event.status)
+                elif isinstance(event, Asked):
+                    self._ask_back()
 
     def _note(self, text: str) -> None:
         self.notes[text] = self.notes.get(text, 0) + 1
 
     # -- stops ---------------------------------------------------------------------------------------------------------
 
-    def _stopped(self, tid: int, status: int) -> None:
+    def _met(self, tid: int, status: int) -> None:
+        """Do what a stop asks for; whatever fails, the thread goes on."""
         stop = ptrace.decode(status)
+        try:
+            self._stopped(tid, stop)
+        except ProcessLookupError:
+            return  # SIGKILL took it away; its end is reported next
+        except TargetEnded as ended:
+            self._ended(tid, ended)
+        except Exception as error:  # noqa: BLE001
+            self._note(f"memopt failed, please report it ({error!r})")
+            with suppress(OSError):
+                self._go(tid, stop.signal if stop.kind is StopKind.SIGNAL else 0)
+
+    def _ended(self, tid: int, ended: TargetEnded) -> None:
+        if tid == self.pid:
+            self.supervisor.note_exit(ended.status)
+        if self.space is not None:
+            self.space.threads.pop(tid, None)
+
+    def _stopped(self, tid: int, stop: ptrace.Stop) -> None:
         match stop.kind:
             case StopKind.NEW_PROGRAM:
                 self._begin(tid)
@@ -225,18 +243,15 @@ class Recorder:
 
     def _ask_back(self) -> None:
         """Some thread waits for an answer: stop it where it waits."""
-        space = self.space
-        for tid in () if space is None else tuple(space.threads):
-            if space is not None and space.memory.word(space.threads[tid].state + ASKED):
-                ptrace.request(ptrace.INTERRUPT, tid)
-                try:
-                    self._stopped(tid, ptrace.wait(tid, _PATIENCE_S))
-                except WaitTimeout:
-                    continue  # it is told of later
-                except TargetEnded as ended:
-                    if tid == self.pid:
-                        self.supervisor.note_exit(ended.status)
-                    space.threads.pop(tid, None)
+        for tid, thread in () if self.space is None else tuple(self.space.threads.items()):
+            try:
+                if self.space is not None and self.space.memory.word(thread.state + ASKED):
+                    ptrace.request(ptrace.INTERRUPT, tid)
+                    self._met(tid, ptrace.wait(tid, _PATIENCE_S))
+            except (WaitTimeout, ProcessLookupError, Rejected):
+                continue  # what becomes of it is told later
+            except TargetEnded as ended:
+                self._ended(tid, ended)
 
     def _answer(self, tid: int) -> None:
         """Where a thread that stands still waits for memopt, take it to where the program goes on."""
@@ -307,14 +322,17 @@ class Recorder:
             self._go(tid, number)
             return
         information = ptrace.get_signal_information(tid)
-        late: list[int] = []
-        if not self._reach_instruction(space, tid, late):
-            self._go(tid, number)
-            return
-        before = ptrace.get_registers(tid)
-        if late or before.rip:
+        stop, late = self._reach_instruction(space, tid, ptrace.Stop(StopKind.SIGNAL, number))
+        if stop.kind is StopKind.SIGNAL:
             ptrace.set_signal_information(tid, information)
-        self._step(tid, number)
+            self._step(tid, number)
+        else:  # no signal can be delivered from here
+            late.append(number)
+        for other in late:
+            ptrace.send_signal(self.pid, tid, other)
+        if stop.kind is not StopKind.SIGNAL:
+            self._go(tid)
+            return
         after = ptrace.get_registers(tid)
         if not space.in_copies(after.rip):
             node, top = struct.unpack("<2Q", space.memory.read(thread.state + NODE, 16))
@@ -329,18 +347,23 @@ class Recorder:
                 self._note(f"ran unrecorded: {error}")
         self._go(tid)
 
-    def _step(self, tid: int, number: int = 0) -> int:
-        """One instruction, or the delivery of a signal; the status of the stop."""
+    def _step(self, tid: int, number: int = 0) -> ptrace.Stop:
+        """One instruction, or the delivery of a signal."""
         ptrace.request(ptrace.SINGLESTEP, tid, 0, number)
-        return ptrace.wait(tid, 10.0)
+        return ptrace.decode(ptrace.wait(tid, _PATIENCE_S))
 
-    def _reach_instruction(self, space: Space, tid: int, late: list[int]) -> bool:
+    def _reach_instruction(self, space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace.Stop, list[int]]:
+        """From ``stop`` on to where the program is between two instructions of its own: the stop there, of another kind
+        than SIGNAL if that is not reached, and the signals that came meanwhile."""
+        late: list[int] = []
         for _ in range(_MOST_STEPS):
             rip = ptrace.get_registers(tid).rip
             if not space.in_copies(rip) or self._original(space, rip) is not None:
-                return True
-            late.append(self._step(tid))
-        return False
+                return stop, late
+            stop = self._step(tid)
+            if stop.kind is StopKind.SIGNAL and stop.signal != signal.SIGTRAP:
+                late.append(stop.signal)
+        return ptrace.Stop(StopKind.INTERRUPT), late
 
     def _signal_return(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         pointer, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))

@@ -5,6 +5,7 @@ Invariant: memory of the program's own is never written. All of memopt's is priv
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -95,6 +96,7 @@ class Space:
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
+        self._by_start: list[Unit] = []
         self.texts: dict[int, Text] = {}  # in which units lie, by their numbers
         self.by_entry: dict[int, Unit] = {}
         self.sites: dict[int, tuple[Unit, Site]] = {}  # by record
@@ -161,7 +163,8 @@ class Space:
         return any(region.start <= address < region.end for region in self.regions)
 
     def unit_of_copy(self, copy: int) -> Unit | None:
-        return next((u for u in reversed(self.units) if u.start <= copy < u.end), None)
+        index = bisect.bisect_right(self._by_start, copy, key=lambda u: u.start) - 1
+        return self._by_start[index] if index >= 0 and copy < self._by_start[index].end else None
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
@@ -182,6 +185,7 @@ class Space:
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             self.units.append(found)
+            bisect.insort(self._by_start, found, key=lambda u: u.start)
             self.texts[found.number] = text
             self.by_entry[address] = found
             for site in found.sites:
