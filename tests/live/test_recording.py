@@ -103,6 +103,14 @@ def test_handlers_and_jumps_out_of_them(build: Build, tmp_path: Path) -> None:
     assert counts["leave"] == 10
 
 
+def test_handlers_that_interrupt_probes_and_each_other(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("counted_timers.c")),), path)
+    counts = {str(row["function"]): int(str(row["entries"])) for row in asked(path, "counted-functions")}
+    assert counts["tick"] > 10
+    assert counts["compare"] > 300 * 20000
+
+
 def test_threads_have_trees_of_their_own(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     record((str(build("counted_threads.c")),), path)
