@@ -1,7 +1,8 @@
-"""The copy of the program in which loops are captured: one for all loops around a hot address, as far as it gets.
+"""The copy of the program in which loops are captured: one for all that are given up in a row, as far as it gets.
 
 A fork costs the program a page fault for each page that it writes afterwards, which is far more than the fork itself.
-So where a loop is given up, its copy runs on to the header of the next one, and the copies of a trial are made of it.
+So where a loop is given up, its copy runs on to the header of the next one, be it around the same hot address or around
+another, and the copies of a trial are made of it.
 Invariant: a copy is in a state the program may come to by itself; what is captured from it is checked at every entry,
 so it need not be the latest.
 """
@@ -47,6 +48,10 @@ class Copies:
                 raise
             if self.keep:
                 self._kept = stack.pop_all(), shadow
+
+    @property
+    def kept(self) -> bool:
+        return self._kept is not None
 
     def standing(self, header: int) -> Shadow | None:
         """The copy that was kept, if it stands at ``header``."""

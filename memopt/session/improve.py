@@ -72,6 +72,9 @@ class Improver(Stages):
             return True
         address = hotness.hottest()
         if address is None or hotness.open_share < (MOST_SHARE if self._in_vain() else LEAST_SHARE):
+            if self._copies.kept:
+                self.worker.start(self._copies.drop)
+                return False
             return self._hold()
         if computes(self.pid, address):
             self.worker.start(functools.partial(self._work, address))
@@ -219,7 +222,8 @@ class Improver(Stages):
             decision.reason, decision.detail = Reason.INTERNAL, f"{self._stage}: {text}"
             say_internal(self._stage, error)
         finally:
-            self._copies.drop()
+            if decision.reason is None or decision.reason in (*TRANSIENT, Reason.ENDED, Reason.INTERNAL):
+                self._copies.drop()  # after a refusal, the next address may be met in it
 
     def _settle(self, decision: Decision) -> None:
         if decision.reason is Reason.ENDED and decision.site is None:
