@@ -26,7 +26,7 @@ class Options:
     opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
     processes that the program starts are improved too. ``print_after`` holds names of
     passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
-    executes is counted; ``elide``: but for what follows from registers.
+    executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences are found as well.
     """
 
     arguments: tuple[str, ...] = ()
@@ -45,3 +45,4 @@ class Options:
     profile: str | None = None
     exact: bool = False
     elide: bool = True
+    memory: bool = False

@@ -73,9 +73,10 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("-o", "--output", metavar="FILE", help="The profile.  [default: the program's name with .db]")
 @click.option("--exact", is_flag=True, help="Count everything that is executed, instead of sampling.")
 @click.option("--no-elision", is_flag=True, help="With --exact: count even what follows from a loop's registers.")
+@click.option("--memory", is_flag=True, help="Count, and find the dependences through memory: tens of times slower.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, quiet: bool
+def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool, quiet: bool
              ) -> Options:
     """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
@@ -85,7 +86,8 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact, elide=not no_elision, quiet=quiet)
+    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory, elide=not no_elision,
+                   memory=memory, quiet=quiet)
 
 
 @_memopt.command("query")

@@ -52,13 +52,21 @@ def _run(unit: Unit, counters: Counts) -> _Run:
     return _Run(blocks, instructions, into, entries, iterations)
 
 
-def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], numbers: Mapping[str, int]
-                 ) -> tuple[int, int]:
-    """Rows of ``execution``, ``context`` and ``context_loop``; how many instructions and contexts there were."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``contexts``: their ids by the addresses of their nodes; ``instructions``: executed in all."""
+
+    contexts: Mapping[int, int]
+    static: Static
+    instructions: int
+
+
+def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], numbers: Mapping[str, int]) -> Written:
+    """Rows of ``execution``, ``context`` and ``context_loop``."""
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
         of_unit.setdefault(item.unit.number, []).append(item)
-    static = _Static(connection, numbers, {item.unit.number: item.text for item in counted})
+    static = Static(connection, numbers, {item.unit.number: item.text for item in counted})
     own: dict[int, int] = {}
     entries: dict[int, int] = {}
     loops: dict[int, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
@@ -78,13 +86,13 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], num
             loops[item.address] = [
                 (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
                 for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
-    _write_tree(connection, counted, static, own, entries, loops)
+    contexts = _write_tree(connection, counted, static, own, entries, loops)
     connection.execute("COMMIT")
-    return sum(own.values()), len(counted)
+    return Written(contexts, static, sum(own.values()))
 
 
-def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: _Static, own: Mapping[int, int],
-                entries: Mapping[int, int], loops: Mapping[int, list[tuple[int, int, int, int]]]) -> None:
+def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[int, int],
+                entries: Mapping[int, int], loops: Mapping[int, list[tuple[int, int, int, int]]]) -> dict[int, int]:
     known = {item.address for item in counted}
     below: dict[int, list[Counted]] = {}
     for item in counted:
@@ -130,9 +138,10 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
         connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
             (number[item.address], loop, *row, totals[index]) for index, row in found.items()
             if (loop := static.loop(item.unit, index)) is not None))
+    return number
 
 
-class _Static:
+class Static:
     """Where units are in the tables of the static structure."""
 
     def __init__(self, connection: sqlite3.Connection, numbers: Mapping[str, int], texts: Mapping[int, Text]) -> None:
@@ -147,7 +156,7 @@ class _Static:
             for image in numbers.values()}
 
     def site(self, caller: Unit | None, address: int | None) -> int | None:
-        """Link-time address of a call."""
+        """Link-time address of an instruction of ``caller``."""
         return None if caller is None or address is None else address - self._texts[caller.number].bias
 
     def function(self, unit: Unit) -> tuple[int | None, int | None, int]:

@@ -9,6 +9,7 @@ import os
 import shlex
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from memopt import __version__
 from memopt.console import say, say_internal
@@ -20,16 +21,24 @@ from runtime.jobcontrol import Exited, exit_value
 from runtime.launch import launch, release_inherited_files
 from runtime.recording.recorder import Recorder
 
+if TYPE_CHECKING:
+    from memopt.session.memory import MemoryWatch
+
 
 def record(options: Options) -> int:
     """Exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
     executable = identify(options.arguments[0], os.environ.get("PATH"))
     recorders: list[Recorder] = []
+    watch: MemoryWatch | None = None
+    if options.memory:
+        from memopt.session.memory import MemoryWatch
+
+        watch = MemoryWatch()
 
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorder = Recorder(supervisor, options.elide)
+        recorder = Recorder(supervisor, options.elide, watch)
         if executable.note is None:
             recorder.seize()
         recorders.append(recorder)
@@ -46,13 +55,14 @@ def record(options: Options) -> int:
     else:
         try:
             ended = f"exit {outcome.code}" if isinstance(outcome, Exited) else f"signal {outcome.signal}"
-            _write(options, recorder, began, time.monotonic() - started, ended)
+            _write(options, recorder, watch, began, time.monotonic() - started, ended)
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("profile", error)
     return exit_value(outcome)
 
 
-def _write(options: Options, recorder: Recorder, began: datetime, seconds: float, ended: str) -> None:
+def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, began: datetime, seconds: float,
+           ended: str) -> None:
     from memopt.machine.detect import detect
     from memopt.session.counts import write_counts
     from memopt.store.schema import StoreError, create
@@ -72,9 +82,11 @@ def _write(options: Options, recorder: Recorder, began: datetime, seconds: float
     met: dict[str, set[int]] = {}
     for item in recorder.counted:
         met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
-    instructions, contexts = write_counts(connection, recorder.counted, images.write_structure(connection, met))
+    written = write_counts(connection, recorder.counted, images.write_structure(connection, met))
+    seen = () if watch is None else watch.write(connection, written)
     connection.close()
     if not options.quiet:
         notes = (f"{text} ({count} times)" if count > 1 else text for text, count in recorder.notes.items())
-        say("\n".join((*notes, f"{path}: {instructions:,} instructions in {contexts:,} calling contexts",
+        say("\n".join((*notes, *seen,
+                       f"{path}: {written.instructions:,} instructions in {len(written.contexts):,} calling contexts",
                        f"next: memopt query {shlex.quote(path)} tree")))

@@ -64,6 +64,29 @@ SELECT {_PLACE.format('l.header')}, l.depth, sum(x.entries) AS entries, sum(x.it
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
 GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
+    "parallel-candidates": Query("--memory: loops by their share, with what their iterations hand to each other", """
+WITH carried AS (SELECT loop, sum(kind = 'RAW' AND NOT reduction) AS handed,
+                        sum(kind = 'RAW' AND reduction) AS combined, sum(kind <> 'RAW') AS reused,
+                        min(CASE WHEN kind = 'RAW' AND NOT reduction THEN least END) AS distance
+                 FROM dependence WHERE loop IS NOT NULL GROUP BY loop)
+SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, sum(x.iterations) AS iterations,
+       round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent,
+       CASE WHEN COALESCE(c.handed, 0) THEN 'serial, distance ' || c.distance || ' or more'
+            WHEN COALESCE(c.combined, 0) THEN 'reduction'
+            WHEN COALESCE(c.reused, 0) THEN 'parallel with copies of what it reuses'
+            ELSE 'parallel' END AS through_memory, m.path AS file
+FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
+     LEFT JOIN carried c ON c.loop = l.id
+WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
+GROUP BY l.id HAVING sum(x.iterations) > sum(x.entries) ORDER BY sum(x.inclusive) DESC, l.id"""),
+    "dependences": Query("--memory: what reads and writes after what, by the loop that carries it", """
+SELECT d.kind, p.name AS source_function, printf('0x%x', d.source) AS source, q.name AS sink_function,
+       printf('0x%x', d.sink) AS sink, printf('0x%x', l.header) AS carried_by, min(d.least) AS least,
+       max(d.most) AS most, sum(d.count) AS count, max(d.reduction) AS reduction
+FROM dependence d JOIN context a ON a.id = d.source_context JOIN context b ON b.id = d.sink_context
+     LEFT JOIN function p ON p.id = a.function LEFT JOIN function q ON q.id = b.function
+     LEFT JOIN loop l ON l.id = d.loop
+GROUP BY d.kind, d.source, d.sink, d.loop, a.function, b.function ORDER BY sum(d.count) DESC, d.source, d.sink"""),
     "attribution": Query("--exact: functions by their own instructions, and by those of their loops with calls", """
 WITH outermost AS (SELECT c.function, sum(x.inclusive) AS inclusive
                    FROM context_loop x JOIN context c ON c.id = x.context JOIN loop l ON l.id = x.loop

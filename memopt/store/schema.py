@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 
-VERSION = 2
+VERSION = 3
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
 
 _COUNTS = """
@@ -46,6 +46,28 @@ CREATE TABLE context_loop (       -- --exact: a loop of a function in a context
     PRIMARY KEY (context, loop)
 ) WITHOUT ROWID;
 CREATE INDEX context_of ON context (function);
+"""
+
+_DEPENDENCES = """
+CREATE TABLE watched (            -- --memory: threads whose accesses to memory were watched
+    thread   INTEGER NOT NULL,
+    words    INTEGER NOT NULL,    -- of their traces
+    complete INTEGER NOT NULL     -- 0: not to the end
+);
+CREATE TABLE dependence (         -- --memory: what must stay in order, within a thread
+    kind     TEXT NOT NULL,       -- RAW, WAR, WAW: read after write, ...
+    source_context INTEGER NOT NULL REFERENCES context,
+    source   INTEGER NOT NULL,    -- address of the instruction that comes first
+    sink_context INTEGER NOT NULL REFERENCES context,
+    sink     INTEGER NOT NULL,    -- of the one after it
+    context  INTEGER REFERENCES context,  -- of the loop that carries it; NULL: none does
+    loop     INTEGER REFERENCES loop,
+    least    INTEGER NOT NULL,    -- iterations from source to sink; 0: in the same one
+    most     INTEGER NOT NULL,    -- 16384: as many or more
+    count    INTEGER NOT NULL,    -- how often, for each place of up to eight bytes
+    reduction INTEGER NOT NULL    -- 1: the sink reads what the source wrote to combine it with something
+);
+CREATE INDEX dependence_carried ON dependence (loop);
 """
 
 TABLES = """
@@ -129,9 +151,12 @@ CREATE VIEW place AS              -- an instruction with everything around it
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-""" + _COUNTS
+""" + _COUNTS + _DEPENDENCES
 
-_MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {1: lambda copy: copy.executescript(_COUNTS)}
+_MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
+    1: lambda copy: copy.executescript(_COUNTS),
+    2: lambda copy: copy.executescript(_DEPENDENCES),
+}
 """By the version that a file has: what makes it one of the next version."""
 
 

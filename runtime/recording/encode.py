@@ -64,6 +64,32 @@ def lea_sum(register: int, first: int, second: int, more: int = 0, bits: int = 6
     return bytes((rex, 0x8D, 0x44 | (register & 7) << 3, (second & 7) << 3 | first & 7, more))
 
 
+def lea_address(register: int, base: int | None, index: int | None, scale: int, displacement: int) -> bytes:
+    """lea register, [base + index * scale + displacement]; index is not rsp"""
+    if index is None and base is not None:
+        return lea(register, base, displacement)
+    rex = 0x48 | register >> 3 << 2 | (0 if index is None else index >> 3 << 1) | (0 if base is None else base >> 3)
+    sib = (scale.bit_length() - 1) << 6 | (RSP if index is None else index & 7) << 3 | (5 if base is None else base & 7)
+    modrm = (0x04 if base is None else 0x84) | (register & 7) << 3
+    return bytes((rex, 0x8D, modrm, sib)) + _int32(displacement)
+
+
+def store_16_bits(base: int, offset: int, value: int) -> bytes:
+    """mov word ptr [base + offset], value"""
+    wide = _memory(0xC7, 0, base, offset)
+    return bytes((0x66, wide[0] & ~8)) + wide[1:] + value.to_bytes(2, "little")
+
+
+def move_64_bits(register: int, value: int) -> bytes:
+    """mov register, value"""
+    return bytes((0x48 | register >> 3, 0xB8 | register & 7)) + value.to_bytes(8, "little")
+
+
+def load_state_byte(register: int, offset: int) -> bytes:
+    """movzx register, byte ptr gs:[offset]; register below r8"""
+    return bytes((0x65, 0x0F, 0xB6, 0x04 | register << 3, 0x25)) + _int32(offset)
+
+
 def invert(register: int) -> bytes:
     """not register"""
     return bytes((0x48 | register >> 3, 0xF7, 0xD0 | register & 7))
@@ -130,5 +156,6 @@ def lea_relative(register: int) -> bytes:
 
 
 JRCXZ = 0xE3
+SKIP_JUMP = b"\xeb\x05"  # over a jump with a distance of 32 bits
 SAVE_FLAGS = b"\x9f\x0f\x90\xc0"  # lahf; seto al
 RESTORE_FLAGS = b"\x04\x7f\x9e"  # add al, 0x7f; sahf

@@ -12,9 +12,13 @@ from __future__ import annotations
 import os
 import signal
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy
+from numpy.typing import NDArray
 
 from memopt.analysis.counting import Counts
 from memopt.ir.reasons import Reason, Rejected
@@ -62,6 +66,17 @@ class Counted:
     counts: Counts
 
 
+
+class Watcher(Protocol):
+    """Is told what memory is accessed."""
+
+    def begin(self) -> None:
+        """A program begins: what was told before was of another one."""
+
+    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        """The words of the trace of a thread (runtime.recording.state); ``new``: units that may be met in it first."""
+
+
 _Answer = Callable[[Space, Thread, Region, Registers], Registers]
 """What a thread of the program goes on with; its registers are those the program has. Raises ``Rejected``: it goes on
 in the original code."""
@@ -70,9 +85,9 @@ in the original code."""
 class Recorder:
     """``notes``: what was not recorded, and why."""
 
-    def __init__(self, supervisor: Supervisor, elide: bool = True) -> None:
-        """``elide``: what follows from registers is not counted."""
-        self.pid, self._elide = supervisor.pid, elide
+    def __init__(self, supervisor: Supervisor, elide: bool = True, watcher: Watcher | None = None) -> None:
+        """``elide``: what follows from registers is not counted. ``watcher``: is told of all accesses to memory."""
+        self.pid, self._elide, self._watcher = supervisor.pid, elide, watcher
         self.supervisor = supervisor
         self.space: Space | None = None
         self.notes: dict[str, int] = {}
@@ -82,7 +97,8 @@ class Recorder:
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
-            Question.UNMAP: self._unmap}
+            Question.UNMAP: self._unmap, Question.DRAIN: self._drain}
+        self._told = 0  # how many units the watcher knows
         self._new: set[int] = set()  # threads that have not stopped for the first time
 
     def seize(self) -> None:
@@ -160,13 +176,16 @@ class Recorder:
         if self.space is not None:
             self._note("a program was replaced by another; only the last one is recorded")
             self.counted.clear()
+        self._told = 0
+        if self._watcher is not None:
+            self._watcher.begin()
         tracee = Tracee(self.pid)
         try:
             tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
             tracee.go(ptrace.SYSCALL, self.pid)
             tracee.wait(self.pid, 10.0)  # the end of execve
             self.space = None
-            space = Space(tracee, os.getpid(), self._elide)
+            space = Space(tracee, os.getpid(), self._elide, self._watcher is not None)
             registers = tracee.registers()
             if registers.gs_base:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")
@@ -299,6 +318,16 @@ class Recorder:
         space.forget(registers.rdi, registers.rdi + registers.rsi)
         return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
 
+    def _drain(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        self._tell(space, thread)
+        return replace(registers, rip=space.memory.word(thread.state + RECORD))
+
+    def _tell(self, space: Space, thread: Thread) -> None:
+        if self._watcher is not None:
+            words = space.take_trace(thread)
+            new, self._told = space.units[self._told:], len(space.units)
+            self._watcher.take(thread.tid, new, words)
+
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
         """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""
         found = space.region_near(address)
@@ -372,6 +401,7 @@ class Recorder:
         if saved is not None:
             del thread.signals[thread.signals.index(saved):]
             space.memory.write(thread.state + NODE, struct.pack("<2Q", *saved[2:]))
+            space.resume_trace(thread, rip, saved[2])
         else:  # the handler has changed where the program goes on
             thread.signals.clear()
             try:
@@ -390,6 +420,7 @@ class Recorder:
         thread = None if space is None else space.threads.pop(tid, None)
         if space is None or thread is None:
             return
+        self._tell(space, thread)
         found = list(space.collect(thread))
         units = {address: unit for address, unit, *_ in found}
         for address, unit, caller, where, counts in found:

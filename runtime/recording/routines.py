@@ -92,6 +92,7 @@ class Question(Enum):
     ROOM_FOR_WAY = 4
     SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
     UNMAP = 6  # code may be about to be unmapped, by the system call at DESTINATION
+    DRAIN = 7  # the trace is full; RECORD is where to go on then, DESTINATION where without memopt
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Routines:
     ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
     way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
     yet, for this caller. ``ask_return``, ``ask_unmap``: before the system calls of these names, at DESTINATION.
+    ``drain``: see Question.DRAIN.
     """
 
     start: int
@@ -111,6 +113,7 @@ class Routines:
     call: int
     ask_return: int
     ask_unmap: int
+    drain: int
 
 
 def restore(write: Writer) -> None:
@@ -218,9 +221,11 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w.place("elsewhere")
     w(load_state(RDX, DESTINATION))
     w.jump("leave")
+    w.place("drain")
+    _ask(w, Question.DRAIN, pid)
     code = w.finish()
     at = w.labels
-    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap")
+    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "drain")
     return Routines(start, code, *(at[name] for name in names))
 
 

@@ -22,6 +22,7 @@ from runtime.memory import PAGE, Mapping, Memory, mappings
 from runtime.recording.code import CodeMap, Text
 from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
 from runtime.recording.state import (
+    BLOCK,
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
@@ -35,6 +36,7 @@ from runtime.recording.state import (
     NODE_COUNTERS,
     NODE_SITE,
     NODE_STRAY,
+    RESUMED,
     SITE_LINK,
     SITE_MINUS_RETURN,
     SITE_UNIT,
@@ -42,6 +44,10 @@ from runtime.recording.state import (
     TABLE_BYTES,
     TABLE_ENTRIES,
     TOP,
+    TRACE,
+    TRACE_ALIGNMENT,
+    TRACE_BYTES,
+    TRACE_START,
     WAY_BYTES,
 )
 from runtime.recording.translate import translate
@@ -77,11 +83,12 @@ class Region:
 class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
-    pointer, stack pointer, node, top of the calls)."""
+    pointer, stack pointer, node, top of the calls). ``trace``: where its trace begins, 0 where nothing is watched."""
 
     tid: int
     state: int
     root: int
+    trace: int
     chunks: list[tuple[int, int]] = field(default_factory=list)
     signals: list[tuple[int, int, int, int]] = field(default_factory=list)
 
@@ -89,10 +96,11 @@ class Thread:
 class Space:
     """The recorded process, stopped whenever something is asked of it here."""
 
-    def __init__(self, tracee: Tracee, memopt: int, elide: bool) -> None:
-        """``elide``: what follows from registers is not counted. ``tracee`` is stopped where it may make a system
-        call. Raises ``Rejected`` when there is no room."""
-        self.pid, self._memopt, self._elide = tracee.pid, memopt, elide
+    def __init__(self, tracee: Tracee, memopt: int, elide: bool, watch: bool) -> None:
+        """``elide``: what follows from registers is not counted; ``watch``: accesses to memory are told. ``tracee`` is
+        stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
+        self.pid, self._memopt, self._elide, self._watch = tracee.pid, memopt, elide, watch
+        self._watched = 0  # blocks
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
@@ -117,11 +125,13 @@ class Space:
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (region, _REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (0, data, _READ | _WRITE, flags, -1, 0)),
+            *((Call(SYS_MMAP, (0, (_MOST_THREADS + 2) * TRACE_BYTES, _READ | _WRITE, flags, -1, 0)),) if watch else ()),
         ))
         for result in results:
             remote.check(result, "memory for recording")
         self._next_node, self._end_of_nodes = results[2], results[2] + _NODES_BYTES
         self._next_thread = self._end_of_nodes
+        self._next_trace = -(-results[3] // TRACE_ALIGNMENT) * TRACE_ALIGNMENT if watch else 0
         self.add_region(region)
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -181,7 +191,8 @@ class Space:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
             found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._elide)
+                              self._elide, self._watched if self._watch else None)
+            self._watched += len(found.watched)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             self.units.append(found)
@@ -279,9 +290,35 @@ class Space:
         self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(root + _CHUNK_BYTES))
         assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
         assert END_OF_TEXTS == LOWEST_TEXT + 8
-        thread = self.threads[tid] = Thread(tid, state, root, [(root, root + _CHUNK_BYTES)])
+        trace = 0
+        if self._watch:
+            trace = self._next_trace + TRACE_START
+            self._next_trace += TRACE_BYTES
+            self.memory.write(state + TRACE, _WORD(trace))
+        thread = self.threads[tid] = Thread(tid, state, root, trace, [(root, root + _CHUNK_BYTES)])
         self._tell_texts(thread)
         return thread
+
+    def take_trace(self, thread: Thread) -> NDArray[numpy.uint64]:
+        """The words of the trace since it was taken before."""
+        if not thread.trace:
+            return numpy.zeros(0, numpy.uint64)
+        end = self.memory.word(thread.state + TRACE)
+        words = numpy.frombuffer(self.memory.read(thread.trace, end - thread.trace), numpy.uint64)
+        self.memory.write(thread.state + TRACE, _WORD(thread.trace))
+        return words
+
+    def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
+        """What follows belongs to a run of the block around the instruction at ``copy`` that was interrupted."""
+        unit = self.unit_of_copy(copy)
+        original = None if unit is None else unit.original(copy)
+        if not thread.trace or unit is None or original is None:
+            return
+        found = next((b for b in unit.watched if b.start <= original < unit.graph.blocks[b.start].end), None)
+        if found is not None:
+            place = self.memory.word(thread.state + TRACE)
+            self.memory.write(place, _WORD(BLOCK << 48 | found.number) + _WORD(node | RESUMED))
+            self.memory.write(thread.state + TRACE, _WORD(place + 16))
 
     def child(self, thread: Thread, caller: int, unit: Unit) -> int:
         """A new node of ``unit``, called from nowhere in the node ``caller``."""

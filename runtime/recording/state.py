@@ -14,12 +14,25 @@ words of eight bytes.
 
 from __future__ import annotations
 
+# The trace of a thread, where memory is watched, is made of words. Each block that is watched begins with two: its
+# number with BLOCK in the upper 16 bits, and the node, plus RESUMED where it goes on after a signal. Then comes one for
+# each access, its index in the block in the upper 16 bits, the address below; behind one that repeats another word, how
+# often. The bits of TRACE from 16 to 23 are zero where the buffer is full: it lies in front of a multiple of
+# TRACE_ALIGNMENT, with room behind.
+BLOCK = 0xFFFF
+RESUMED = 1
+TRACE_ALIGNMENT = 1 << 24
+TRACE_START = 1 << 16  # behind a multiple of the alignment
+TRACE_BYTES = 2 * TRACE_ALIGNMENT  # of address space
+MOST_ACCESSES = 4000  # of a block
+
 SAVED = (0, 8, 16)  # rax, rcx, rdx while a probe works
 TARGET, DESTINATION, NODE, TOP, SLOT, RECORD, FLAGS = range(24, 80, 8)
 KEPT = (80, 88, 96)  # r11, rdi, rsi while it is looked whether memopt lives
 NEXT_NODE, LAST_CELL = 104, 112  # what is free of the chunk lies between
 ASKED = 120  # what memopt is waited for: the number of a question, 0 for nothing
 LOWEST_TEXT, END_OF_TEXTS = 128, 136  # where code lies that may be unmapped
+TRACE = 144  # where the next word of the trace goes
 
 NODE_UNIT, NODE_CALLER, NODE_STRAY, NODE_SITE, NODE_COUNTERS = 0, 8, 16, 24, 32
 CELL_BYTES, CELL_NODE, CELL_NEXT = 24, 8, 16

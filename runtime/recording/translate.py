@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from memopt.analysis.accesses import Access, accesses
 from memopt.analysis.counting import Counting, Place, plan_counters
 from memopt.analysis.idle import idle
 from memopt.analysis.nesting import Nesting
@@ -47,11 +48,13 @@ from runtime.recording.encode import (
 )
 from runtime.recording.routines import Routines, restore, save
 from runtime.recording.state import (
+    BLOCK,
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
     CALL_STACK,
     DESTINATION,
+    MOST_ACCESSES,
     NODE,
     NODE_COUNTERS,
     NODE_STRAY,
@@ -61,8 +64,9 @@ from runtime.recording.state import (
     SLOT,
     TARGET,
     TOP,
+    TRACE,
 )
-from runtime.recording.unit import Site, Unit
+from runtime.recording.unit import Site, Unit, Watched
 from runtime.recording.writer import Writer
 
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
@@ -72,9 +76,10 @@ _CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap"
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
-              elide: bool = True) -> Unit:
+              elide: bool = True, watch: int | None = None) -> Unit:
     """The copy of ``graph`` at ``start``, within reach of all it refers to; without ``elide``, nothing is told by
-    registers. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+    registers. ``watch``: memory is, and this is the number of the first block. Raises
+    Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
@@ -85,14 +90,16 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
     counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
     stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
                for loop, stepping in found.items() if (stepping.block, None) in counting.places}
-    return _Translation(number, graph, nesting, counting, stepped, start, shared, table).unit()
+    watched, untold = ((), ()) if watch is None else watching(graph, nesting, watch)
+    return _Translation(number, graph, nesting, counting, stepped, watched, start, shared, table).unit(untold)
 
 
 class _Translation:
     def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
-                 stepped: dict[int, tuple[Loop, Stepping]], start: int, shared: Routines, table: int) -> None:
+                 stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], start: int,
+                 shared: Routines, table: int) -> None:
         self.number, self.graph, self.nesting, self.counting = number, graph, nesting, counting
-        self.stepped = stepped
+        self.stepped, self.watched = stepped, {block.start: block for block in watched}
         self.start, self.shared, self.table = start, shared, table
         self.write = Writer(start)
         self.counter: dict[Place, int] = {
@@ -116,7 +123,7 @@ class _Translation:
             if loop.header == graph.entry:
                 self.entered.setdefault(_ENTRY, []).append(index)
 
-    def unit(self) -> Unit:
+    def unit(self, untold: tuple[int, ...]) -> Unit:
         blocks = list(self.graph.blocks.values())
         for block, following in zip(blocks, (*blocks[1:], None), strict=True):
             self._block(block, None if following is None else following.start)
@@ -132,21 +139,24 @@ class _Translation:
             self.write.place(_ENTRY)
             self._go(_ENTRY, self.graph.entry, None)
             entry = _ENTRY
+        for start in self.watched:
+            self._full(start)
         sites = self._records()
         code = self.write.finish()
         labels = self.write.labels
         return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
                     self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
-                    tuple(self.originals))
+                    tuple(self.originals), tuple(self.watched.values()), untold)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
     def _block(self, block: BasicBlock, following: int | None) -> None:
         self.write.place(block.start)
         self._count((block.start, None), block.instructions)
-        last = block.instructions[-1]
+        last, told = block.instructions[-1], self._watch(block)
         for previous, instruction in zip((None, *block.instructions), block.instructions, strict=False):
             if not instruction.kind.ends_block:
+                self._tell(told.get(instruction.address, ()), instruction)
                 self._copy(instruction, previous)
         match last.kind:
             case Kind.PLAIN:
@@ -290,6 +300,52 @@ class _Translation:
             w.place(on)
         self._go((block.start, block.end), block.end, following)
 
+    # -- what is watched -----------------------------------------------------------------------------------------------
+
+    def _watch(self, block: BasicBlock) -> dict[int, list[tuple[int, Access]]]:
+        """Tell that ``block`` runs; its accesses by their instructions, with their indices."""
+        w, watched = self.write, self.watched.get(block.start)
+        told: dict[int, list[tuple[int, Access]]] = {}
+        if watched is None:
+            return told
+        w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
+        w(encode.move_64_bits(RDX, BLOCK << 48 | watched.number), store(RCX, 0, RDX), load_state(RDX, NODE))
+        w(store(RCX, 8, RDX), lea(RCX, RCX, 16), store_state(TRACE, RCX), encode.load_state_byte(RCX, TRACE + 2))
+        w.if_zero(("near full", block.start))
+        w(encode.SKIP_JUMP)
+        w.place(("near full", block.start))
+        w.jump(("full", block.start))
+        w(load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
+        w.place(("drained", block.start))
+        for index, (address, access) in enumerate(watched.accesses):
+            told.setdefault(address, []).append((index, access))
+        return told
+
+    def _full(self, block: int) -> None:
+        w = self.write
+        w.place(("full", block))
+        w(store_state(SAVED[0], RAX))
+        w.to_label(lea_relative(RDX), ("drained", block))
+        w(store_state(RECORD, RDX))
+        w.to(lea_relative(RDX), block)
+        w(store_state(DESTINATION, RDX))
+        w.to(encode.JUMP, self.shared.drain)
+
+    def _tell(self, told: Sequence[tuple[int, Access]], instruction: DecodedInstruction) -> None:
+        """Where the accesses of ``instruction`` go to."""
+        w = self.write
+        for index, access in told:
+            with self._scratch((instruction,), 2, frozenset((RCX,) if access.repeated else ())) as (address, place):
+                if access.absolute is not None:
+                    w.to(lea_relative(address), access.absolute)
+                else:
+                    base, other = (None if r is None else NAMES.index(r) for r in (access.base, access.index))
+                    w(encode.lea_address(address, base, other, access.scale, access.displacement))
+                w(load_state(place, TRACE), store(place, 0, address), encode.store_16_bits(place, 6, index))
+                if access.repeated:
+                    w(store(place, 8, RCX))
+                w(lea(place, place, 16 if access.repeated else 8), store_state(TRACE, place))
+
     # -- what may leave the function -----------------------------------------------------------------------------------
 
     def _site(self, instruction: DecodedInstruction | None, address: int, target: int | None, returns: bool) -> int:
@@ -407,6 +463,30 @@ class _Translation:
             w(labels.get(("go on", index), 0).to_bytes(8, "little"))
             made.append(Site(address, target, end, returns, self._slot(index), record, copy))
         return tuple(made)
+
+
+def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
+    """The blocks whose runs are told: those that access memory, and those by which one knows which iteration of which
+    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. Raises Rejected
+    for a block with too many."""
+    marks = {graph.entry, *(loop.header for loop in nesting.loops),
+             *(b.end for b in graph.blocks.values() if b.kind is Kind.CALL)}
+    watched: list[Watched] = []
+    untold: list[int] = []
+    for start, block in graph.blocks.items():
+        found: list[tuple[int, Access]] = []
+        for instruction in block.instructions:
+            made = accesses(instruction)
+            if made is None:
+                untold.append(instruction.address)
+            elif not instruction.kind.ends_block:
+                found += ((instruction.address, access) for access in made)
+        if len(found) > MOST_ACCESSES:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found)} accesses to memory in one block")
+        leaves = block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
+        if found or leaves or start in marks:
+            watched.append(Watched(first + len(watched), start, tuple(found)))
+    return tuple(watched), tuple(untold)
 
 
 def _repeats(instruction: DecodedInstruction) -> bool:

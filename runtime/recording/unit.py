@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
+from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting
 from memopt.analysis.nesting import Nesting
 from memopt.analysis.stepping import Stepping
@@ -27,12 +28,23 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """A block whose runs are told one by one, with its accesses in their order: (address of the instruction, access).
+    ``number``: by which the trace knows it."""
+
+    number: int
+    start: int
+    accesses: tuple[tuple[int, Access], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """``number``: above 0, by which nodes know it. ``code`` belongs at ``start``; ``entry`` is the copy of the graph's
     entry. ``stepped``: what is told by a register, by the index of its place in ``counting``; its counter grows by the
     step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
     ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
-    the order of the copies; there, a signal finds the program's own state."""
+    the order of the copies; there, a signal finds the program's own state. ``untold``: addresses of instructions that
+    access memory unwatched though it is watched."""
 
     number: int
     graph: FlowGraph
@@ -47,6 +59,8 @@ class Unit:
     blocks: dict[int, int]
     copies: tuple[int, ...]
     originals: tuple[int, ...]
+    watched: tuple[Watched, ...] = ()
+    untold: tuple[int, ...] = ()
 
     @property
     def counters(self) -> int:

@@ -27,6 +27,7 @@ def test_state_and_single_registers(register: int) -> None:
     assert read(encode.load_state(register, 0x48)) == f"mov {name}, qword ptr gs:[0x48]"
     assert read(encode.store_state(0x48, register)) == f"mov qword ptr gs:[0x48], {name}"
     assert read(encode.compare_state(register, 0x48)) == f"cmp {name}, qword ptr gs:[0x48]"
+    assert read(encode.move_64_bits(register, 0xFFFF << 48)) == f"movabs {name}, 0xffff000000000000"
     assert read(encode.invert(register)) == f"not {name}"
     assert read(encode.test(register)) == f"test {name}, {name}"
 
@@ -40,6 +41,11 @@ def test_pairs_of_registers(register: int, base: int) -> None:
     assert read(encode.compare(register, base, 0x150)) == f"cmp {name}, qword ptr {place}"
     assert read(encode.add(register, base, 0x150)) == f"add {name}, qword ptr {place}"
     assert read(encode.increment(base, 0x150)) == f"inc qword ptr {place}"
+    assert read(encode.store_16_bits(base, 0x150, 7)) == f"mov word ptr {place}, 7"
+    assert read(encode.lea_address(register, base, None, 1, -8)) == f"lea {name}, [{NAMES[base]} - 8]"
+    if base != RSP:
+        assert read(encode.lea_address(register, 3, base, 4, 8)) == f"lea {name}, [rbx + {NAMES[base]}*4 + 8]"
+        assert read(encode.lea_address(register, None, base, 8, 8)) == f"lea {name}, [{NAMES[base]}*8 + 8]"
     assert read(encode.move(register, base)) == f"mov {name}, {NAMES[base]}"
     if register != RSP:
         assert read(encode.lea_sum(3, base, register, 1)) == f"lea rbx, [{NAMES[base]} + {name} + 1]"
@@ -50,6 +56,7 @@ def test_lookups() -> None:
     assert read(encode.low_16_bits(0, 1)) == "movzx eax, cx"
     assert read(encode.double(0)) == "lea eax, [rax + rax]"
     assert read(encode.load_indexed(2, 0, 0x1234560)) == "mov rdx, qword ptr [rax*8 + 0x1234560]"
+    assert read(encode.load_state_byte(1, 0x92)) == "movzx ecx, byte ptr gs:[0x92]"
     assert read(encode.set_state(0x78, 3)) == "mov qword ptr gs:[0x78], 3"
     assert read(encode.jump_by_state(0x20)) == "jmp qword ptr gs:[0x20]"
     assert read(encode.relative(encode.JUMP, 0, 0x100)) == "jmp 0x100"

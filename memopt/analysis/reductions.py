@@ -1,0 +1,54 @@
+"""Pieces of straight code that add to what is in memory, or combine it otherwise in an order that does not matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memopt.analysis.stepping import written
+from memopt.ir.graph import DecodedInstruction
+
+_COMBINES = re.compile(r"v?(p?add|p?mul|p?max|p?min|sub)(s|ps|pd|ss|sd|[bwdq]|s[bwd]|u[bwdq]|l[dw])?"
+                       r"|p?x?or|p?and|vpx?or|vpand|inc|dec|imul")
+_MOVES = re.compile(r"v?mov(s[sd]|[au]p[sd]|dq[au]|[dq])?")
+_MEMORY = re.compile(r"\[[^]]+\]")
+_WORD = re.compile(r"[a-z]+\w*")
+
+
+def accumulates(block: Sequence[DecodedInstruction], writer: int, reader: int) -> bool:
+    """Whether what the instruction at ``reader`` reads is combined with something and written back to the same place by
+    the one at ``writer``, both in ``block``."""
+    at = {i.address: n for n, i in enumerate(block)}
+    if writer not in at or reader not in at or at[reader] > at[writer]:
+        return False
+    first, last = block[at[reader]], block[at[writer]]
+    place = _MEMORY.search(first.operands_text)
+    target = _MEMORY.search(last.operands_text)
+    if place is None or target is None or place[0] != target[0]:
+        return False
+    if first is last:
+        return _name(first) is not None
+    register = first.operands_text.partition(",")[0]
+    held = last.operands_text.rpartition(", ")[2]
+    if not _MOVES.fullmatch(last.mnemonic) or _MEMORY.search(register) or register != held:
+        return False
+    combined = _name(first) is not None
+    if not combined and not _MOVES.fullmatch(first.mnemonic):
+        return False
+    bases = set(_WORD.findall(place[0]))
+    for between in block[at[reader] + 1:at[writer]]:
+        target_register, _, others = between.operands_text.partition(", ")
+        changed = written(between)
+        if changed is None or changed & bases:
+            return False
+        if target_register == register:
+            if _name(between) is None:
+                return False
+            combined = True
+        elif register in others.split(", "):
+            return False  # used for something else, too
+    return combined
+
+
+def _name(instruction: DecodedInstruction) -> str | None:
+    return instruction.mnemonic if _COMBINES.fullmatch(instruction.mnemonic.rsplit(" ", 1)[-1]) else None

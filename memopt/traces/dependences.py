@@ -1,0 +1,574 @@
+"""Data dependences through memory between instructions in their contexts, told apart by the loop that carries them.
+
+For each place in memory the last write and the reads since then are kept, each with its time; a time is the number of a
+run of a block. A dependence is carried by the outermost active loop that has begun a new iteration since its source
+(Sato, Inoguchi and Nakamura, Whole program data dependence profiling to unveil parallel regions in dynamic execution,
+2012); its distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses in
+its page need.
+
+Of the reads by one instruction between two writes, the first and the last are kept, so the distances of the WAR
+dependences between are within those reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numba
+import numpy
+import numpy.typing
+
+Words = numpy.typing.NDArray[numpy.uint64]
+_Array = numpy.typing.NDArray[numpy.int64]
+
+BLOCK = 0xFFFF  # in the upper 16 bits of the word that begins a block; other words have the index of their access there
+RESUMED = 1  # in the second word: what follows belongs to a run of the block that was interrupted
+FAR = 1 << 14  # iterations that are told apart: a distance is this where it is no less
+_LEVELS = 64  # active loops
+_FRAMES = 4096
+_PAGE = 4096
+_CACHE = 1 << 10
+
+# Where numbers are kept from one call of the kernel to the next.
+(_TIME, _FRAME, _ACTIVE, _CURRENT, _CONTEXT_BLOCKS, _NEXT_SITE, _CONTEXT_LOOPS, _PAGES, _NEXT_CELL, _NEXT_READER,
+ _FREE_READER, _FREE_READERS, _FOUND, _BLOCK_NOW, _DONE_OF_REPEATED, _PAGE_PLACES, _CELL_ROOM, _READER_ROOM,
+ _FOUND_PLACES, _CONTEXT_PLACES, _LOOP_PLACES, _NUMBERS) = range(22)
+(_DONE, _MORE_CONTEXTS, _MORE_LOOPS, _MORE_PAGES, _MORE_CELLS, _MORE_READERS, _MORE_FOUND) = range(7)
+_PIECE = 4096  # bytes of a repeated access that are looked at in one go
+_CELLS_OF_PIECE = 2 * _PAGE // 8 + 16  # at most
+_READERS_OF_PIECE = _PIECE + 16 * 64
+_COPIED = 64  # readers of a place that is split; its parts forget more
+
+
+class Kind(Enum):
+    """By what comes first and what comes after it."""
+
+    RAW = 0
+    WAR = 1
+    WAW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AccessShape:
+    """``repeated``: a word with the number of times follows the address."""
+
+    size: int
+    reads: bool
+    writes: bool
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
+    loop's; ``entry``: whether the function begins here."""
+
+    loop: int | None
+    header: bool
+    entry: bool
+    accesses: tuple[AccessShape, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """In which node, and which of the accesses of which block."""
+
+    node: int
+    block: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """``carrier``: node and number of the loop, None where it is within one iteration of all loops around both;
+    ``least`` and ``most`` of the distances in iterations, 0 without carrier."""
+
+    kind: Kind
+    source: Access
+    sink: Access
+    carrier: tuple[int, int] | None
+    least: int
+    most: int
+    count: int
+
+
+class _Tables(NamedTuple):
+    """Pointers to 64-bit numbers; a table is made of rows, in columns:
+
+    frames: node, first of its active loops. active: loop, time of its entry, of its iteration, number in its context,
+    number of the iteration. rings: of FAR, for each active loop the times at which its iterations began. blocks: first
+    shape, how many, loop, header, entry. shapes: size, reads + 2 * writes, repeated. loops: around it, depth.
+    context_blocks: node, block, first site. context_loops: node, loop, number. pages: number, 0, first cell. cache:
+    number of a page, first cell. cells: time of the last write (0: none), its site, first reader; or, for a place of
+    eight bytes whose parts are told apart, below 0: see _split. readers: site, first time, last time, next. found:
+    source and sink, carrier and kind, count, least, most. last: node, first site of a block.
+    """
+
+    state: Any
+    frames: Any
+    active: Any
+    rings: Any
+    blocks: Any
+    shapes: Any
+    loops: Any
+    context_blocks: Any
+    context_loops: Any
+    pages: Any
+    cache: Any
+    cells: Any
+    readers: Any
+    found: Any
+    last: Any
+
+
+@numba.extending.intrinsic
+def _pointer(_typing, _address):
+    """To 64-bit numbers at an address: unlike arrays, pointers cost nothing to hand on."""
+    kind = numba.types.CPointer(numba.types.int64)
+
+    def generate(context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(kind))
+
+    return kind(numba.types.int64), generate
+
+
+@numba.njit(cache=True, forceinline=True)
+def _slot(table, width, places, one, two):
+    """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
+    mask = places - 1
+    at = ((one * 0x1E3779B97F4A7C15 ^ two * 0x42B2AE3D27D4EB4F) >> 40) & mask
+    while table[width * at + 1] != -1 and (table[width * at] != one or table[width * at + 1] != two):
+        at = (at + 1) & mask
+    return at
+
+
+@numba.njit(cache=True, forceinline=True)
+def _distance(rings, first, iteration, time):
+    """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
+    low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
+    if rings[first + (low & (FAR - 1))] > time:
+        return FAR
+    begun = rings[first + (high & (FAR - 1))]
+    each = begun - rings[first + ((high - 1) & (FAR - 1))]
+    middle = min(high - 1, max(low, high - 1 - (begun - time - 1) // each))  # they often take as long as each other
+    step = 1
+    while low < high - 1:
+        if rings[first + (middle & (FAR - 1))] > time:
+            high = middle
+            middle = max(low, middle - step)
+        else:
+            low = middle
+            middle = min(high - 1, middle + step)
+        step *= 2
+        if middle <= low or middle >= high:
+            middle = (low + high) >> 1
+    return iteration - low
+
+
+@numba.njit(cache=True, forceinline=True)
+def _find(t, kind, source, sink, time):
+    """A dependence on what happened at ``time``."""
+    count = t.state[_ACTIVE]
+    carrier, distance = -1, 0
+    if count and time < t.active[5 * (count - 1) + 2]:
+        for level in range(count):
+            if time < t.active[5 * level + 1]:
+                break
+            if time < t.active[5 * level + 2]:
+                carrier, iteration = t.active[5 * level + 3], t.active[5 * level + 4]
+                distance = 1
+                if time < t.rings[FAR * level + ((iteration - 1) & (FAR - 1))]:
+                    distance = _distance(t.rings, FAR * level, iteration, time)
+                break
+    one, two = source << 32 | sink, (carrier + 1) << 2 | kind
+    at = 8 * _slot(t.found, 8, t.state[_FOUND_PLACES], one, two)
+    if t.found[at + 1] == -1:
+        t.state[_FOUND] += 1
+        t.found[at], t.found[at + 1], t.found[at + 3], t.found[at + 4] = one, two, distance, distance
+    t.found[at + 2] += 1
+    t.found[at + 3] = min(t.found[at + 3], distance)
+    t.found[at + 4] = max(t.found[at + 4], distance)
+
+
+@numba.njit(cache=True, forceinline=True)
+def _new_reader(t, cell, site, first, last):
+    reader = t.state[_FREE_READER]
+    if reader >= 0:
+        t.state[_FREE_READER] = t.readers[4 * reader + 3]
+        t.state[_FREE_READERS] -= 1
+    else:
+        reader = t.state[_NEXT_READER]
+        t.state[_NEXT_READER] += 1
+    t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2] = site, first, last
+    t.readers[4 * reader + 3] = t.cells[3 * cell + 2]
+    t.cells[3 * cell + 2] = reader
+
+
+@numba.njit(cache=True)
+def _split(t, cell, old, parts, fine):
+    """From now on the ``parts`` of ``cell`` are told apart, as the ``old`` cells from its own or another one on were:
+    eight where ``fine``, else two. The cell says where they are."""
+    first = t.state[_NEXT_CELL]
+    t.state[_NEXT_CELL] += parts
+    count = 1
+    if t.cells[3 * cell] < 0:
+        count = 2
+    for part in range(parts):
+        source, target = old + part * count // parts, first + part
+        t.cells[3 * target], t.cells[3 * target + 1] = t.cells[3 * source], t.cells[3 * source + 1]
+        t.cells[3 * target + 2] = -1
+        reader = t.cells[3 * source + 2]
+        for _ in range(_COPIED):
+            if reader < 0:
+                break
+            _new_reader(t, target, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
+            reader = t.readers[4 * reader + 3]
+    t.cells[3 * cell] = -1 - (first << 1 | fine)
+    return first
+
+
+@numba.njit(cache=True, forceinline=True)
+def _touch(t, cell, kind, site):
+    """A place is read, written or both."""
+    time = t.state[_TIME]
+    written = t.cells[3 * cell]
+    if kind & 1:
+        if written:
+            _find(t, 0, t.cells[3 * cell + 1], site, written)
+        reader = t.cells[3 * cell + 2]
+        while reader >= 0 and t.readers[4 * reader] != site:
+            reader = t.readers[4 * reader + 3]
+        if reader >= 0:
+            t.readers[4 * reader + 2] = time
+        else:
+            _new_reader(t, cell, site, time, time)
+    if kind & 2:
+        if written:
+            _find(t, 2, t.cells[3 * cell + 1], site, written)
+        reader = t.cells[3 * cell + 2]
+        while reader >= 0:
+            source, first, last = t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2]
+            own = source == site and kind & 1
+            if not own or first != time:
+                _find(t, 1, source, site, first)
+            if not own and last != first:
+                _find(t, 1, source, site, last)
+            following = t.readers[4 * reader + 3]
+            t.readers[4 * reader + 3] = t.state[_FREE_READER]
+            t.state[_FREE_READER] = reader
+            t.state[_FREE_READERS] += 1
+            reader = following
+        t.cells[3 * cell], t.cells[3 * cell + 1], t.cells[3 * cell + 2] = time, site, -1
+
+
+@numba.njit(cache=True, forceinline=True)
+def _access(t, kind, site, address, size):
+    """An access of _PIECE bytes at most; 0, or what there must be more of first."""
+    state = t.state
+    if state[_FREE_READERS] + state[_READER_ROOM] - state[_NEXT_READER] < _READERS_OF_PIECE:
+        return _MORE_READERS
+    if state[_NEXT_CELL] + _CELLS_OF_PIECE > state[_CELL_ROOM]:
+        return _MORE_CELLS
+    if 2 * (state[_FOUND] + _PAGE) > state[_FOUND_PLACES]:
+        return _MORE_FOUND
+    if 2 * (state[_PAGES] + 2) > state[_PAGE_PLACES]:
+        return _MORE_PAGES
+    end = address + size
+    while address < end:
+        number = address >> 12
+        line = 2 * (number & (_CACHE - 1))
+        if t.cache[line] != number:
+            at = 3 * _slot(t.pages, 3, state[_PAGE_PLACES], number, 0)
+            if t.pages[at + 1] == -1:
+                t.pages[at], t.pages[at + 1], t.pages[at + 2] = number, 0, state[_NEXT_CELL]
+                state[_NEXT_CELL] += _PAGE >> 3
+                state[_PAGES] += 1
+            t.cache[line], t.cache[line + 1] = number, t.pages[at + 2]
+        cell = t.cache[line + 1] + ((address & (_PAGE - 1)) >> 3)
+        stop = min(end, (address | 7) + 1)
+        if t.cells[3 * cell] >= 0:
+            if (stop - address) & 7 == 0:
+                _touch(t, cell, kind, site)
+                address = stop
+                continue
+            fine = 1 if (address | stop) & 3 else 0
+            _split(t, cell, cell, 8 if fine else 2, fine)
+        where = -1 - t.cells[3 * cell]
+        if not where & 1 and (address | stop) & 3:
+            _split(t, cell, where >> 1, 8, 1)
+            where = -1 - t.cells[3 * cell]
+        shift = 0 if where & 1 else 2
+        for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
+            _touch(t, (where >> 1) + part, kind, site)
+        address = stop
+    return 0
+
+
+@numba.njit(cache=True)
+def _enter(t, loop, node):
+    """Another loop is active."""
+    at = 3 * _slot(t.context_loops, 3, t.state[_LOOP_PLACES], node, loop)
+    if t.context_loops[at + 1] == -1:
+        t.context_loops[at], t.context_loops[at + 1] = node, loop
+        t.context_loops[at + 2] = t.state[_CONTEXT_LOOPS]
+        t.state[_CONTEXT_LOOPS] += 1
+    level, time = t.state[_ACTIVE], t.state[_TIME]
+    row = 5 * level
+    t.active[row], t.active[row + 1], t.active[row + 2] = loop, time, time
+    t.active[row + 3], t.active[row + 4] = t.context_loops[at + 2], 1
+    t.rings[FAR * level + 1] = time
+    t.state[_ACTIVE] += 1
+
+
+@numba.njit(cache=True)
+def _follow(t, node):
+    """``node`` runs: what it was called from stays, what it called is over."""
+    frame = t.state[_FRAME]
+    while frame >= 0 and t.frames[2 * frame] != node:
+        frame -= 1
+    if frame >= 0:
+        t.state[_ACTIVE] = t.frames[2 * frame + 3]
+    else:
+        frame = min(t.state[_FRAME] + 1, _FRAMES - 1)
+        t.frames[2 * frame], t.frames[2 * frame + 1] = node, t.state[_ACTIVE]
+    t.state[_FRAME] = frame
+
+
+@numba.njit(cache=True, forceinline=True)
+def _begin(t, block, node):
+    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
+    state, row = t.state, 5 * block
+    base, loop, header = t.frames[2 * state[_FRAME] + 1], t.blocks[row + 2], t.blocks[row + 3]
+    state[_TIME] += 1
+    if t.blocks[row + 4] and not header:
+        state[_ACTIVE] = base
+    depth = 0 if loop < 0 else t.loops[2 * loop + 1]
+    if state[_ACTIVE] - base > depth:
+        state[_ACTIVE] = base + depth
+    while state[_ACTIVE] > base:  # those around the block stay
+        around = loop
+        for _ in range(depth - (state[_ACTIVE] - base)):
+            around = t.loops[2 * around]
+        if t.active[5 * (state[_ACTIVE] - 1)] == around:
+            break
+        state[_ACTIVE] -= 1
+    if state[_ACTIVE] - base == depth:
+        if depth and header:
+            level = state[_ACTIVE] - 1
+            iteration = t.active[5 * level + 4] + 1
+            t.active[5 * level + 2], t.active[5 * level + 4] = state[_TIME], iteration
+            t.rings[FAR * level + (iteration & (FAR - 1))] = state[_TIME]
+        return
+    while state[_ACTIVE] - base < depth and state[_ACTIVE] < _LEVELS:
+        around = loop
+        for _ in range(depth - 1 - (state[_ACTIVE] - base)):
+            around = t.loops[2 * around]
+        _enter(t, around, node)
+
+
+@numba.njit(cache=True, forceinline=True)
+def _block(t, block, word):
+    """A block begins, in the node of ``word``; 0, or what there must be more of first."""
+    state, node = t.state, word & ~RESUMED
+    if 2 * (state[_CONTEXT_BLOCKS] + 1) > state[_CONTEXT_PLACES]:
+        return _MORE_CONTEXTS
+    if 2 * (state[_CONTEXT_LOOPS] + _LEVELS) > state[_LOOP_PLACES]:
+        return _MORE_LOOPS
+    if state[_FRAME] < 0 or t.frames[2 * state[_FRAME]] != node:
+        _follow(t, node)
+    if not word & RESUMED:
+        _begin(t, block, node)
+    state[_BLOCK_NOW] = block
+    if t.last[2 * block] != node:
+        place = 3 * _slot(t.context_blocks, 3, state[_CONTEXT_PLACES], node, block)
+        if t.context_blocks[place + 1] == -1:
+            t.context_blocks[place], t.context_blocks[place + 1] = node, block
+            t.context_blocks[place + 2] = state[_NEXT_SITE]
+            state[_CONTEXT_BLOCKS] += 1
+            state[_NEXT_SITE] += t.blocks[5 * block + 1]
+        t.last[2 * block], t.last[2 * block + 1] = node, t.context_blocks[place + 2]
+    state[_CURRENT] = t.last[2 * block + 1]
+    return 0
+
+
+@numba.njit(cache=True)
+def _repeat(t, kind, site, address, size):
+    """An access of any size; 0, or what there must be more of before it goes on."""
+    while t.state[_DONE_OF_REPEATED] < size:
+        done = t.state[_DONE_OF_REPEATED]
+        piece = min(_PIECE, size - done)
+        more = _access(t, kind, site, address + done, piece)
+        if more:
+            return more
+        t.state[_DONE_OF_REPEATED] += piece
+    t.state[_DONE_OF_REPEATED] = 0
+    return 0
+
+
+@numba.njit(cache=True, forceinline=True)
+def _go_on(t, words, count, at):
+    while at < count:
+        word = words[at]
+        index = word >> 48 & 0xFFFF
+        if index == BLOCK:
+            if at + 1 == count:
+                break
+            more = _block(t, word & 0xFFFFFFFF, words[at + 1])
+            if more:
+                return at, more
+            at += 2
+            continue
+        block = t.state[_BLOCK_NOW]
+        if block < 0 or index >= t.blocks[5 * block + 1]:  # cannot be: a trace begins with a block
+            at += 1
+            continue
+        row = 3 * (t.blocks[5 * block] + index)
+        size, kind, address = t.shapes[row], t.shapes[row + 1], word & 0xFFFFFFFFFFFF
+        site, repeated = t.state[_CURRENT] + index, t.shapes[row + 2]
+        if repeated:
+            if at + 1 == count:
+                break
+            more = _repeat(t, kind, site, address, size * words[at + 1])
+        else:
+            more = _access(t, kind, site, address, size)
+        if more:
+            return at, more
+        at += 1 + repeated
+    return at, _DONE
+
+
+@numba.njit(cache=True, nogil=True)
+def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, pages, cache,
+          cells, readers, found, last):
+    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+    t = _Tables(_pointer(state.ctypes.data), _pointer(frames.ctypes.data), _pointer(active.ctypes.data),
+                _pointer(rings.ctypes.data), _pointer(blocks.ctypes.data), _pointer(shapes.ctypes.data),
+                _pointer(loops.ctypes.data), _pointer(context_blocks.ctypes.data), _pointer(context_loops.ctypes.data),
+                _pointer(pages.ctypes.data), _pointer(cache.ctypes.data), _pointer(cells.ctypes.data),
+                _pointer(readers.ctypes.data), _pointer(found.ctypes.data), _pointer(last.ctypes.data))
+    return _go_on(t, _pointer(words.ctypes.data), len(words), at)
+
+
+class Dependences:
+    """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
+    nothing is watched any more, and ``complete`` is false. ``words``: of the trace."""
+
+    def __init__(self, limit: int = 3 << 30) -> None:
+        self._limit = limit
+        self.complete = True
+        self.words = 0
+        self._state = numpy.zeros(_NUMBERS, numpy.int64)
+        self._state[[_FRAME, _FREE_READER, _BLOCK_NOW]] = -1
+        self._state[_NEXT_SITE] = 1
+        self._frames = numpy.zeros((_FRAMES + 1, 2), numpy.int64)
+        self._active = numpy.zeros((_LEVELS, 5), numpy.int64)
+        self._rings = numpy.zeros((_LEVELS, FAR), numpy.int64)
+        self._blocks = numpy.zeros((0, 5), numpy.int64)
+        self._shapes = numpy.zeros((0, 3), numpy.int64)
+        self._loops = numpy.zeros((0, 2), numpy.int64)
+        self._context_blocks, self._context_loops = _table(1 << 12, 3), _table(1 << 12, 3)
+        self._pages, self._cache = _table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
+        self._cells = _fresh(1 << 20)
+        self._readers = numpy.zeros((1 << 20, 4), numpy.int64)
+        self._found = _table(1 << 15, 8)
+        self._last = numpy.zeros((0, 2), numpy.int64)
+        self._rest = numpy.zeros(0, numpy.int64)
+
+    def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
+        """``blocks``: more of them, numbered on; ``loops``: so are these: (number of the loop around, depth from 1)."""
+        shapes: list[tuple[int, ...]] = []
+        rows: list[tuple[int, ...]] = []
+        for block in blocks:
+            rows.append((len(self._shapes) + len(shapes), len(block.accesses),
+                         -1 if block.loop is None else block.loop, block.header, block.entry))
+            shapes += [(a.size, a.reads + 2 * a.writes, a.repeated) for a in block.accesses]
+        self._blocks = _more(self._blocks, rows)
+        self._shapes = _more(self._shapes, shapes)
+        self._loops = _more(self._loops, [(-1 if p is None else p, depth) for p, depth in loops])
+        self._last = _more(self._last, [(-1, 0)] * len(blocks))
+
+    def feed(self, words: Words) -> None:
+        """The trace goes on. Precondition: its blocks are known."""
+        if not self.complete:
+            return
+        self.words += len(words)
+        pending = numpy.concatenate((self._rest, words.view(numpy.int64)))
+        at, more, state = 0, -1, self._state
+        while more != _DONE:
+            tables = (self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
+                      self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._readers,
+                      self._found, self._last)
+            state[_PAGE_PLACES:_NUMBERS] = [len(t) for t in (
+                self._pages, self._cells, self._readers, self._found, self._context_blocks, self._context_loops)]
+            at, more = _feed(pending, at, state, *tables)
+            self._grow(more)
+            if self._cells.nbytes + self._readers.nbytes > self._limit:
+                self.complete = False
+                self._cells, self._readers = _fresh(0), numpy.zeros((0, 4), numpy.int64)
+                return
+        self._rest = pending[at:].copy()
+
+    def _grow(self, more: int) -> None:
+        if more == _MORE_CONTEXTS:
+            self._context_blocks = _larger(self._context_blocks)
+        elif more == _MORE_LOOPS:
+            self._context_loops = _larger(self._context_loops)
+        elif more == _MORE_PAGES:
+            self._pages = _larger(self._pages)
+        elif more == _MORE_CELLS:
+            self._cells = numpy.concatenate((self._cells, _fresh(len(self._cells))))
+        elif more == _MORE_READERS:
+            self._readers = numpy.concatenate((self._readers, numpy.zeros_like(self._readers)))
+        elif more == _MORE_FOUND:
+            self._found = _larger(self._found)
+
+    def all(self) -> Iterator[Dependence]:
+        """Those found until now, in no order."""
+        blocks = self._context_blocks[self._context_blocks[:, 1] != -1]
+        sizes = self._blocks[blocks[:, 1], 1]
+        blocks = blocks[sizes > 0]
+        blocks = blocks[numpy.argsort(blocks[:, 2])]
+        loops = {number: (node, loop) for node, loop, number in
+                 self._context_loops[self._context_loops[:, 1] != -1].tolist()}
+        for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
+            source, sink = (_named(blocks, site) for site in (one >> 32, one & 0xFFFFFFFF))
+            yield Dependence(Kind(two & 3), source, sink, loops.get((two >> 2) - 1), least, most, count)
+
+
+def _named(blocks: _Array, site: int) -> Access:
+    node, block, first = blocks[int(numpy.searchsorted(blocks[:, 2], site, side="right")) - 1].tolist()
+    return Access(node, block, site - first)
+
+
+def _table(size: int, columns: int) -> _Array:
+    made = numpy.zeros((size, columns), numpy.int64)
+    made[:, 1] = -1
+    return made
+
+
+def _fresh(size: int) -> _Array:
+    made = numpy.zeros((size, 3), numpy.int64)
+    made[:, 2] = -1
+    return made
+
+
+def _more(array: _Array, rows: Sequence[Sequence[int]]) -> _Array:
+    return array if not rows else numpy.concatenate((array, numpy.array(rows, numpy.int64)))
+
+
+def _larger(table: _Array) -> _Array:
+    """The same rows in a table of twice as many places."""
+    made = _table(2 * len(table), table.shape[1])
+    _move(table, made, len(table), table.shape[1])
+    return made
+
+
+@numba.njit(cache=True)
+def _move(table, made, places, width):
+    target = _pointer(made.ctypes.data)
+    for row in range(places):
+        if table[row, 1] != -1:
+            made[_slot(target, width, 2 * places, table[row, 0], table[row, 1])] = table[row]

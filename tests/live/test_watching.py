@@ -1,0 +1,74 @@
+"""``memopt profile --memory``: dependences through memory, of programs that behave as they do alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.execution import memopt_command, run
+from tests.conftest import Build
+from tests.live.test_profile import PATIENCE, asked
+from tests.live.test_recording import record
+
+_CARRIED = """SELECT f.name AS function, l.depth, d.kind, d.least, d.most, sum(d.count) AS count
+    FROM dependence d JOIN loop l ON l.id = d.loop JOIN function f ON f.id = l.function
+    JOIN image m ON m.id = f.image WHERE m.path = '{}' GROUP BY f.id, l.id, d.kind"""
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O0"])
+def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) -> None:
+    program, path = str(build("watched_dependences.c", level=level)), tmp_path / "p.db"
+    record((program,), path, "--memory")
+    verdicts = {(row["function"], row["depth"]): str(row["through_memory"])
+                for row in asked(path, "parallel-candidates") if row["file"] == os.path.realpath(program)}
+    if level == "-O0":  # counters in memory are dependences, too
+        assert verdicts["chain", 1].startswith("serial, distance 1 ")
+        return
+    assert verdicts == {
+        ("fill", 1): "parallel", ("copy", 1): "parallel", ("chain", 1): "serial, distance 3 or more",
+        ("count", 1): "reduction", ("sweep", 1): "parallel with copies of what it reuses", ("sweep", 2): "parallel",
+        ("row", 1): "parallel", ("rows", 1): "serial, distance 1 or more",
+        ("shift", 1): "parallel with copies of what it reuses"}
+    carried = {(row["function"], row["depth"], row["kind"]): (row["least"], row["most"], row["count"])
+               for row in asked(path, _CARRIED.format(os.path.realpath(program)))}
+    assert carried == {
+        ("chain", 1, "RAW"): (3, 3, 994), ("count", 1, "RAW"): (16, 16, 984), ("count", 1, "WAW"): (16, 16, 984),
+        ("sweep", 1, "WAW"): (1, 1, 9 * 998), ("rows", 1, "RAW"): (1, 1, 998 * 64),
+        ("shift", 1, "WAR"): (1, 1, 998)}
+
+
+def test_a_profile_without_memory_says_nothing_of_parallel_loops(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("watched_dependences.c", level="-O1")),), path)
+    assert asked(path, "parallel-candidates") == []
+
+
+@pytest.mark.parametrize(("source", "options", "compiler"), [
+    ("counted_threads.c", ("-pthread",), "gcc"), ("counted_signals.c", (), "gcc"),
+    ("counted_unwinding.cpp", (), "g++")])
+def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: Path, source: str,
+                                                       options: tuple[str, ...], compiler: str) -> None:
+    path = tmp_path / "p.db"
+    record((str(build(source, *options, compiler=compiler)),), path, "--memory")
+    (row,) = asked(path, "SELECT count(*) AS threads, min(complete) AS complete FROM watched")
+    assert row["threads"] == (5 if "threads" in source else 1)
+    assert row["complete"] == 1
+
+
+@pytest.mark.parametrize("command", [
+    ("/usr/bin/sort", "-r", "/etc/services"),
+    ("/usr/bin/awk", "BEGIN { for (i = 0; i < 3000; i++) s += i % 7; print s }"),
+    ("/usr/bin/perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 999; print join ',', map { $h{$_} } sort keys %h"),
+    ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
+])
+def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
+    if not os.path.exists(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    native = run(command, PATIENCE)
+    path = tmp_path / "p.db"
+    recorded = run([*memopt_command(), "profile", "--memory", "--quiet", "-o", str(path), "--", *command], PATIENCE)
+    assert recorded.same_result(native), recorded.stderr
+    (row,) = asked(path, "SELECT count(*) AS count FROM dependence WHERE kind = 'RAW'")
+    assert int(str(row["count"])) > 100

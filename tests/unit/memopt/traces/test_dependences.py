@@ -1,0 +1,195 @@
+"""Dependences of random nests with calls, held against a plain model that keeps whole iteration vectors."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy
+import pytest
+
+from memopt.traces.dependences import (
+    BLOCK,
+    FAR,
+    RESUMED,
+    Access,
+    AccessShape,
+    BlockShape,
+    Dependences,
+    Kind,
+)
+
+Vector = tuple[tuple[tuple[int, int], int, int], ...]  # (node, loop), entry, iteration, from outside to inside
+Found = dict[tuple[Kind, Access, Access, tuple[int, int] | None], tuple[int, int]]
+
+
+@dataclass
+class Model:
+    """Byte by byte."""
+
+    found: Found = field(default_factory=dict)
+    written: dict[int, tuple[Access, Vector, int]] = field(default_factory=dict)
+    read: dict[int, dict[Access, list[tuple[Vector, int]]]] = field(default_factory=dict)
+
+    def access(self, shape: AccessShape, place: Access, address: int, vector: Vector, run: int) -> None:
+        for byte in range(address, address + shape.size):
+            if shape.reads:
+                if byte in self.written:
+                    source, before, _ = self.written[byte]
+                    self._add(Kind.RAW, source, place, before, vector)
+                times = self.read.setdefault(byte, {}).setdefault(place, [])
+                times[:] = [*times[:1], (vector, run)]
+            if shape.writes:
+                if byte in self.written:
+                    source, before, _ = self.written[byte]
+                    self._add(Kind.WAW, source, place, before, vector)
+                for source, times in self.read.pop(byte, {}).items():
+                    for before, when in times:
+                        if not (shape.reads and source == place and when == run):
+                            self._add(Kind.WAR, source, place, before, vector)
+                self.written[byte] = place, vector, run
+
+    def _add(self, kind: Kind, source: Access, sink: Access, before: Vector, now: Vector) -> None:
+        carrier, distance = None, 0
+        for one, other in zip(before, now, strict=False):
+            if one[:2] != other[:2]:
+                break
+            if one[2] != other[2]:
+                carrier, distance = other[0], other[2] - one[2]
+                break
+        least, most = self.found.get((kind, source, sink, carrier), (distance, distance))
+        self.found[kind, source, sink, carrier] = min(least, distance), max(most, distance)
+
+
+class Enough(Exception):
+    """The trace is long enough."""
+
+
+class Drawn:
+    """A function of loops in loops that calls others, its shapes and a trace of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.shapes: list[BlockShape] = []
+        self.loops: list[tuple[int | None, int]] = []
+        self.words: list[int] = []
+        self.model = Model()
+        self.runs = self.entries = 0
+        functions = [self.body(None, 0, True) for _ in range(3)]
+        self.functions = functions
+        with suppress(Enough):
+            for _ in range(3):
+                self.run(functions[0], 16, (), 0)
+
+    def block(self, loop: int | None, header: bool, entry: bool) -> int:
+        shapes = tuple(
+            AccessShape(self.random.choice((8, 8, 8, 4, 16, 32, 2, 1)), reads, writes)
+            for reads, writes in self.random.choices(((True, False), (False, True), (True, True)), (4, 3, 1),
+                                                     k=self.random.randrange(4)))
+        self.shapes.append(BlockShape(loop, header, entry, shapes))
+        return len(self.shapes) - 1
+
+    def body(self, loop: int | None, depth: int, entry: bool = False) -> list[object]:
+        parts: list[object] = [self.block(loop, loop is not None and not entry, entry)]
+        for _ in range(self.random.randrange(1, 4)):
+            if depth < 3 and self.random.random() < 0.6:
+                self.loops.append((loop, depth + 1))
+                parts.append((len(self.loops) - 1, self.body(len(self.loops) - 1, depth + 1)))
+            elif self.random.random() < 0.4:
+                parts.append("call")
+            parts.append(self.block(loop, False, False))
+        return parts
+
+    def run(self, body: list[object], node: int, vector: Vector, level: int) -> None:
+        for part in body:
+            if isinstance(part, int):
+                self.tell(part, node, vector)
+            elif part == "call":
+                if level < 2:
+                    self.run(self.functions[level + 1], 16 * (node + 1), vector, level + 1)
+            elif isinstance(part, tuple):
+                loop, inside = part
+                self.entries += 1
+                entry = self.entries
+                for iteration in range(self.random.randrange(1, 5)):
+                    self.run(inside, node, (*vector, ((node, loop), entry, iteration)), level)
+
+    def tell(self, block: int, node: int, vector: Vector) -> None:
+        if self.runs == 2000:
+            raise Enough
+        self.runs += 1
+        self.words += [BLOCK << 48 | block, node]
+        for index, shape in enumerate(self.shapes[block].accesses):
+            grain = min(shape.size, 8) if self.random.random() < 0.9 else 1
+            address = (1 << 20) + 4096 - 64 + self.random.randrange(0, 128 // grain) * grain
+            self.words.append(index << 48 | address)
+            self.model.access(shape, Access(node, block, index), address, vector, self.runs)
+
+
+def found_in(seen: Dependences) -> Found:
+    return {(d.kind, d.source, d.sink, d.carrier): (d.least, d.most) for d in seen.all()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
+    drawn = Drawn(seed)
+    seen = Dependences()
+    seen.know(drawn.shapes, drawn.loops)
+    words = numpy.array(drawn.words, numpy.uint64)
+    cuts = sorted(drawn.random.randrange(len(words)) for _ in range(5))
+    for piece in numpy.split(words, cuts):
+        seen.feed(piece)
+    assert found_in(seen) == drawn.model.found
+
+
+def chain(distance: int, count: int) -> Dependences:
+    """A loop that reads what it wrote ``distance`` iterations before."""
+    seen = Dependences()
+    seen.know([BlockShape(0, True, False, (AccessShape(8, True, False), AccessShape(8, False, True)))], [(None, 1)])
+    trace = [(BLOCK << 48, 16, (1 << 20) + 8 * i, 1 << 48 | (1 << 20) + 8 * (i + distance)) for i in range(count)]
+    seen.feed(numpy.array(trace, numpy.uint64).ravel())
+    return seen
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 1000, FAR - 1])
+def test_distances_are_exact(distance: int) -> None:
+    (found,) = chain(distance, 3 * distance + 5).all()
+    assert (found.kind, found.carrier, found.least, found.most) == (Kind.RAW, (16, 0), distance, distance)
+    assert found.count == 2 * distance + 5
+
+
+def test_what_is_too_far_is_said_to_be_far() -> None:
+    (found,) = chain(2 * FAR, 3 * FAR).all()
+    assert (found.least, found.most) == (FAR, FAR)
+
+
+def test_a_repeated_access_is_one_for_each_place() -> None:
+    seen = Dependences()
+    repeated = AccessShape(1, False, True, repeated=True)
+    seen.know([BlockShape(None, False, True, (repeated, AccessShape(8, True, False)))], [])
+    start = (1 << 30) + 3
+    seen.feed(numpy.array([BLOCK << 48, 16, start, 100_000, 1 << 48 | start + 100_000], numpy.uint64))
+    assert list(seen.all()) == []
+    seen.feed(numpy.array([1 << 48 | start + 99_999], numpy.uint64))
+    (found,) = seen.all()
+    assert (found.kind, found.count) == (Kind.RAW, 1)
+
+
+def test_a_block_that_was_interrupted_goes_on_in_its_iteration() -> None:
+    seen = Dependences()
+    seen.know([BlockShape(0, True, False, (AccessShape(8, False, True), AccessShape(8, True, False))),
+               BlockShape(None, False, True, ())], [(None, 1)])
+    seen.feed(numpy.array([BLOCK << 48, 16, 4096, BLOCK << 48 | 1, 32, BLOCK << 48, 16 | RESUMED, 1 << 48 | 4096],
+                          numpy.uint64))
+    (found,) = seen.all()
+    assert found.carrier is None
+
+
+def test_too_much_memory_ends_it() -> None:
+    seen = Dependences(limit=100 << 20)
+    seen.know([BlockShape(None, False, True, (AccessShape(8, True, True),))], [])
+    trace = [(BLOCK << 48, 16, 4096 * i) for i in range(1 << 16)]
+    seen.feed(numpy.array(trace, numpy.uint64).ravel())
+    assert not seen.complete
+    assert list(seen.all()) == []
