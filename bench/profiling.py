@@ -4,7 +4,8 @@
 
 Native, sampled and exact runs of the SSOR solver alternate, at three sizes; figures are medians of whole processes,
 memopt's own start and the writing of the file included. Iterations and calls are held against the source's, the
-instructions of the smallest size against callgrind's where it is installed.
+instructions of the smallest size against callgrind's where it is installed. Dependences through memory are found for
+a short run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench.variants import KERNELS, compile_c
 
 _SIZES = ((320, 49), (80, 97), (40, 129))  # iterations, points along the shortest side
 _SMALLEST = (12, 25)
+_WATCHED = (100, 25)
 _PATIENCE_S = 600.0
 _FIELDS = 3
 
@@ -60,6 +62,7 @@ def main() -> int:
                   f"{'identical' if row.identical else 'DIFFERENT'} | "
                   f"{'as in the source' if row.as_in_the_source else 'WRONG'} |")
         _say(f"\n{_against_callgrind(program, folder)}")
+        _say(_watched(program, folder))
     return 0
 
 
@@ -85,6 +88,17 @@ def _cost(program: Path, folder: Path, iterations: int, size: int, runs: int) ->
 
 def _profile(command: Sequence[str], path: Path, options: Sequence[str]) -> Execution:
     return run([*memopt_command(), "profile", *options, "-o", str(path), "--quiet", "--", *command], _PATIENCE_S)
+
+
+def _watched(program: Path, folder: Path) -> str:
+    command, path = (str(program), *map(str, _WATCHED)), folder / "watched.db"
+    native, watched = run(command, _PATIENCE_S), _profile(command, path, ("--memory",))
+    (row,) = _ask(path, "SELECT sum(words) AS words, (SELECT count(*) FROM dependence) AS found FROM watched")
+    words = int(row["words"])
+    return (f"dependences ({_WATCHED[0]} iterations): native {native.seconds:.2f} s, watched {watched.seconds:.1f} s, "
+            f"{watched.seconds / native.seconds:.0f} times as long; {words / 1e6:.0f} million words of trace, "
+            f"{words / 1e6 / watched.seconds:.1f} million a second; {row['found']} dependences; "
+            f"{'identical' if watched.same_result(native) else 'DIFFERENT'}")
 
 
 def _ask(path: Path, question: str) -> list[dict[str, int | str]]:

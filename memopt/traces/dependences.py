@@ -40,6 +40,7 @@ _CACHE = 1 << 10
 _PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * _PAGE // 8 + 16  # at most
 _READERS_OF_PIECE = _PIECE + 16 * 64
+_LOW = (1 << 32) - 1
 _COPIED = 64  # readers of a place that is split; its parts forget more
 
 
@@ -102,8 +103,10 @@ class _Tables(NamedTuple):
     number of the iteration. rings: of FAR, for each active loop the times at which its iterations began. blocks: first
     shape, how many, loop, header, entry. shapes: size, reads + 2 * writes, repeated. loops: around it, depth.
     context_blocks: node, block, first site. context_loops: node, loop, number. pages: number, 0, first cell. cache:
-    number of a page, first cell. cells: time of the last write (0: none), its site, first reader; or, for a place of
-    eight bytes whose parts are told apart, below 0: see _split. readers: site, first time, last time, next. found:
+    number of a page, first cell. cells, of a cache line each: time of the last write (0: none); its site, and in the
+    lower half the first of the further readers (0: none); the sites of two readers since then (0: none), the first in
+    the upper half; first and last time of the one, and of the other; or, for a place of eight bytes whose parts are
+    told apart, only a number below 0: see _split. readers: site, first time, last time, next. found:
     source and sink, carrier and kind, count, least, most. last: node, first site of a block.
     """
 
@@ -193,75 +196,103 @@ def _find(t, kind, source, sink, time):
     t.found[at + 4] = max(t.found[at + 4], distance)
 
 
-@numba.njit(cache=True, forceinline=True)
+@numba.njit(cache=True)
 def _new_reader(t, cell, site, first, last):
     reader = t.state[_FREE_READER]
-    if reader >= 0:
+    if reader:
         t.state[_FREE_READER] = t.readers[4 * reader + 3]
         t.state[_FREE_READERS] -= 1
     else:
         reader = t.state[_NEXT_READER]
         t.state[_NEXT_READER] += 1
+    writer = t.cells[8 * cell + 1]
     t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2] = site, first, last
-    t.readers[4 * reader + 3] = t.cells[3 * cell + 2]
-    t.cells[3 * cell + 2] = reader
+    t.readers[4 * reader + 3] = writer & _LOW
+    t.cells[8 * cell + 1] = writer & ~_LOW | reader
 
 
 @numba.njit(cache=True)
-def _split(t, cell, old, parts, fine):
-    """From now on the ``parts`` of ``cell`` are told apart, as the ``old`` cells from its own or another one on were:
-    eight where ``fine``, else two. The cell says where they are."""
-    first = t.state[_NEXT_CELL]
+def _split(t, cell, old, count, parts, fine):
+    """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
+    ``fine``, else two. The cell says where they are."""
+    new = t.state[_NEXT_CELL]
     t.state[_NEXT_CELL] += parts
-    count = 1
-    if t.cells[3 * cell] < 0:
-        count = 2
     for part in range(parts):
-        source, target = old + part * count // parts, first + part
-        t.cells[3 * target], t.cells[3 * target + 1] = t.cells[3 * source], t.cells[3 * source + 1]
-        t.cells[3 * target + 2] = -1
-        reader = t.cells[3 * source + 2]
+        source, target = old + part * count // parts, new + part
+        for word in range(8):
+            t.cells[8 * target + word] = t.cells[8 * source + word]
+        t.cells[8 * target + 1] &= ~_LOW
+        reader = t.cells[8 * source + 1] & _LOW
         for _ in range(_COPIED):
-            if reader < 0:
+            if not reader:
                 break
             _new_reader(t, target, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
             reader = t.readers[4 * reader + 3]
-    t.cells[3 * cell] = -1 - (first << 1 | fine)
-    return first
+    t.cells[8 * cell] = -1 - (new << 1 | fine)
+
+
+@numba.njit(cache=True)
+def _further_reader(t, cell, site):
+    """The third or a later one since the last write."""
+    reader, time = t.cells[8 * cell + 1] & _LOW, t.state[_TIME]
+    while reader and t.readers[4 * reader] != site:
+        reader = t.readers[4 * reader + 3]
+    if reader:
+        t.readers[4 * reader + 2] = time
+    else:
+        _new_reader(t, cell, site, time, time)
+
+
+@numba.njit(cache=True, forceinline=True)
+def _write_after(t, kind, site, source, first, last):
+    """A write at ``site`` after the reads at ``source``."""
+    own = source == site and kind & 1  # it has just read what it writes
+    if not own or first != t.state[_TIME]:
+        _find(t, 1, source, site, first)
+    if not own and last != first:
+        _find(t, 1, source, site, last)
+
+
+@numba.njit(cache=True)
+def _write_after_further(t, kind, site, reader):
+    while reader:
+        _write_after(t, kind, site, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
+        following = t.readers[4 * reader + 3]
+        t.readers[4 * reader + 3] = t.state[_FREE_READER]
+        t.state[_FREE_READER] = reader
+        t.state[_FREE_READERS] += 1
+        reader = following
 
 
 @numba.njit(cache=True, forceinline=True)
 def _touch(t, cell, kind, site):
     """A place is read, written or both."""
-    time = t.state[_TIME]
-    written = t.cells[3 * cell]
+    c, time = 8 * cell, t.state[_TIME]
+    written, writer = t.cells[c], t.cells[c + 1]
     if kind & 1:
         if written:
-            _find(t, 0, t.cells[3 * cell + 1], site, written)
-        reader = t.cells[3 * cell + 2]
-        while reader >= 0 and t.readers[4 * reader] != site:
-            reader = t.readers[4 * reader + 3]
-        if reader >= 0:
-            t.readers[4 * reader + 2] = time
+            _find(t, 0, writer >> 32, site, written)
+        readers = t.cells[c + 2]
+        if readers >> 32 == site:
+            t.cells[c + 4] = time
+        elif readers & _LOW == site:
+            t.cells[c + 6] = time
+        elif readers == 0:
+            t.cells[c + 2], t.cells[c + 3], t.cells[c + 4] = site << 32, time, time
+        elif readers & _LOW == 0:
+            t.cells[c + 2], t.cells[c + 5], t.cells[c + 6] = readers | site, time, time
         else:
-            _new_reader(t, cell, site, time, time)
+            _further_reader(t, cell, site)
     if kind & 2:
         if written:
-            _find(t, 2, t.cells[3 * cell + 1], site, written)
-        reader = t.cells[3 * cell + 2]
-        while reader >= 0:
-            source, first, last = t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2]
-            own = source == site and kind & 1
-            if not own or first != time:
-                _find(t, 1, source, site, first)
-            if not own and last != first:
-                _find(t, 1, source, site, last)
-            following = t.readers[4 * reader + 3]
-            t.readers[4 * reader + 3] = t.state[_FREE_READER]
-            t.state[_FREE_READER] = reader
-            t.state[_FREE_READERS] += 1
-            reader = following
-        t.cells[3 * cell], t.cells[3 * cell + 1], t.cells[3 * cell + 2] = time, site, -1
+            _find(t, 2, writer >> 32, site, written)
+        readers = t.cells[c + 2]
+        if readers:
+            _write_after(t, kind, site, readers >> 32, t.cells[c + 3], t.cells[c + 4])
+            if readers & _LOW:
+                _write_after(t, kind, site, readers & _LOW, t.cells[c + 5], t.cells[c + 6])
+            _write_after_further(t, kind, site, t.cells[c + 1] & _LOW)
+        t.cells[c], t.cells[c + 1], t.cells[c + 2] = time, site << 32, 0
 
 
 @numba.njit(cache=True, forceinline=True)
@@ -289,17 +320,17 @@ def _access(t, kind, site, address, size):
             t.cache[line], t.cache[line + 1] = number, t.pages[at + 2]
         cell = t.cache[line + 1] + ((address & (_PAGE - 1)) >> 3)
         stop = min(end, (address | 7) + 1)
-        if t.cells[3 * cell] >= 0:
+        if t.cells[8 * cell] >= 0:
             if (stop - address) & 7 == 0:
                 _touch(t, cell, kind, site)
                 address = stop
                 continue
             fine = 1 if (address | stop) & 3 else 0
-            _split(t, cell, cell, 8 if fine else 2, fine)
-        where = -1 - t.cells[3 * cell]
+            _split(t, cell, cell, 1, 8 if fine else 2, fine)
+        where = -1 - t.cells[8 * cell]
         if not where & 1 and (address | stop) & 3:
-            _split(t, cell, where >> 1, 8, 1)
-            where = -1 - t.cells[3 * cell]
+            _split(t, cell, where >> 1, 2, 8, 1)
+            where = -1 - t.cells[8 * cell]
         shift = 0 if where & 1 else 2
         for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
             _touch(t, (where >> 1) + part, kind, site)
@@ -461,8 +492,8 @@ class Dependences:
         self.complete = True
         self.words = 0
         self._state = numpy.zeros(_NUMBERS, numpy.int64)
-        self._state[[_FRAME, _FREE_READER, _BLOCK_NOW]] = -1
-        self._state[_NEXT_SITE] = 1
+        self._state[[_FRAME, _BLOCK_NOW]] = -1
+        self._state[[_NEXT_SITE, _NEXT_READER]] = 1
         self._frames = numpy.zeros((_FRAMES + 1, 2), numpy.int64)
         self._active = numpy.zeros((_LEVELS, 5), numpy.int64)
         self._rings = numpy.zeros((_LEVELS, FAR), numpy.int64)
@@ -471,8 +502,8 @@ class Dependences:
         self._loops = numpy.zeros((0, 2), numpy.int64)
         self._context_blocks, self._context_loops = _table(1 << 12, 3), _table(1 << 12, 3)
         self._pages, self._cache = _table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
-        self._cells = _fresh(1 << 20)
-        self._readers = numpy.zeros((1 << 20, 4), numpy.int64)
+        self._cells = _zeros(1 << 20, 8)
+        self._readers = _zeros(1 << 20, 4)
         self._found = _table(1 << 15, 8)
         self._last = numpy.zeros((0, 2), numpy.int64)
         self._rest = numpy.zeros(0, numpy.int64)
@@ -507,7 +538,7 @@ class Dependences:
             self._grow(more)
             if self._cells.nbytes + self._readers.nbytes > self._limit:
                 self.complete = False
-                self._cells, self._readers = _fresh(0), numpy.zeros((0, 4), numpy.int64)
+                self._cells, self._readers = _zeros(0, 8), _zeros(0, 4)
                 return
         self._rest = pending[at:].copy()
 
@@ -519,9 +550,9 @@ class Dependences:
         elif more == _MORE_PAGES:
             self._pages = _larger(self._pages)
         elif more == _MORE_CELLS:
-            self._cells = numpy.concatenate((self._cells, _fresh(len(self._cells))))
+            self._cells = _longer(self._cells)
         elif more == _MORE_READERS:
-            self._readers = numpy.concatenate((self._readers, numpy.zeros_like(self._readers)))
+            self._readers = _longer(self._readers)
         elif more == _MORE_FOUND:
             self._found = _larger(self._found)
 
@@ -549,9 +580,17 @@ def _table(size: int, columns: int) -> _Array:
     return made
 
 
-def _fresh(size: int) -> _Array:
-    made = numpy.zeros((size, 3), numpy.int64)
-    made[:, 2] = -1
+def _zeros(size: int, columns: int) -> _Array:
+    """In memory that is not there before it is used, from the start of a cache line on."""
+    line = 8
+    made = numpy.zeros(size * columns + line, numpy.int64)
+    first = -(made.ctypes.data // 8) % line
+    return made[first:first + size * columns].reshape(size, columns)
+
+
+def _longer(array: _Array) -> _Array:
+    made = _zeros(2 * len(array), array.shape[1])
+    made[:len(array)] = array
     return made
 
 
