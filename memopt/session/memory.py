@@ -1,4 +1,4 @@
-"""``memopt profile --exact --memory``: what the trace of a program tells of its dependences, as rows."""
+"""``memopt profile --memory``: what the trace of a program tells of its dependences and its streams, as rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from memopt.analysis.reductions import accumulates
 from memopt.session.counts import Written
-from memopt.traces.dependences import AccessShape, BlockShape, Dependence, Dependences
+from memopt.traces.dependences import Dependence, Dependences
+from memopt.traces.streams import Stream, Streams
+from memopt.traces.trace import AccessShape, BlockShape
 from runtime.recording.unit import Unit, Watched
 
 
@@ -21,7 +23,7 @@ class MemoryWatch:
         self.begin()
 
     def begin(self) -> None:
-        self._threads: dict[int, Dependences] = {}
+        self._threads: dict[int, tuple[Dependences, Streams]] = {}
         self._blocks: list[tuple[Unit, Watched]] = []
         self._shapes: list[BlockShape] = []
         self._loops: list[tuple[int | None, int]] = []
@@ -31,13 +33,16 @@ class MemoryWatch:
         shapes, loops = len(self._shapes), len(self._loops)
         for unit in new:
             self._add(unit)
-        for thread in self._threads.values():
-            thread.know(self._shapes[shapes:], self._loops[loops:])
+        for readers in self._threads.values():
+            for reader in readers:
+                reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
         if found is None:
-            found = self._threads[tid] = Dependences()
-            found.know(self._shapes, self._loops)
-        found.feed(words)
+            found = self._threads[tid] = Dependences(), Streams()
+            for reader in found:
+                reader.know(self._shapes, self._loops)
+        for reader in found:
+            reader.feed(words)
 
     def _add(self, unit: Unit) -> None:
         first, innermost = len(self._loops), unit.nesting.innermost()
@@ -53,17 +58,18 @@ class MemoryWatch:
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses)))
 
     def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
-        """Rows of ``dependence``; what is to be said about them."""
+        """Rows of ``dependence``, ``access`` and ``stride``; what is to be said about them."""
         connection.execute("BEGIN")
-        connection.executemany(
-            f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
-            (row for thread in self._threads.values() for found in thread.all()
-             if (row := self._row(written, found)) is not None))
-        connection.executemany("INSERT INTO watched VALUES (?, ?, ?)", (
-            (tid, thread.words, thread.complete) for tid, thread in self._threads.items()))
+        for tid, (dependences, streams) in self._threads.items():
+            connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
+            connection.executemany(
+                f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
+                (row for found in dependences.all() if (row := self._row(written, found)) is not None))
+            for stream in streams.all():
+                self._write_stream(connection, written, stream)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
-        lost = sum(not thread.complete for thread in self._threads.values())
+        lost = sum(not dependences.complete for dependences, _ in self._threads.values())
         notes = []
         if untold:
             notes.append(f"{untold} instructions access memory by a segment, a gather or in a size of their own: "
@@ -71,6 +77,19 @@ class MemoryWatch:
         if lost:
             notes.append(f"the memory of {lost} threads was too much to watch it to their ends")
         return tuple(notes)
+
+    def _write_stream(self, connection: sqlite3.Connection, written: Written, stream: Stream) -> None:
+        access = stream.access
+        unit, watched = self._blocks[access.block]
+        address, shape = watched.accesses[access.index]
+        context, place = written.contexts.get(access.node), written.static.site(unit, address)
+        if context is None:
+            return
+        number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 9)})", (
+            context, place, "RW"[not shape.reads:1 + shape.writes], shape.size, stream.count, stream.lowest,
+            stream.highest, stream.steady, stream.misaligned)).lastrowid
+        connection.executemany("INSERT INTO stride VALUES (?, ?, ?)", (
+            (number, stride, count) for stride, count in stream.strides.items()))
 
     def _row(self, written: Written, found: Dependence) -> tuple[object, ...] | None:
         places = []

@@ -79,6 +79,32 @@ FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.fun
      LEFT JOIN carried c ON c.loop = l.id
 WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
 GROUP BY l.id HAVING sum(x.iterations) > sum(x.entries) ORDER BY sum(x.inclusive) DESC, l.id"""),
+    "access-patterns": Query("--memory: how the addresses of each access in each context follow each other", """
+WITH main AS (SELECT access, bytes, max(count) AS count FROM stride GROUP BY access)
+SELECT f.name AS function, printf('0x%x', a.address) AS address, i.mnemonic || ' ' || i.operands AS instruction,
+       a.kind, a.size, a.count,
+       CASE WHEN a.lowest = a.highest THEN 'fixed'
+            WHEN 10 * m.count >= 9 * (a.count - 1) THEN CASE WHEN abs(m.bytes) = a.size THEN 'sequential'
+                                                             ELSE 'strided' END
+            WHEN 2 * a.steady >= a.count THEN CASE WHEN abs(m.bytes) = a.size THEN 'sequential in pieces'
+                                                   WHEN m.bytes = 0 THEN 'repeated'
+                                                   ELSE 'strided in pieces' END
+            ELSE 'irregular' END AS pattern, m.bytes AS stride, a.highest + a.size - a.lowest AS span, a.context
+FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = a.id
+     LEFT JOIN function f ON f.id = c.function
+     LEFT JOIN block b ON b.function = f.id AND a.address >= b.start AND a.address < b.end
+     LEFT JOIN instruction i ON i.block = b.id AND i.address = a.address
+GROUP BY a.id ORDER BY a.count DESC, a.id"""),
+    "stride-histogram": Query("--memory: how far from one address to the next of the same access", """
+SELECT s.bytes AS stride, sum(s.count) AS count,
+       round(100.0 * sum(s.count) / (SELECT sum(count) FROM access), 2) AS percent,
+       count(DISTINCT a.address) AS accesses
+FROM stride s JOIN access a ON a.id = s.access GROUP BY s.bytes ORDER BY sum(s.count) DESC, s.bytes"""),
+    "misaligned": Query("--memory: accesses at addresses that are no multiples of their sizes", """
+SELECT f.name AS function, printf('0x%x', a.address) AS address, a.size, sum(a.count) AS count,
+       round(100.0 * sum(a.misaligned) / sum(a.count), 2) AS percent_misaligned
+FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
+GROUP BY c.function, a.address, a.size HAVING sum(a.misaligned) ORDER BY sum(a.misaligned) DESC, a.address"""),
     "dependences": Query("--memory: what reads and writes after what, by the loop that carries it", """
 SELECT d.kind, p.name AS source_function, printf('0x%x', d.source) AS source, q.name AS sink_function,
        printf('0x%x', d.sink) AS sink, printf('0x%x', l.header) AS carried_by, min(d.least) AS least,

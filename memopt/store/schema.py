@@ -48,7 +48,7 @@ CREATE TABLE context_loop (       -- --exact: a loop of a function in a context
 CREATE INDEX context_of ON context (function);
 """
 
-_DEPENDENCES = """
+_MEMORY = """
 CREATE TABLE watched (            -- --memory: threads whose accesses to memory were watched
     thread   INTEGER NOT NULL,
     words    INTEGER NOT NULL,    -- of their traces
@@ -67,7 +67,25 @@ CREATE TABLE dependence (         -- --memory: what must stay in order, within a
     count    INTEGER NOT NULL,    -- how often, for each place of up to eight bytes
     reduction INTEGER NOT NULL    -- 1: the sink reads what the source wrote to combine it with something
 );
+CREATE TABLE access (             -- --memory: an instruction that reads or writes memory, in a context
+    id       INTEGER PRIMARY KEY,
+    context  INTEGER NOT NULL REFERENCES context,
+    address  INTEGER NOT NULL,    -- of the instruction; a string instruction may have two rows
+    kind     TEXT NOT NULL,       -- R, W, RW
+    size     INTEGER NOT NULL,    -- bytes
+    count    INTEGER NOT NULL,    -- how often
+    lowest   INTEGER NOT NULL,    -- of the addresses
+    highest  INTEGER NOT NULL,
+    steady   INTEGER NOT NULL,    -- how often it went as far as the time before
+    misaligned INTEGER NOT NULL   -- how often at no multiple of its size
+);
+CREATE TABLE stride (             -- --memory: from one address of an access to the next
+    access   INTEGER NOT NULL REFERENCES access,
+    bytes    INTEGER NOT NULL,
+    count    INTEGER NOT NULL     -- at least; at most a fifth of access.count more. The four most frequent are here
+);
 CREATE INDEX dependence_carried ON dependence (loop);
+CREATE INDEX stride_of ON stride (access);
 """
 
 TABLES = """
@@ -151,11 +169,11 @@ CREATE VIEW place AS              -- an instruction with everything around it
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-""" + _COUNTS + _DEPENDENCES
+""" + _COUNTS + _MEMORY
 
 _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
-    2: lambda copy: copy.executescript(_DEPENDENCES),
+    2: lambda copy: copy.executescript(_MEMORY),
 }
 """By the version that a file has: what makes it one of the next version."""
 

@@ -12,20 +12,18 @@ dependences between are within those reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
 import numba
 import numpy
-import numpy.typing
 
-Words = numpy.typing.NDArray[numpy.uint64]
-_Array = numpy.typing.NDArray[numpy.int64]
+from memopt.traces.reading import Reading, first_site, named
+from memopt.traces.tables import larger, longer, new_table, pointer, slot, zeros
+from memopt.traces.trace import BLOCK, RESUMED, Access, Words
 
-BLOCK = 0xFFFF  # in the upper 16 bits of the word that begins a block; other words have the index of their access there
-RESUMED = 1  # in the second word: what follows belongs to a run of the block that was interrupted
 FAR = 1 << 14  # iterations that are told apart: a distance is this where it is no less
 _LEVELS = 64  # active loops
 _FRAMES = 4096
@@ -33,9 +31,9 @@ _PAGE = 4096
 _CACHE = 1 << 10
 
 # Where numbers are kept from one call of the kernel to the next.
-(_TIME, _FRAME, _ACTIVE, _CURRENT, _CONTEXT_BLOCKS, _NEXT_SITE, _CONTEXT_LOOPS, _PAGES, _NEXT_CELL, _NEXT_READER,
+(_TIME, _FRAME, _ACTIVE, _CURRENT, _CONTEXT_LOOPS, _PAGES, _NEXT_CELL, _NEXT_READER,
  _FREE_READER, _FREE_READERS, _FOUND, _BLOCK_NOW, _DONE_OF_REPEATED, _PAGE_PLACES, _CELL_ROOM, _READER_ROOM,
- _FOUND_PLACES, _CONTEXT_PLACES, _LOOP_PLACES, _NUMBERS) = range(22)
+ _FOUND_PLACES, _CONTEXT_PLACES, _LOOP_PLACES, _NUMBERS) = range(20)
 (_DONE, _MORE_CONTEXTS, _MORE_LOOPS, _MORE_PAGES, _MORE_CELLS, _MORE_READERS, _MORE_FOUND) = range(7)
 _PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * _PAGE // 8 + 16  # at most
@@ -50,36 +48,6 @@ class Kind(Enum):
     RAW = 0
     WAR = 1
     WAW = 2
-
-
-@dataclass(frozen=True, slots=True)
-class AccessShape:
-    """``repeated``: a word with the number of times follows the address."""
-
-    size: int
-    reads: bool
-    writes: bool
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
-    loop's; ``entry``: whether the function begins here."""
-
-    loop: int | None
-    header: bool
-    entry: bool
-    accesses: tuple[AccessShape, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """In which node, and which of the accesses of which block."""
-
-    node: int
-    block: int
-    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,27 +93,7 @@ class _Tables(NamedTuple):
     readers: Any
     found: Any
     last: Any
-
-
-@numba.extending.intrinsic
-def _pointer(_typing, _address):
-    """To 64-bit numbers at an address: unlike arrays, pointers cost nothing to hand on."""
-    kind = numba.types.CPointer(numba.types.int64)
-
-    def generate(context, builder, _signature, arguments):
-        return builder.inttoptr(arguments[0], context.get_value_type(kind))
-
-    return kind(numba.types.int64), generate
-
-
-@numba.njit(cache=True, forceinline=True)
-def _slot(table, width, places, one, two):
-    """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
-    mask = places - 1
-    at = ((one * 0x1E3779B97F4A7C15 ^ two * 0x42B2AE3D27D4EB4F) >> 40) & mask
-    while table[width * at + 1] != -1 and (table[width * at] != one or table[width * at + 1] != two):
-        at = (at + 1) & mask
-    return at
+    counts: Any
 
 
 @numba.njit(cache=True, forceinline=True)
@@ -187,7 +135,7 @@ def _find(t, kind, source, sink, time):
                     distance = _distance(t.rings, FAR * level, iteration, time)
                 break
     one, two = source << 32 | sink, (carrier + 1) << 2 | kind
-    at = 8 * _slot(t.found, 8, t.state[_FOUND_PLACES], one, two)
+    at = 8 * slot(t.found, 8, t.state[_FOUND_PLACES], one, two)
     if t.found[at + 1] == -1:
         t.state[_FOUND] += 1
         t.found[at], t.found[at + 1], t.found[at + 3], t.found[at + 4] = one, two, distance, distance
@@ -312,7 +260,7 @@ def _access(t, kind, site, address, size):
         number = address >> 12
         line = 2 * (number & (_CACHE - 1))
         if t.cache[line] != number:
-            at = 3 * _slot(t.pages, 3, state[_PAGE_PLACES], number, 0)
+            at = 3 * slot(t.pages, 3, state[_PAGE_PLACES], number, 0)
             if t.pages[at + 1] == -1:
                 t.pages[at], t.pages[at + 1], t.pages[at + 2] = number, 0, state[_NEXT_CELL]
                 state[_NEXT_CELL] += _PAGE >> 3
@@ -341,7 +289,7 @@ def _access(t, kind, site, address, size):
 @numba.njit(cache=True)
 def _enter(t, loop, node):
     """Another loop is active."""
-    at = 3 * _slot(t.context_loops, 3, t.state[_LOOP_PLACES], node, loop)
+    at = 3 * slot(t.context_loops, 3, t.state[_LOOP_PLACES], node, loop)
     if t.context_loops[at + 1] == -1:
         t.context_loops[at], t.context_loops[at + 1] = node, loop
         t.context_loops[at + 2] = t.state[_CONTEXT_LOOPS]
@@ -404,7 +352,8 @@ def _begin(t, block, node):
 def _block(t, block, word):
     """A block begins, in the node of ``word``; 0, or what there must be more of first."""
     state, node = t.state, word & ~RESUMED
-    if 2 * (state[_CONTEXT_BLOCKS] + 1) > state[_CONTEXT_PLACES]:
+    site = first_site(t.context_blocks, state[_CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[5 * block + 1])
+    if site < 0:
         return _MORE_CONTEXTS
     if 2 * (state[_CONTEXT_LOOPS] + _LEVELS) > state[_LOOP_PLACES]:
         return _MORE_LOOPS
@@ -412,16 +361,7 @@ def _block(t, block, word):
         _follow(t, node)
     if not word & RESUMED:
         _begin(t, block, node)
-    state[_BLOCK_NOW] = block
-    if t.last[2 * block] != node:
-        place = 3 * _slot(t.context_blocks, 3, state[_CONTEXT_PLACES], node, block)
-        if t.context_blocks[place + 1] == -1:
-            t.context_blocks[place], t.context_blocks[place + 1] = node, block
-            t.context_blocks[place + 2] = state[_NEXT_SITE]
-            state[_CONTEXT_BLOCKS] += 1
-            state[_NEXT_SITE] += t.blocks[5 * block + 1]
-        t.last[2 * block], t.last[2 * block + 1] = node, t.context_blocks[place + 2]
-    state[_CURRENT] = t.last[2 * block + 1]
+    state[_BLOCK_NOW], state[_CURRENT] = block, site
     return 0
 
 
@@ -473,141 +413,76 @@ def _go_on(t, words, count, at):
 
 @numba.njit(cache=True, nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, pages, cache,
-          cells, readers, found, last):
+          cells, readers, found, last, counts):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
-    t = _Tables(_pointer(state.ctypes.data), _pointer(frames.ctypes.data), _pointer(active.ctypes.data),
-                _pointer(rings.ctypes.data), _pointer(blocks.ctypes.data), _pointer(shapes.ctypes.data),
-                _pointer(loops.ctypes.data), _pointer(context_blocks.ctypes.data), _pointer(context_loops.ctypes.data),
-                _pointer(pages.ctypes.data), _pointer(cache.ctypes.data), _pointer(cells.ctypes.data),
-                _pointer(readers.ctypes.data), _pointer(found.ctypes.data), _pointer(last.ctypes.data))
-    return _go_on(t, _pointer(words.ctypes.data), len(words), at)
+    t = _Tables(pointer(state.ctypes.data), pointer(frames.ctypes.data), pointer(active.ctypes.data),
+                pointer(rings.ctypes.data), pointer(blocks.ctypes.data), pointer(shapes.ctypes.data),
+                pointer(loops.ctypes.data), pointer(context_blocks.ctypes.data), pointer(context_loops.ctypes.data),
+                pointer(pages.ctypes.data), pointer(cache.ctypes.data), pointer(cells.ctypes.data),
+                pointer(readers.ctypes.data), pointer(found.ctypes.data), pointer(last.ctypes.data),
+                pointer(counts.ctypes.data))
+    return _go_on(t, pointer(words.ctypes.data), len(words), at)
 
 
-class Dependences:
+class Dependences(Reading):
     """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
-    nothing is watched any more, and ``complete`` is false. ``words``: of the trace."""
+    nothing is watched any more, and ``complete`` is false."""
 
     def __init__(self, limit: int = 3 << 30) -> None:
+        super().__init__()
         self._limit = limit
         self.complete = True
-        self.words = 0
         self._state = numpy.zeros(_NUMBERS, numpy.int64)
         self._state[[_FRAME, _BLOCK_NOW]] = -1
-        self._state[[_NEXT_SITE, _NEXT_READER]] = 1
+        self._state[_NEXT_READER] = 1
         self._frames = numpy.zeros((_FRAMES + 1, 2), numpy.int64)
         self._active = numpy.zeros((_LEVELS, 5), numpy.int64)
         self._rings = numpy.zeros((_LEVELS, FAR), numpy.int64)
-        self._blocks = numpy.zeros((0, 5), numpy.int64)
-        self._shapes = numpy.zeros((0, 3), numpy.int64)
-        self._loops = numpy.zeros((0, 2), numpy.int64)
-        self._context_blocks, self._context_loops = _table(1 << 12, 3), _table(1 << 12, 3)
-        self._pages, self._cache = _table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
-        self._cells = _zeros(1 << 20, 8)
-        self._readers = _zeros(1 << 20, 4)
-        self._found = _table(1 << 15, 8)
-        self._last = numpy.zeros((0, 2), numpy.int64)
-        self._rest = numpy.zeros(0, numpy.int64)
-
-    def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        """``blocks``: more of them, numbered on; ``loops``: so are these: (number of the loop around, depth from 1)."""
-        shapes: list[tuple[int, ...]] = []
-        rows: list[tuple[int, ...]] = []
-        for block in blocks:
-            rows.append((len(self._shapes) + len(shapes), len(block.accesses),
-                         -1 if block.loop is None else block.loop, block.header, block.entry))
-            shapes += [(a.size, a.reads + 2 * a.writes, a.repeated) for a in block.accesses]
-        self._blocks = _more(self._blocks, rows)
-        self._shapes = _more(self._shapes, shapes)
-        self._loops = _more(self._loops, [(-1 if p is None else p, depth) for p, depth in loops])
-        self._last = _more(self._last, [(-1, 0)] * len(blocks))
+        self._context_loops = new_table(1 << 12, 3)
+        self._pages, self._cache = new_table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
+        self._cells = zeros(1 << 20, 8)
+        self._readers = zeros(1 << 20, 4)
+        self._found = new_table(1 << 15, 8)
 
     def feed(self, words: Words) -> None:
         """The trace goes on. Precondition: its blocks are known."""
         if not self.complete:
             return
-        self.words += len(words)
-        pending = numpy.concatenate((self._rest, words.view(numpy.int64)))
+        pending = self._pending(words)
         at, more, state = 0, -1, self._state
         while more != _DONE:
             tables = (self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
                       self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._readers,
-                      self._found, self._last)
+                      self._found, self._last, self._counts)
             state[_PAGE_PLACES:_NUMBERS] = [len(t) for t in (
                 self._pages, self._cells, self._readers, self._found, self._context_blocks, self._context_loops)]
             at, more = _feed(pending, at, state, *tables)
             self._grow(more)
             if self._cells.nbytes + self._readers.nbytes > self._limit:
                 self.complete = False
-                self._cells, self._readers = _zeros(0, 8), _zeros(0, 4)
+                self._cells, self._readers = zeros(0, 8), zeros(0, 4)
                 return
         self._rest = pending[at:].copy()
 
     def _grow(self, more: int) -> None:
         if more == _MORE_CONTEXTS:
-            self._context_blocks = _larger(self._context_blocks)
+            self._more_contexts()
         elif more == _MORE_LOOPS:
-            self._context_loops = _larger(self._context_loops)
+            self._context_loops = larger(self._context_loops)
         elif more == _MORE_PAGES:
-            self._pages = _larger(self._pages)
+            self._pages = larger(self._pages)
         elif more == _MORE_CELLS:
-            self._cells = _longer(self._cells)
+            self._cells = longer(self._cells)
         elif more == _MORE_READERS:
-            self._readers = _longer(self._readers)
+            self._readers = longer(self._readers)
         elif more == _MORE_FOUND:
-            self._found = _larger(self._found)
+            self._found = larger(self._found)
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""
-        blocks = self._context_blocks[self._context_blocks[:, 1] != -1]
-        sizes = self._blocks[blocks[:, 1], 1]
-        blocks = blocks[sizes > 0]
-        blocks = blocks[numpy.argsort(blocks[:, 2])]
+        sites = self._sites()
         loops = {number: (node, loop) for node, loop, number in
                  self._context_loops[self._context_loops[:, 1] != -1].tolist()}
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
-            source, sink = (_named(blocks, site) for site in (one >> 32, one & 0xFFFFFFFF))
+            source, sink = (named(sites, site) for site in (one >> 32, one & 0xFFFFFFFF))
             yield Dependence(Kind(two & 3), source, sink, loops.get((two >> 2) - 1), least, most, count)
-
-
-def _named(blocks: _Array, site: int) -> Access:
-    node, block, first = blocks[int(numpy.searchsorted(blocks[:, 2], site, side="right")) - 1].tolist()
-    return Access(node, block, site - first)
-
-
-def _table(size: int, columns: int) -> _Array:
-    made = numpy.zeros((size, columns), numpy.int64)
-    made[:, 1] = -1
-    return made
-
-
-def _zeros(size: int, columns: int) -> _Array:
-    """In memory that is not there before it is used, from the start of a cache line on."""
-    line = 8
-    made = numpy.zeros(size * columns + line, numpy.int64)
-    first = -(made.ctypes.data // 8) % line
-    return made[first:first + size * columns].reshape(size, columns)
-
-
-def _longer(array: _Array) -> _Array:
-    made = _zeros(2 * len(array), array.shape[1])
-    made[:len(array)] = array
-    return made
-
-
-def _more(array: _Array, rows: Sequence[Sequence[int]]) -> _Array:
-    return array if not rows else numpy.concatenate((array, numpy.array(rows, numpy.int64)))
-
-
-def _larger(table: _Array) -> _Array:
-    """The same rows in a table of twice as many places."""
-    made = _table(2 * len(table), table.shape[1])
-    _move(table, made, len(table), table.shape[1])
-    return made
-
-
-@numba.njit(cache=True)
-def _move(table, made, places, width):
-    target = _pointer(made.ctypes.data)
-    for row in range(places):
-        if table[row, 1] != -1:
-            made[_slot(target, width, 2 * places, table[row, 0], table[row, 1])] = table[row]

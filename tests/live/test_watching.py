@@ -31,6 +31,12 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
         ("count", 1): "reduction", ("sweep", 1): "parallel with copies of what it reuses", ("sweep", 2): "parallel",
         ("row", 1): "parallel", ("rows", 1): "serial, distance 1 or more",
         ("shift", 1): "parallel with copies of what it reuses"}
+    patterns = {(row["function"], row["kind"], row["stride"]): (row["pattern"], row["count"], row["span"])
+                for row in asked(path, "access-patterns") if int(str(row["count"])) > 900 and row["size"] == 8}
+    assert patterns["copy", "R", 8] == patterns["copy", "W", 8] == ("sequential", 1000, 8000)
+    assert patterns["sweep", "W", 8] == ("sequential", 9980, 7984)
+    assert patterns["count", "RW", 8] == ("sequential", 1000, 128)
+    assert patterns["row", "W", 8] == ("sequential", 999 * 64, 999 * 64 * 8)
     carried = {(row["function"], row["depth"], row["kind"]): (row["least"], row["most"], row["count"])
                for row in asked(path, _CARRIED.format(os.path.realpath(program)))}
     assert carried == {

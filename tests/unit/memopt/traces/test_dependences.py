@@ -9,16 +9,8 @@ from dataclasses import dataclass, field
 import numpy
 import pytest
 
-from memopt.traces.dependences import (
-    BLOCK,
-    FAR,
-    RESUMED,
-    Access,
-    AccessShape,
-    BlockShape,
-    Dependences,
-    Kind,
-)
+from memopt.traces.dependences import FAR, Dependences, Kind
+from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
 
 Vector = tuple[tuple[tuple[int, int], int, int], ...]  # (node, loop), entry, iteration, from outside to inside
 Found = dict[tuple[Kind, Access, Access, tuple[int, int] | None], tuple[int, int]]

@@ -1,0 +1,167 @@
+"""What the addresses of each access in each context look like one after the other: bounds, strides, alignment.
+
+Strides are counted in a few places for each access (Misra and Gries, Finding repeated elements, 1982): with no more
+different strides than places the counts are exact, otherwise each may be too low by a fifth of all, never too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numba
+import numpy
+
+from memopt.traces.reading import Reading, first_site, named
+from memopt.traces.tables import longer, pointer, zeros
+from memopt.traces.trace import BLOCK, RESUMED, Access, Words
+
+PLACES = 4  # for strides of an access
+# Columns of a row, one for each access; from STRIDES on pairs of stride and count.
+_COUNT, _LAST, _BEFORE, _STEADY, _LOWEST, _HIGHEST, _MISALIGNED, _STRIDES = range(8)
+_COLUMNS = 16
+_BLOCK_NOW, _CURRENT = range(2)
+_DONE, _MORE_CONTEXTS, _MORE_SITES = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """``count`` accesses, the first bytes of which lie from ``lowest`` to ``highest``; ``steady``: how many went as far
+    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes."""
+
+    access: Access
+    count: int
+    lowest: int
+    highest: int
+    steady: int
+    misaligned: int
+    strides: dict[int, int]
+
+
+@numba.njit(cache=True)
+def _stride_in_free(rows, row, stride, times):
+    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
+        if rows[place] == 0:
+            rows[place - 1], rows[place] = stride, times
+            return
+
+
+@numba.njit(cache=True, forceinline=True)
+def _stride(rows, row, stride, times):
+    free = -1
+    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
+        if rows[place] == 0:
+            free = place
+        elif rows[place - 1] == stride:
+            rows[place] += times
+            return
+    if free >= 0:
+        rows[free - 1], rows[free] = stride, times
+        return
+    least = times
+    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
+        least = min(least, rows[place])
+    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
+        rows[place] -= least
+    if times > least:
+        _stride_in_free(rows, row, stride, times - least)
+
+
+@numba.njit(cache=True, forceinline=True)
+def _access(rows, row, address, size, times):
+    if rows[row + _COUNT]:
+        stride = address - rows[row + _LAST]
+        _stride(rows, row, stride, 1)
+        if stride == rows[row + _BEFORE]:
+            rows[row + _STEADY] += 1
+        rows[row + _BEFORE] = stride
+        rows[row + _LOWEST] = min(rows[row + _LOWEST], address)
+    else:
+        rows[row + _LOWEST] = address
+        rows[row + _BEFORE] = -1 << 62
+    if times > 1:
+        _stride(rows, row, size, times - 1)
+        rows[row + _STEADY] += times - 2 + (rows[row + _BEFORE] == size)
+        rows[row + _BEFORE] = size
+    last = address + (times - 1) * size
+    rows[row + _HIGHEST] = max(rows[row + _HIGHEST], last)
+    rows[row + _LAST] = last
+    rows[row + _COUNT] += times
+    if size & size - 1 == 0 and address & size - 1:
+        rows[row + _MISALIGNED] += times
+
+
+@numba.njit(cache=True, nogil=True)
+def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, all_rows):
+    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+    words, count = pointer(all_words.ctypes.data), len(all_words)
+    blocks, shapes = pointer(all_blocks.ctypes.data), pointer(all_shapes.ctypes.data)
+    contexts, counts, last = (pointer(all_contexts.ctypes.data), pointer(all_counts.ctypes.data),
+                              pointer(all_last.ctypes.data))
+    rows, places, room = pointer(all_rows.ctypes.data), len(all_contexts), len(all_rows)
+    block, current = state[_BLOCK_NOW], state[_CURRENT]
+    more = _DONE
+    while at < count:
+        word = words[at]
+        index = word >> 48 & 0xFFFF
+        if index == BLOCK:
+            if at + 1 == count:
+                break
+            block = word & 0xFFFFFFFF
+            current = first_site(contexts, places, counts, last, block, words[at + 1] & ~RESUMED,
+                                 blocks[5 * block + 1])
+            if current < 0:
+                more = _MORE_CONTEXTS
+                break
+            if counts[1] > room:
+                more = _MORE_SITES
+                break
+            at += 2
+            continue
+        if block < 0 or index >= blocks[5 * block + 1]:  # cannot be: a trace begins with a block
+            at += 1
+            continue
+        shape = 3 * (blocks[5 * block] + index)
+        repeated, times = shapes[shape + 2], 1
+        if repeated:
+            if at + 1 == count:
+                break
+            times = words[at + 1]
+        if times > 0:
+            _access(rows, _COLUMNS * (current + index), word & 0xFFFFFFFFFFFF, shapes[shape], times)
+        at += 1 + repeated
+    state[_BLOCK_NOW], state[_CURRENT] = block, current
+    return at, more
+
+
+class Streams(Reading):
+    """Those of one thread, found as its trace comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = numpy.array([-1, 0], numpy.int64)
+        self._rows = zeros(1 << 12, _COLUMNS)
+
+    def feed(self, words: Words) -> None:
+        """The trace goes on. Precondition: its blocks are known."""
+        pending = self._pending(words)
+        at, more = 0, -1
+        while more != _DONE:
+            at, more = _feed(pending, at, self._state, self._blocks, self._shapes, self._context_blocks, self._counts,
+                             self._last, self._rows)
+            if more == _MORE_CONTEXTS:
+                self._more_contexts()
+            while len(self._rows) < self._counts[1]:
+                self._rows = longer(self._rows)
+        self._rest = pending[at:].copy()
+
+    def all(self) -> Iterator[Stream]:
+        """In the order in which they were met."""
+        sites = self._sites()
+        for site in numpy.nonzero(self._rows[:, _COUNT])[0].tolist():
+            row = self._rows[site].tolist()
+            strides = {stride: count for stride, count in zip(
+                row[_STRIDES:_STRIDES + 2 * PLACES:2], row[_STRIDES + 1:_STRIDES + 2 * PLACES:2], strict=True)
+                if count}
+            yield Stream(named(sites, site), row[_COUNT], row[_LOWEST], row[_HIGHEST], row[_STEADY],
+                         row[_MISALIGNED], strides)

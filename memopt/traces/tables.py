@@ -1,0 +1,74 @@
+"""Tables for kernels that numba compiles: rows of 64-bit numbers, open addressing, growth.
+
+Kernels work on pointers: numba counts references to arrays at every call, which costs more than what is done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numba
+import numpy
+import numpy.typing
+
+Array = numpy.typing.NDArray[numpy.int64]
+
+
+@numba.extending.intrinsic
+def pointer(_typing, _address):
+    """To 64-bit numbers at an address: unlike arrays, pointers cost nothing to hand on."""
+    kind = numba.types.CPointer(numba.types.int64)
+
+    def generate(context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(kind))
+
+    return kind(numba.types.int64), generate
+
+
+@numba.njit(cache=True, forceinline=True)
+def slot(table, width, places, one, two):
+    """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
+    mask = places - 1
+    at = ((one * 0x1E3779B97F4A7C15 ^ two * 0x42B2AE3D27D4EB4F) >> 40) & mask
+    while table[width * at + 1] != -1 and (table[width * at] != one or table[width * at + 1] != two):
+        at = (at + 1) & mask
+    return at
+
+
+def new_table(size: int, columns: int) -> Array:
+    made = numpy.zeros((size, columns), numpy.int64)
+    made[:, 1] = -1
+    return made
+
+
+def larger(old: Array) -> Array:
+    """The same rows in a table of twice as many places."""
+    made = new_table(2 * len(old), old.shape[1])
+    _move(old, made, len(old), old.shape[1])
+    return made
+
+
+@numba.njit(cache=True)
+def _move(old, made, places, width):
+    target = pointer(made.ctypes.data)
+    for row in range(places):
+        if old[row, 1] != -1:
+            made[slot(target, width, 2 * places, old[row, 0], old[row, 1])] = old[row]
+
+
+def zeros(size: int, columns: int) -> Array:
+    """In memory that is not there before it is used, from the start of a cache line on."""
+    line = 8
+    made = numpy.zeros(size * columns + line, numpy.int64)
+    first = -(made.ctypes.data // 8) % line
+    return made[first:first + size * columns].reshape(size, columns)
+
+
+def longer(array: Array) -> Array:
+    made = zeros(2 * len(array), array.shape[1])
+    made[:len(array)] = array
+    return made
+
+
+def extended(array: Array, rows: Sequence[Sequence[int]]) -> Array:
+    return array if not rows else numpy.concatenate((array, numpy.array(rows, numpy.int64)))
