@@ -73,7 +73,8 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("-o", "--output", metavar="FILE", help="The profile.  [default: the program's name with .db]")
 @click.option("--exact", is_flag=True, help="Count everything that is executed, instead of sampling.")
 @click.option("--no-elision", is_flag=True, help="With --exact: count even what follows from a loop's registers.")
-@click.option("--memory", is_flag=True, help="Count, and find the dependences through memory: tens of times slower.")
+@click.option("--memory", is_flag=True,
+              help="Watch memory, too: dependences, strides, working sets. Hundreds of times slower.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool, quiet: bool

@@ -1,4 +1,4 @@
-"""``memopt profile --memory``: what the trace of a program tells of its dependences and its streams, as rows."""
+"""``memopt profile --memory``: what traces tell of dependences, streams and working sets, as rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.analysis.reductions import accumulates
+from memopt.machine.detect import detect
 from memopt.session.counts import Written
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.streams import Stream, Streams
 from memopt.traces.trace import AccessShape, BlockShape
+from memopt.traces.workingset import LINE, PAGE, WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
 
@@ -23,7 +25,7 @@ class MemoryWatch:
         self.begin()
 
     def begin(self) -> None:
-        self._threads: dict[int, tuple[Dependences, Streams]] = {}
+        self._threads: dict[int, tuple[Dependences, Streams, WorkingSets]] = {}
         self._blocks: list[tuple[Unit, Watched]] = []
         self._shapes: list[BlockShape] = []
         self._loops: list[tuple[int | None, int]] = []
@@ -38,7 +40,7 @@ class MemoryWatch:
                 reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
         if found is None:
-            found = self._threads[tid] = Dependences(), Streams()
+            found = self._threads[tid] = Dependences(), Streams(), WorkingSets()
             for reader in found:
                 reader.know(self._shapes, self._loops)
         for reader in found:
@@ -58,18 +60,22 @@ class MemoryWatch:
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses)))
 
     def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
-        """Rows of ``dependence``, ``access`` and ``stride``; what is to be said about them."""
+        """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         connection.execute("BEGIN")
-        for tid, (dependences, streams) in self._threads.items():
+        connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
+            (cache.level, cache.name, cache.size) for cache in detect().levels))
+        for tid, (dependences, streams, sets) in self._threads.items():
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
                 (row for found in dependences.all() if (row := self._row(written, found)) is not None))
             for stream in streams.all():
                 self._write_stream(connection, written, stream)
+            for found_set in sets.all():
+                self._write_set(connection, written, found_set)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
-        lost = sum(not dependences.complete for dependences, _ in self._threads.values())
+        lost = sum(not dependences.complete for dependences, *_ in self._threads.values())
         notes = []
         if untold:
             notes.append(f"{untold} instructions access memory by a segment, a gather or in a size of their own: "
@@ -90,6 +96,15 @@ class MemoryWatch:
             stream.highest, stream.steady, stream.misaligned)).lastrowid
         connection.executemany("INSERT INTO stride VALUES (?, ?, ?)", (
             (number, stride, count) for stride, count in stream.strides.items()))
+
+    def _write_set(self, connection: sqlite3.Connection, written: Written, found: WorkingSet) -> None:
+        unit, index = self._of_loop[found.loop]
+        context, loop = written.contexts.get(found.node), written.static.loop(unit, index)
+        if context is not None and loop is not None:
+            connection.executemany(f"INSERT INTO working_set VALUES ({', '.join('?' * 9)})", (
+                (context, loop, at_end, point.iterations, point.entries, LINE * point.lines, LINE * point.most_lines,
+                 PAGE * point.pages, PAGE * point.most_pages)
+                for at_end, points in ((0, found.curve), (1, (found.end,))) for point in points))
 
     def _row(self, written: Written, found: Dependence) -> tuple[object, ...] | None:
         places = []

@@ -95,6 +95,16 @@ FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = 
      LEFT JOIN block b ON b.function = f.id AND a.address >= b.start AND a.address < b.end
      LEFT JOIN instruction i ON i.block = b.id AND i.address = a.address
 GROUP BY a.id ORDER BY a.count DESC, a.id"""),
+    "working-sets": Query("--memory: what loops touch after so many iterations, and the cache that holds it", """
+SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
+       CASE WHEN w.at_end THEN 'end, ' ELSE '' END || round(w.iterations, 1) AS iterations, w.entries,
+       round(w.lines / 1024, 1) AS kib, round(w.most_lines / 1024.0, 1) AS most_kib,
+       round(w.pages / 1024, 1) AS pages_kib,
+       COALESCE((SELECT k.name FROM cache k WHERE k.bytes >= w.lines ORDER BY k.level LIMIT 1), 'memory') AS fits_in,
+       w.context
+FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
+     JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
+ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
     "stride-histogram": Query("--memory: how far from one address to the next of the same access", """
 SELECT s.bytes AS stride, sum(s.count) AS count,
        round(100.0 * sum(s.count) / (SELECT sum(count) FROM access), 2) AS percent,

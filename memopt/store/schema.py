@@ -84,6 +84,23 @@ CREATE TABLE stride (             -- --memory: from one address of an access to 
     bytes    INTEGER NOT NULL,
     count    INTEGER NOT NULL     -- at least; at most a fifth of access.count more. The four most frequent are here
 );
+CREATE TABLE working_set (        -- --memory: what entries of a loop in a context have touched
+    context  INTEGER NOT NULL REFERENCES context,
+    loop     INTEGER NOT NULL REFERENCES loop,
+    at_end   INTEGER NOT NULL,    -- 1: where they end; 0: after so many iterations
+    iterations REAL NOT NULL,     -- runs of its header: 1, 2, 4, ...; at the end on average
+    entries  INTEGER NOT NULL,    -- that had as many
+    lines    REAL NOT NULL,       -- bytes of the cache lines touched, on average
+    most_lines INTEGER NOT NULL,  -- and at most
+    pages    REAL NOT NULL,       -- bytes of the pages touched, on average
+    most_pages INTEGER NOT NULL
+);
+CREATE TABLE cache (              -- --memory: of this machine
+    level    INTEGER NOT NULL,
+    name     TEXT NOT NULL,
+    bytes    INTEGER NOT NULL
+);
+CREATE INDEX working_set_of ON working_set (loop);
 CREATE INDEX dependence_carried ON dependence (loop);
 CREATE INDEX stride_of ON stride (access);
 """

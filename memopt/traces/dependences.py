@@ -20,21 +20,28 @@ from typing import Any, NamedTuple
 import numba
 import numpy
 
-from memopt.traces.reading import Reading, first_site, named
+from memopt.traces.activity import (
+    ACTIVE,
+    BLOCK_NOW,
+    CURRENT,
+    DONE,
+    FAR,
+    MORE_OWN,
+    OWN,
+    TIME,
+    Activity,
+    begin_block,
+)
+from memopt.traces.reading import named
 from memopt.traces.tables import larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, RESUMED, Access, Words
+from memopt.traces.trace import BLOCK, Access, Words
 
-FAR = 1 << 14  # iterations that are told apart: a distance is this where it is no less
-_LEVELS = 64  # active loops
-_FRAMES = 4096
 _PAGE = 4096
 _CACHE = 1 << 10
 
-# Where numbers are kept from one call of the kernel to the next.
-(_TIME, _FRAME, _ACTIVE, _CURRENT, _CONTEXT_LOOPS, _PAGES, _NEXT_CELL, _NEXT_READER,
- _FREE_READER, _FREE_READERS, _FOUND, _BLOCK_NOW, _DONE_OF_REPEATED, _PAGE_PLACES, _CELL_ROOM, _READER_ROOM,
- _FOUND_PLACES, _CONTEXT_PLACES, _LOOP_PLACES, _NUMBERS) = range(20)
-(_DONE, _MORE_CONTEXTS, _MORE_LOOPS, _MORE_PAGES, _MORE_CELLS, _MORE_READERS, _MORE_FOUND) = range(7)
+(_PAGES, _NEXT_CELL, _NEXT_READER, _FREE_READER, _FREE_READERS, _FOUND, _DONE_OF_REPEATED, _PAGE_PLACES, _CELL_ROOM,
+ _READER_ROOM, _FOUND_PLACES, _NUMBERS) = range(OWN, OWN + 12)
+_MORE_PAGES, _MORE_CELLS, _MORE_READERS, _MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
 _PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * _PAGE // 8 + 16  # at most
 _READERS_OF_PIECE = _PIECE + 16 * 64
@@ -67,10 +74,7 @@ class Dependence:
 class _Tables(NamedTuple):
     """Pointers to 64-bit numbers; a table is made of rows, in columns:
 
-    frames: node, first of its active loops. active: loop, time of its entry, of its iteration, number in its context,
-    number of the iteration. rings: of FAR, for each active loop the times at which its iterations began. blocks: first
-    shape, how many, loop, header, entry. shapes: size, reads + 2 * writes, repeated. loops: around it, depth.
-    context_blocks: node, block, first site. context_loops: node, loop, number. pages: number, 0, first cell. cache:
+    the first ones as Activity and Reading have them. pages: number, 0, first cell. cache:
     number of a page, first cell. cells, of a cache line each: time of the last write (0: none); its site, and in the
     lower half the first of the further readers (0: none); the sites of two readers since then (0: none), the first in
     the upper half; first and last time of the one, and of the other; or, for a place of eight bytes whose parts are
@@ -122,7 +126,7 @@ def _distance(rings, first, iteration, time):
 @numba.njit(cache=True, forceinline=True)
 def _find(t, kind, source, sink, time):
     """A dependence on what happened at ``time``."""
-    count = t.state[_ACTIVE]
+    count = t.state[ACTIVE]
     carrier, distance = -1, 0
     if count and time < t.active[5 * (count - 1) + 2]:
         for level in range(count):
@@ -182,7 +186,7 @@ def _split(t, cell, old, count, parts, fine):
 @numba.njit(cache=True)
 def _further_reader(t, cell, site):
     """The third or a later one since the last write."""
-    reader, time = t.cells[8 * cell + 1] & _LOW, t.state[_TIME]
+    reader, time = t.cells[8 * cell + 1] & _LOW, t.state[TIME]
     while reader and t.readers[4 * reader] != site:
         reader = t.readers[4 * reader + 3]
     if reader:
@@ -195,7 +199,7 @@ def _further_reader(t, cell, site):
 def _write_after(t, kind, site, source, first, last):
     """A write at ``site`` after the reads at ``source``."""
     own = source == site and kind & 1  # it has just read what it writes
-    if not own or first != t.state[_TIME]:
+    if not own or first != t.state[TIME]:
         _find(t, 1, source, site, first)
     if not own and last != first:
         _find(t, 1, source, site, last)
@@ -215,7 +219,7 @@ def _write_after_further(t, kind, site, reader):
 @numba.njit(cache=True, forceinline=True)
 def _touch(t, cell, kind, site):
     """A place is read, written or both."""
-    c, time = 8 * cell, t.state[_TIME]
+    c, time = 8 * cell, t.state[TIME]
     written, writer = t.cells[c], t.cells[c + 1]
     if kind & 1:
         if written:
@@ -287,85 +291,6 @@ def _access(t, kind, site, address, size):
 
 
 @numba.njit(cache=True)
-def _enter(t, loop, node):
-    """Another loop is active."""
-    at = 3 * slot(t.context_loops, 3, t.state[_LOOP_PLACES], node, loop)
-    if t.context_loops[at + 1] == -1:
-        t.context_loops[at], t.context_loops[at + 1] = node, loop
-        t.context_loops[at + 2] = t.state[_CONTEXT_LOOPS]
-        t.state[_CONTEXT_LOOPS] += 1
-    level, time = t.state[_ACTIVE], t.state[_TIME]
-    row = 5 * level
-    t.active[row], t.active[row + 1], t.active[row + 2] = loop, time, time
-    t.active[row + 3], t.active[row + 4] = t.context_loops[at + 2], 1
-    t.rings[FAR * level + 1] = time
-    t.state[_ACTIVE] += 1
-
-
-@numba.njit(cache=True)
-def _follow(t, node):
-    """``node`` runs: what it was called from stays, what it called is over."""
-    frame = t.state[_FRAME]
-    while frame >= 0 and t.frames[2 * frame] != node:
-        frame -= 1
-    if frame >= 0:
-        t.state[_ACTIVE] = t.frames[2 * frame + 3]
-    else:
-        frame = min(t.state[_FRAME] + 1, _FRAMES - 1)
-        t.frames[2 * frame], t.frames[2 * frame + 1] = node, t.state[_ACTIVE]
-    t.state[_FRAME] = frame
-
-
-@numba.njit(cache=True, forceinline=True)
-def _begin(t, block, node):
-    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
-    state, row = t.state, 5 * block
-    base, loop, header = t.frames[2 * state[_FRAME] + 1], t.blocks[row + 2], t.blocks[row + 3]
-    state[_TIME] += 1
-    if t.blocks[row + 4] and not header:
-        state[_ACTIVE] = base
-    depth = 0 if loop < 0 else t.loops[2 * loop + 1]
-    if state[_ACTIVE] - base > depth:
-        state[_ACTIVE] = base + depth
-    while state[_ACTIVE] > base:  # those around the block stay
-        around = loop
-        for _ in range(depth - (state[_ACTIVE] - base)):
-            around = t.loops[2 * around]
-        if t.active[5 * (state[_ACTIVE] - 1)] == around:
-            break
-        state[_ACTIVE] -= 1
-    if state[_ACTIVE] - base == depth:
-        if depth and header:
-            level = state[_ACTIVE] - 1
-            iteration = t.active[5 * level + 4] + 1
-            t.active[5 * level + 2], t.active[5 * level + 4] = state[_TIME], iteration
-            t.rings[FAR * level + (iteration & (FAR - 1))] = state[_TIME]
-        return
-    while state[_ACTIVE] - base < depth and state[_ACTIVE] < _LEVELS:
-        around = loop
-        for _ in range(depth - 1 - (state[_ACTIVE] - base)):
-            around = t.loops[2 * around]
-        _enter(t, around, node)
-
-
-@numba.njit(cache=True, forceinline=True)
-def _block(t, block, word):
-    """A block begins, in the node of ``word``; 0, or what there must be more of first."""
-    state, node = t.state, word & ~RESUMED
-    site = first_site(t.context_blocks, state[_CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[5 * block + 1])
-    if site < 0:
-        return _MORE_CONTEXTS
-    if 2 * (state[_CONTEXT_LOOPS] + _LEVELS) > state[_LOOP_PLACES]:
-        return _MORE_LOOPS
-    if state[_FRAME] < 0 or t.frames[2 * state[_FRAME]] != node:
-        _follow(t, node)
-    if not word & RESUMED:
-        _begin(t, block, node)
-    state[_BLOCK_NOW], state[_CURRENT] = block, site
-    return 0
-
-
-@numba.njit(cache=True)
 def _repeat(t, kind, site, address, size):
     """An access of any size; 0, or what there must be more of before it goes on."""
     while t.state[_DONE_OF_REPEATED] < size:
@@ -387,18 +312,18 @@ def _go_on(t, words, count, at):
         if index == BLOCK:
             if at + 1 == count:
                 break
-            more = _block(t, word & 0xFFFFFFFF, words[at + 1])
+            more = begin_block(t, word & 0xFFFFFFFF, words[at + 1])
             if more:
                 return at, more
             at += 2
             continue
-        block = t.state[_BLOCK_NOW]
+        block = t.state[BLOCK_NOW]
         if block < 0 or index >= t.blocks[5 * block + 1]:  # cannot be: a trace begins with a block
             at += 1
             continue
         row = 3 * (t.blocks[5 * block] + index)
         size, kind, address = t.shapes[row], t.shapes[row + 1], word & 0xFFFFFFFFFFFF
-        site, repeated = t.state[_CURRENT] + index, t.shapes[row + 2]
+        site, repeated = t.state[CURRENT] + index, t.shapes[row + 2]
         if repeated:
             if at + 1 == count:
                 break
@@ -408,7 +333,7 @@ def _go_on(t, words, count, at):
         if more:
             return at, more
         at += 1 + repeated
-    return at, _DONE
+    return at, DONE
 
 
 @numba.njit(cache=True, nogil=True)
@@ -424,21 +349,15 @@ def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, contex
     return _go_on(t, pointer(words.ctypes.data), len(words), at)
 
 
-class Dependences(Reading):
+class Dependences(Activity):
     """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
     nothing is watched any more, and ``complete`` is false."""
 
     def __init__(self, limit: int = 3 << 30) -> None:
-        super().__init__()
+        super().__init__(_NUMBERS)
         self._limit = limit
         self.complete = True
-        self._state = numpy.zeros(_NUMBERS, numpy.int64)
-        self._state[[_FRAME, _BLOCK_NOW]] = -1
         self._state[_NEXT_READER] = 1
-        self._frames = numpy.zeros((_FRAMES + 1, 2), numpy.int64)
-        self._active = numpy.zeros((_LEVELS, 5), numpy.int64)
-        self._rings = numpy.zeros((_LEVELS, FAR), numpy.int64)
-        self._context_loops = new_table(1 << 12, 3)
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
         self._cells = zeros(1 << 20, 8)
         self._readers = zeros(1 << 20, 4)
@@ -450,12 +369,12 @@ class Dependences(Reading):
             return
         pending = self._pending(words)
         at, more, state = 0, -1, self._state
-        while more != _DONE:
+        while more != DONE:
             tables = (self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
                       self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._readers,
                       self._found, self._last, self._counts)
-            state[_PAGE_PLACES:_NUMBERS] = [len(t) for t in (
-                self._pages, self._cells, self._readers, self._found, self._context_blocks, self._context_loops)]
+            self._set_places()
+            state[_PAGE_PLACES:_NUMBERS] = [len(t) for t in (self._pages, self._cells, self._readers, self._found)]
             at, more = _feed(pending, at, state, *tables)
             self._grow(more)
             if self._cells.nbytes + self._readers.nbytes > self._limit:
@@ -465,11 +384,8 @@ class Dependences(Reading):
         self._rest = pending[at:].copy()
 
     def _grow(self, more: int) -> None:
-        if more == _MORE_CONTEXTS:
-            self._more_contexts()
-        elif more == _MORE_LOOPS:
-            self._context_loops = larger(self._context_loops)
-        elif more == _MORE_PAGES:
+        super()._grow(more)
+        if more == _MORE_PAGES:
             self._pages = larger(self._pages)
         elif more == _MORE_CELLS:
             self._cells = longer(self._cells)
@@ -481,8 +397,7 @@ class Dependences(Reading):
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""
         sites = self._sites()
-        loops = {number: (node, loop) for node, loop, number in
-                 self._context_loops[self._context_loops[:, 1] != -1].tolist()}
+        loops = self._loops_by_number()
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
             source, sink = (named(sites, site) for site in (one >> 32, one & 0xFFFFFFFF))
             yield Dependence(Kind(two & 3), source, sink, loops.get((two >> 2) - 1), least, most, count)

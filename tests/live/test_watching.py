@@ -16,6 +16,9 @@ _CARRIED = """SELECT f.name AS function, l.depth, d.kind, d.least, d.most, sum(d
     FROM dependence d JOIN loop l ON l.id = d.loop JOIN function f ON f.id = l.function
     JOIN image m ON m.id = f.image WHERE m.path = '{}' GROUP BY f.id, l.id, d.kind"""
 
+_SETS = """SELECT f.name AS function, l.depth, w.entries, w.iterations, w.most_lines FROM working_set w
+    JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function WHERE w.at_end = 1"""
+
 
 @pytest.mark.parametrize("level", ["-O1", "-O0"])
 def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) -> None:
@@ -37,6 +40,13 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
     assert patterns["sweep", "W", 8] == ("sequential", 9980, 7984)
     assert patterns["count", "RW", 8] == ("sequential", 1000, 128)
     assert patterns["row", "W", 8] == ("sequential", 999 * 64, 999 * 64 * 8)
+    sets = {(row["function"], row["depth"]): (row["entries"], row["iterations"], row["most_lines"])
+            for row in asked(path, _SETS)}
+    assert sets["copy", 1][:2] == (1, 1000)
+    assert 16_000 <= int(str(sets["copy", 1][2])) <= 16_000 + 4 * 64
+    assert sets["sweep", 2][:2] == (10, 998)
+    assert sets["row", 1][:2] == (999, 64)
+    assert 1024 <= int(str(sets["row", 1][2])) <= 1024 + 4 * 64
     carried = {(row["function"], row["depth"], row["kind"]): (row["least"], row["most"], row["count"])
                for row in asked(path, _CARRIED.format(os.path.realpath(program)))}
     assert carried == {

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy
 import pytest
 
-from memopt.traces.dependences import FAR, Dependences, Kind
+from memopt.traces.activity import FAR
+from memopt.traces.dependences import Dependences, Kind
 from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
+from tests.support.drawn_traces import Drawn, Vector
 
-Vector = tuple[tuple[tuple[int, int], int, int], ...]  # (node, loop), entry, iteration, from outside to inside
 Found = dict[tuple[Kind, Access, Access, tuple[int, int] | None], tuple[int, int]]
 
 
@@ -54,85 +53,23 @@ class Model:
         self.found[kind, source, sink, carrier] = min(least, distance), max(most, distance)
 
 
-class Enough(Exception):
-    """The trace is long enough."""
-
-
-class Drawn:
-    """A function of loops in loops that calls others, its shapes and a trace of one run."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.shapes: list[BlockShape] = []
-        self.loops: list[tuple[int | None, int]] = []
-        self.words: list[int] = []
-        self.model = Model()
-        self.runs = self.entries = 0
-        functions = [self.body(None, 0, True) for _ in range(3)]
-        self.functions = functions
-        with suppress(Enough):
-            for _ in range(3):
-                self.run(functions[0], 16, (), 0)
-
-    def block(self, loop: int | None, header: bool, entry: bool) -> int:
-        shapes = tuple(
-            AccessShape(self.random.choice((8, 8, 8, 4, 16, 32, 2, 1)), reads, writes)
-            for reads, writes in self.random.choices(((True, False), (False, True), (True, True)), (4, 3, 1),
-                                                     k=self.random.randrange(4)))
-        self.shapes.append(BlockShape(loop, header, entry, shapes))
-        return len(self.shapes) - 1
-
-    def body(self, loop: int | None, depth: int, entry: bool = False) -> list[object]:
-        parts: list[object] = [self.block(loop, loop is not None and not entry, entry)]
-        for _ in range(self.random.randrange(1, 4)):
-            if depth < 3 and self.random.random() < 0.6:
-                self.loops.append((loop, depth + 1))
-                parts.append((len(self.loops) - 1, self.body(len(self.loops) - 1, depth + 1)))
-            elif self.random.random() < 0.4:
-                parts.append("call")
-            parts.append(self.block(loop, False, False))
-        return parts
-
-    def run(self, body: list[object], node: int, vector: Vector, level: int) -> None:
-        for part in body:
-            if isinstance(part, int):
-                self.tell(part, node, vector)
-            elif part == "call":
-                if level < 2:
-                    self.run(self.functions[level + 1], 16 * (node + 1), vector, level + 1)
-            elif isinstance(part, tuple):
-                loop, inside = part
-                self.entries += 1
-                entry = self.entries
-                for iteration in range(self.random.randrange(1, 5)):
-                    self.run(inside, node, (*vector, ((node, loop), entry, iteration)), level)
-
-    def tell(self, block: int, node: int, vector: Vector) -> None:
-        if self.runs == 2000:
-            raise Enough
-        self.runs += 1
-        self.words += [BLOCK << 48 | block, node]
-        for index, shape in enumerate(self.shapes[block].accesses):
-            grain = min(shape.size, 8) if self.random.random() < 0.9 else 1
-            address = (1 << 20) + 4096 - 64 + self.random.randrange(0, 128 // grain) * grain
-            self.words.append(index << 48 | address)
-            self.model.access(shape, Access(node, block, index), address, vector, self.runs)
-
-
 def found_in(seen: Dependences) -> Found:
     return {(d.kind, d.source, d.sink, d.carrier): (d.least, d.most) for d in seen.all()}
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
-    drawn = Drawn(seed)
+    drawn, model = Drawn(seed), Model()
+    for run, (block, node, vector, made) in enumerate(drawn.events):
+        for index, address in made:
+            model.access(drawn.shapes[block].accesses[index], Access(node, block, index), address, vector, run)
     seen = Dependences()
     seen.know(drawn.shapes, drawn.loops)
     words = numpy.array(drawn.words, numpy.uint64)
     cuts = sorted(drawn.random.randrange(len(words)) for _ in range(5))
     for piece in numpy.split(words, cuts):
         seen.feed(piece)
-    assert found_in(seen) == drawn.model.found
+    assert found_in(seen) == model.found
 
 
 def chain(distance: int, count: int) -> Dependences:

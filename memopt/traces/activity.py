@@ -1,0 +1,135 @@
+"""Which loops are active while a trace goes on, in which iteration, and since when.
+
+Frames are told by their nodes: one that lies below the top is on top again when it goes on. A loop is active from its
+header, or another of its blocks, until a block of its function outside it runs; times are numbers of runs of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numba
+import numpy
+
+from memopt.traces.reading import Reading, first_site
+from memopt.traces.tables import larger, new_table, slot
+from memopt.traces.trace import RESUMED
+
+FAR = 1 << 14  # iterations of which it is known when they began
+LEVELS = 64  # active loops, at most
+FRAMES = 4096
+
+# Where numbers are kept from one call of a kernel to the next; what a kernel needs beyond comes from OWN on.
+TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLACES, OWN = range(9)
+DONE, MORE_CONTEXTS, MORE_LOOPS, MORE_OWN = range(4)
+
+
+@numba.njit(cache=True)
+def _enter(t, loop, node):
+    """Another loop is active."""
+    at = 3 * slot(t.context_loops, 3, t.state[LOOP_PLACES], node, loop)
+    if t.context_loops[at + 1] == -1:
+        t.context_loops[at], t.context_loops[at + 1] = node, loop
+        t.context_loops[at + 2] = t.state[CONTEXT_LOOPS]
+        t.state[CONTEXT_LOOPS] += 1
+    level, time = t.state[ACTIVE], t.state[TIME]
+    row = 5 * level
+    t.active[row], t.active[row + 1], t.active[row + 2] = loop, time, time
+    t.active[row + 3], t.active[row + 4] = t.context_loops[at + 2], 1
+    t.rings[FAR * level + 1] = time
+    t.state[ACTIVE] += 1
+
+
+@numba.njit(cache=True)
+def _follow(t, node):
+    """``node`` runs: what it was called from stays, what it called is over."""
+    frame = t.state[FRAME]
+    while frame >= 0 and t.frames[2 * frame] != node:
+        frame -= 1
+    if frame >= 0:
+        t.state[ACTIVE] = t.frames[2 * frame + 3]
+    else:
+        frame = min(t.state[FRAME] + 1, FRAMES - 1)
+        t.frames[2 * frame], t.frames[2 * frame + 1] = node, t.state[ACTIVE]
+    t.state[FRAME] = frame
+
+
+@numba.njit(cache=True, forceinline=True)
+def _begin(t, block, node):
+    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
+    state, row = t.state, 5 * block
+    base, loop, header = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2], t.blocks[row + 3]
+    state[TIME] += 1
+    if t.blocks[row + 4] and not header:
+        state[ACTIVE] = base
+    depth = 0 if loop < 0 else t.loops[2 * loop + 1]
+    if state[ACTIVE] - base > depth:
+        state[ACTIVE] = base + depth
+    while state[ACTIVE] > base:  # those around the block stay
+        around = loop
+        for _ in range(depth - (state[ACTIVE] - base)):
+            around = t.loops[2 * around]
+        if t.active[5 * (state[ACTIVE] - 1)] == around:
+            break
+        state[ACTIVE] -= 1
+    if state[ACTIVE] - base == depth:
+        if depth and header:
+            level = state[ACTIVE] - 1
+            iteration = t.active[5 * level + 4] + 1
+            t.active[5 * level + 2], t.active[5 * level + 4] = state[TIME], iteration
+            t.rings[FAR * level + (iteration & (FAR - 1))] = state[TIME]
+        return
+    while state[ACTIVE] - base < depth and state[ACTIVE] < LEVELS:
+        around = loop
+        for _ in range(depth - 1 - (state[ACTIVE] - base)):
+            around = t.loops[2 * around]
+        _enter(t, around, node)
+
+
+@numba.njit(cache=True, forceinline=True)
+def begin_block(t, block, word):
+    """A block begins, in the node of ``word``; 0, or what there must be more of first.
+
+    ``t``: pointers to state, to frames (node, first of its active loops), active (loop, time of its entry, of its
+    iteration, number of the loop in its context, number of the iteration), rings (of FAR, for each active loop the
+    times at which its iterations began), context_loops (node, loop, number), and to the tables of Reading.
+    """
+    state, node = t.state, word & ~RESUMED
+    site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[5 * block + 1])
+    if site < 0:
+        return MORE_CONTEXTS
+    if 2 * (state[CONTEXT_LOOPS] + LEVELS) > state[LOOP_PLACES]:
+        return MORE_LOOPS
+    if state[FRAME] < 0 or t.frames[2 * state[FRAME]] != node:
+        _follow(t, node)
+    if not word & RESUMED:
+        _begin(t, block, node)
+    state[BLOCK_NOW], state[CURRENT] = block, site
+    return 0
+
+
+class Activity(Reading):
+    """A trace that is followed. ``numbers``: how many a kernel keeps."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self._state = numpy.zeros(numbers, numpy.int64)
+        self._state[[FRAME, BLOCK_NOW]] = -1
+        self._frames = numpy.zeros((FRAMES + 1, 2), numpy.int64)
+        self._active = numpy.zeros((LEVELS, 5), numpy.int64)
+        self._rings = numpy.zeros((LEVELS, FAR), numpy.int64)
+        self._context_loops = new_table(1 << 12, 3)
+
+    def _set_places(self) -> None:
+        self._state[[LOOP_PLACES, CONTEXT_PLACES]] = len(self._context_loops), len(self._context_blocks)
+
+    def _grow(self, more: int) -> None:
+        if more == MORE_CONTEXTS:
+            self._more_contexts()
+        elif more == MORE_LOOPS:
+            self._context_loops = larger(self._context_loops)
+
+    def _loops_by_number(self) -> Mapping[int, tuple[int, int]]:
+        """Node and loop."""
+        rows = self._context_loops[self._context_loops[:, 1] != -1].tolist()
+        return {number: (node, loop) for node, loop, number in rows}
