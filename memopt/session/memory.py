@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy
 from numpy.typing import NDArray
@@ -17,21 +18,37 @@ from memopt.traces.trace import AccessShape, BlockShape
 from memopt.traces.workingset import LINE, PAGE, WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
+_READERS = (Dependences, Streams, WorkingSets)
+
 
 class MemoryWatch:
-    """A watcher (runtime.recording.recorder) of all threads, each by itself."""
+    """A watcher (runtime.recording.recorder) of all threads, each by itself.
+
+    A piece of a trace is read while the program fills the next one, by each kind of reader in a thread of its own:
+    numba lets go of the interpreter. Invariant: one piece at a time, so that memory is bounded.
+    """
 
     def __init__(self) -> None:
+        self._workers = [ThreadPoolExecutor(1, kind.__name__) for kind in _READERS]
+        self._pending: list[Future[None]] = []
         self.begin()
 
     def begin(self) -> None:
+        self._finish()
         self._threads: dict[int, tuple[Dependences, Streams, WorkingSets]] = {}
         self._blocks: list[tuple[Unit, Watched]] = []
         self._shapes: list[BlockShape] = []
         self._loops: list[tuple[int | None, int]] = []
         self._of_loop: list[tuple[Unit, int]] = []
 
+    def _finish(self) -> None:
+        """Wait until all that was taken is read. Raises what the readers raise."""
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
+
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        self._finish()
         shapes, loops = len(self._shapes), len(self._loops)
         for unit in new:
             self._add(unit)
@@ -43,8 +60,7 @@ class MemoryWatch:
             found = self._threads[tid] = Dependences(), Streams(), WorkingSets()
             for reader in found:
                 reader.know(self._shapes, self._loops)
-        for reader in found:
-            reader.feed(words)
+        self._pending = [worker.submit(reader.feed, words) for worker, reader in zip(self._workers, found, strict=True)]
 
     def _add(self, unit: Unit) -> None:
         first, innermost = len(self._loops), unit.nesting.innermost()
@@ -61,6 +77,7 @@ class MemoryWatch:
 
     def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
+        self._finish()
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
             (cache.level, cache.name, cache.size) for cache in detect().levels))

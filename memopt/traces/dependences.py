@@ -364,7 +364,6 @@ class Dependences(Activity):
         self._found = new_table(1 << 15, 8)
 
     def feed(self, words: Words) -> None:
-        """The trace goes on. Precondition: its blocks are known."""
         if not self.complete:
             return
         pending = self._pending(words)

@@ -54,6 +54,10 @@ class Reading:
         self._loops = extended(self._loops, [(-1 if p is None else p, depth) for p, depth in loops])
         self._last = extended(self._last, [(-1, 0)] * len(blocks))
 
+    def feed(self, words: Words) -> None:
+        """The trace goes on. Precondition: its blocks are known."""
+        raise NotImplementedError
+
     def _pending(self, words: Words) -> Array:
         """With what was left of the piece before."""
         self.words += len(words)

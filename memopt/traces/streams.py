@@ -143,7 +143,6 @@ class Streams(Reading):
         self._rows = zeros(1 << 12, _COLUMNS)
 
     def feed(self, words: Words) -> None:
-        """The trace goes on. Precondition: its blocks are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != _DONE:

@@ -249,7 +249,6 @@ class WorkingSets(Activity):
         self._times = zeros(1 << 20, 1)
 
     def feed(self, words: Words) -> None:
-        """The trace goes on. Precondition: its blocks are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != DONE:
