@@ -126,7 +126,7 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
 @click.argument("file")
 def _report(file: str, least: float, html: str | None, speedscope: str | None, callgrind: str | None) -> int:
     """Show the profile FILE: functions and loops, by what calls and holds them."""
-    from memopt.report import exports, page, profile
+    from memopt.report import exports, memory, page, profile
     from memopt.store.schema import StoreError, open_existing
     from memopt.store.tree import read_tree
 
@@ -134,7 +134,7 @@ def _report(file: str, least: float, html: str | None, speedscope: str | None, c
         connection = open_existing(file)
         root, unit = read_tree(connection)
         if html is speedscope is callgrind is None:
-            for line in profile.lines(root, unit, least):
+            for line in (*profile.lines(root, unit, least), *memory.lines(connection, least)):
                 click.echo(line)
         if html is not None:
             _write("--html", html, page.page(root, unit))

@@ -64,7 +64,7 @@ SELECT {_PLACE.format('l.header')}, l.depth, sum(x.entries) AS entries, sum(x.it
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
 GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
-    "parallel-candidates": Query("--memory: loops by their share, with what their iterations hand to each other", """
+    "parallel-candidates": Query("--memory: loops by their share, what their iterations share, what entries touch", """
 WITH carried AS (SELECT loop, sum(kind = 'RAW' AND NOT reduction) AS handed,
                         sum(kind = 'RAW' AND reduction) AS combined, sum(kind <> 'RAW') AS reused,
                         min(CASE WHEN kind = 'RAW' AND NOT reduction THEN least END) AS distance
@@ -74,7 +74,9 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, sum(x.iter
        CASE WHEN COALESCE(c.handed, 0) THEN 'serial, distance ' || c.distance || ' or more'
             WHEN COALESCE(c.combined, 0) THEN 'reduction'
             WHEN COALESCE(c.reused, 0) THEN 'parallel with copies of what it reuses'
-            ELSE 'parallel' END AS through_memory, m.path AS file
+            ELSE 'parallel' END AS through_memory,
+       (SELECT round(sum(w.lines * w.entries) / sum(w.entries) / 1024, 1) FROM working_set w
+        WHERE w.loop = l.id AND w.at_end = 1) AS kib, m.path AS file
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
      LEFT JOIN carried c ON c.loop = l.id
 WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
