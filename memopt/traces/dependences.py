@@ -12,6 +12,7 @@ dependences between are within those reported.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -395,8 +396,7 @@ class Dependences(Activity):
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""
-        sites = self._sites()
+        name = functools.cache(functools.partial(named, self._sites()))
         loops = self._loops_by_number()
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
-            source, sink = (named(sites, site) for site in (one >> 32, one & 0xFFFFFFFF))
-            yield Dependence(Kind(two & 3), source, sink, loops.get((two >> 2) - 1), least, most, count)
+            yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least, most, count)
