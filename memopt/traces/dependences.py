@@ -399,4 +399,5 @@ class Dependences(Activity):
         name = functools.cache(functools.partial(named, self._sites()))
         loops = self._loops_by_number()
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
-            yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least, most, count)
+            yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least,
+                             most, count)

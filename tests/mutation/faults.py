@@ -23,13 +23,15 @@ Check = str | Nests
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """In the source of ``module`` the text ``old``, which is there exactly once, becomes ``new``."""
+    """In the source of ``module`` the text ``old``, which is there exactly once, becomes ``new``. ``masks``: only code
+    with mask registers (AVX-512) comes by there."""
 
     name: str
     module: str
     old: str
     new: str
     check: Check
+    masks: bool = False
 
 
 _ANALYSIS, _PASSES = "tests/unit/analysis", "tests/unit/passes"
@@ -99,7 +101,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("dropped conditions", "passes.leaf_shape", "    yield from statement.conditions\n", "    return\n",
           f"{_PASSES}/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
     Fault("a mask with one lane too few", "passes.masks", 'emitter.op("mov", low, -1)', 'emitter.op("mov", low, -2)',
-          _LOOPS),
+          _LOOPS, masks=True),
     # values in a register tile
     Fault("a promoted result keeps its old value", "passes.tile_values",
           '("accumulator", point.row, point.vector, point.step)', '("accumulator", point.row, point.vector)',
