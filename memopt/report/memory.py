@@ -12,7 +12,7 @@ _KIB_AT_0, _WIDTH = -4, 26  # a bar begins at 1 / 16 KiB and doubles with each c
 
 
 def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
-    """None where memory was not watched. ``least``: percent below which a loop is left out."""
+    """Nothing where memory was not watched. ``least``: percent below which a loop is left out."""
     caches = connection.execute("SELECT level, bytes FROM cache ORDER BY level").fetchall()
     answer = connection.execute(QUERIES["parallel-candidates"].sql)
     columns = [column[0] for column in answer.description]

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import shlex
+import sqlite3
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memopt import __version__
 from memopt.console import say, say_internal
 from memopt.options import Options
+from memopt.session.file import create_file
 from memopt.session.images import Images, Place
 from runtime import launch as launching
 from runtime.identify import identify
-from runtime.jobcontrol import Exited, exit_value
+from runtime.jobcontrol import exit_value
 from runtime.launch import launch, release_inherited_files
 from runtime.recording.recorder import Recorder
 
@@ -54,29 +55,17 @@ def record(options: Options) -> int:
         say(str(executable.note))
     else:
         try:
-            ended = f"exit {outcome.code}" if isinstance(outcome, Exited) else f"signal {outcome.signal}"
-            _write(options, recorder, watch, began, time.monotonic() - started, ended)
+            connection = create_file(options, began, time.monotonic() - started, outcome)
+            if connection is not None:
+                _write(options, recorder, watch, connection)
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("profile", error)
     return exit_value(outcome)
 
 
-def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, began: datetime, seconds: float,
-           ended: str) -> None:
-    from memopt.machine.detect import detect
+def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, connection: sqlite3.Connection) -> None:
     from memopt.session.counts import write_counts
-    from memopt.store.schema import StoreError, create
 
-    path = options.profile
-    assert path is not None
-    try:
-        connection = create(path)
-    except StoreError as error:
-        say(str(error))
-        return
-    connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", (
-        __version__, shlex.join(options.arguments), detect().model, began.isoformat(timespec="seconds"), seconds,
-        ended))
     places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
     images = Images(recorder.pid, places, os.path.realpath(recorder.program))
     met: dict[str, set[int]] = {}
@@ -87,6 +76,7 @@ def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, bega
     connection.close()
     if not options.quiet:
         notes = (f"{text} ({count} times)" if count > 1 else text for text, count in recorder.notes.items())
+        path = options.profile or ""
         say("\n".join((*notes, *seen,
                        f"{path}: {written.instructions:,} instructions in {len(written.contexts):,} calling contexts",
                        f"next: memopt query {shlex.quote(path)} tree")))

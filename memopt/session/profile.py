@@ -7,18 +7,19 @@ whatever becomes of the file.
 from __future__ import annotations
 
 import shlex
+import sqlite3
 import time
 from collections import Counter
 from datetime import UTC, datetime
 
-from memopt import __version__
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
+from memopt.session.file import create_file
 from memopt.session.images import Images
 from memopt.session.watch import Session
 from runtime import faults
-from runtime.jobcontrol import Exited, exit_value
+from runtime.jobcontrol import exit_value
 from runtime.launch import Target
 from runtime.sampling import Sampler
 
@@ -57,30 +58,19 @@ class Profiling(Session):
             notes = (*notes, f"{self.sampler.lost} samples found no room and are missing")
         if reason is None:
             try:
-                self._write(seconds, f"exit {outcome.code}" if isinstance(outcome, Exited)
-                            else f"signal {outcome.signal}", notes)
+                connection = create_file(self.options, self._began, seconds, outcome)
+                if connection is not None:
+                    self._write(connection, seconds, notes)
             except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
                 say_internal("profile", error)
         return exit_value(outcome)
 
-    def _write(self, seconds: float, ended: str, notes: tuple[str, ...]) -> None:
-        from memopt.machine.detect import detect
-        from memopt.store.schema import StoreError, create
-
-        path = self.options.profile
-        assert path is not None
-        try:
-            connection = create(path)
-        except StoreError as error:
-            say(str(error))
-            return
-        connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", (
-            __version__, shlex.join(self.options.arguments), detect().model, self._began.isoformat(timespec="seconds"),
-            seconds, ended))
+    def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
         per_sample = self.sampler.interval_ns * 1e-9 or seconds / max(1, self._samples.total())
         self._images.write(connection, self._samples, per_sample)
         connection.close()
         if not self.options.quiet:
+            path = self.options.profile or ""
             say("\n".join((*notes, f"{path}: {self._samples.total():,} samples of {seconds:.1f} s",
                            f"next: memopt query {shlex.quote(path)} hot-loops")))
 

@@ -74,7 +74,7 @@ class Watcher(Protocol):
         """A program begins: what was told before was of another one."""
 
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
-        """The words of the trace of a thread (runtime.recording.state); ``new``: units that may be met in it first."""
+        """The words of the trace of a thread (memopt.traces.trace); ``new``: units that may be met in it first."""
 
 
 _Answer = Callable[[Space, Thread, Region, Registers], Registers]

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from memopt.analysis.nesting import find_nesting
 from memopt.analysis.structure import flow
 from memopt.ir.reasons import Reason, Rejected
+from memopt.traces.trace import BLOCK, RESUMED
 from runtime import remote
 from runtime.codecache import choose_address
 from runtime.memory import PAGE, Mapping, Memory, mappings
 from runtime.recording.code import CodeMap, Text
 from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
 from runtime.recording.state import (
-    BLOCK,
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
@@ -36,7 +36,6 @@ from runtime.recording.state import (
     NODE_COUNTERS,
     NODE_SITE,
     NODE_STRAY,
-    RESUMED,
     SITE_LINK,
     SITE_MINUS_RETURN,
     SITE_UNIT,

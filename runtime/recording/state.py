@@ -14,13 +14,8 @@ words of eight bytes.
 
 from __future__ import annotations
 
-# The trace of a thread, where memory is watched, is made of words. Each block that is watched begins with two: its
-# number with BLOCK in the upper 16 bits, and the node, plus RESUMED where it goes on after a signal. Then comes one for
-# each access, its index in the block in the upper 16 bits, the address below; behind one that repeats another word, how
-# often. The bits of TRACE from 16 to 23 are zero where the buffer is full: it lies in front of a multiple of
-# TRACE_ALIGNMENT, with room behind.
-BLOCK = 0xFFFF
-RESUMED = 1
+# The buffer for the trace of a thread (memopt.traces.trace) lies in front of a multiple of TRACE_ALIGNMENT, with room
+# behind: the bits of TRACE from 16 to 23 are zero where it is full.
 TRACE_ALIGNMENT = 1 << 24
 TRACE_START = 1 << 16  # behind a multiple of the alignment
 TRACE_BYTES = 2 * TRACE_ALIGNMENT  # of address space

@@ -21,6 +21,7 @@ from memopt.analysis.nesting import Nesting
 from memopt.analysis.stepping import Stepping, steppings
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
+from memopt.traces.trace import BLOCK
 from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
 from runtime.recording.encode import (
@@ -48,7 +49,6 @@ from runtime.recording.encode import (
 )
 from runtime.recording.routines import Routines, restore, save
 from runtime.recording.state import (
-    BLOCK,
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,

@@ -1,0 +1,31 @@
+"""The file of a profile, with its first row: how it was made."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+from datetime import datetime
+
+from memopt import __version__
+from memopt.console import say
+from memopt.options import Options
+from runtime.jobcontrol import Exited, Signaled
+
+
+def create_file(options: Options, began: datetime, seconds: float,
+                outcome: Exited | Signaled) -> sqlite3.Connection | None:
+    """None where that is not possible, which the user is told."""
+    from memopt.machine.detect import detect
+    from memopt.store.schema import StoreError, create
+
+    assert options.profile is not None
+    try:
+        connection = create(options.profile)
+    except StoreError as error:
+        say(str(error))
+        return None
+    ended = f"exit {outcome.code}" if isinstance(outcome, Exited) else f"signal {outcome.signal}"
+    connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", (
+        __version__, shlex.join(options.arguments), detect().model, began.isoformat(timespec="seconds"), seconds,
+        ended))
+    return connection
