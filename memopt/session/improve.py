@@ -21,6 +21,7 @@ from memopt.session.service import Service, Verdict, ticks_per_second
 from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
+from runtime import perfmap
 from runtime.processes import running_seconds, thread_count
 
 if TYPE_CHECKING:
@@ -345,9 +346,9 @@ class Improver(Stages):
                          sum(hotness.samples.values()))
 
     def close(self) -> None:
-        """The program has ended: give up what memopt still holds of it."""
-        from runtime import perfmap
+        """The program has ended: give up what memopt still holds of it.
 
+        Imports nothing: the thread may have been given up in the middle of an import (``Worker.give_up``)."""
         self.closed = True
         last = () if self._current is None else (self._current,)  # the thread may be about to settle it
         if any(d.installed_after is not None for d in (*self.decisions, *last)):

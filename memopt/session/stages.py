@@ -23,7 +23,7 @@ from memopt.session.copies import Copies
 from memopt.session.decision import Decision
 from memopt.session.service import Service
 from memopt.session.succession import Attached, followed_by, line
-from runtime import faults
+from runtime import faults, perfmap
 from runtime.processes import running_seconds
 
 if TYPE_CHECKING:
@@ -88,7 +88,6 @@ class Stages:
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from memopt.session.site import apart, screen, vector_bytes
         from memopt.x86.displacement import displacement
-        from runtime import perfmap
         from runtime.install import unpatched
         from runtime.refusals import check_process
 

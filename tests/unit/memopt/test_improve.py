@@ -78,3 +78,18 @@ def test_what_the_version_in_front_was_is_judged_when_that_is_gone(improver: Fai
     assert (len(improver.given_back), front.reason, behind.reason) == (1, Reason.NOT_FASTER, None)
     assert improver._review()
     assert behind.reason is Reason.NOT_FASTER
+
+
+def test_the_end_imports_nothing(improver: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread may have been given up in the middle of an import; what it was importing fails for others too."""
+    decision = installed()
+    decision.installed_after = 1.0
+    improver.decisions.append(decision)
+
+    def refused(name: str, *_: object) -> None:
+        raise ImportError(name)
+
+    with monkeypatch.context() as patches:
+        patches.setattr("builtins.__import__", refused)
+        improver.close()
+    assert improver.closed
