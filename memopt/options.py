@@ -26,7 +26,8 @@ class Options:
     opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
     processes that the program starts are improved too. ``print_after`` holds names of
     passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
-    executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences are found as well.
+    executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns
+    and working sets are found as well; ``trace``: all accesses to memory go to this file.
     """
 
     arguments: tuple[str, ...] = ()
@@ -46,3 +47,4 @@ class Options:
     exact: bool = False
     elide: bool = True
     memory: bool = False
+    trace: str | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,11 +75,12 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("--exact", is_flag=True, help="Count everything that is executed, instead of sampling.")
 @click.option("--no-elision", is_flag=True, help="With --exact: count even what follows from a loop's registers.")
 @click.option("--memory", is_flag=True,
-              help="Watch memory, too: dependences, strides, working sets. Hundreds of times slower.")
+              help="Watch memory, too: dependences, patterns, working sets. Hundreds of times slower.")
+@click.option("--trace", metavar="FILE", help="Write all accesses to memory to FILE, for memopt trace.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
-def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool, quiet: bool
-             ) -> Options:
+def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool,
+             trace: str | None, quiet: bool) -> Options:
     """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
 
@@ -87,8 +89,8 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory, elide=not no_elision,
-                   memory=memory, quiet=quiet)
+    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory or trace is not None,
+                   elide=not no_elision, memory=memory, trace=_writable("--trace", trace), quiet=quiet)
 
 
 @_memopt.command("query")
@@ -117,6 +119,26 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
     return 0
 
 
+@_memopt.command("trace")
+@click.argument("file")
+def _trace(file: str) -> int:
+    """Write the trace FILE to standard output as text.
+
+    R8@4005e1 7f12a0c8: the instruction at 4005e1 reads 8 bytes from 7f12a0c8 on.
+    """
+    from memopt.traces.file import TraceError, text
+
+    try:
+        with open(file, "rb") as opened:
+            for lines in text(opened):
+                sys.stdout.buffer.write(lines)
+    except (OSError, TraceError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        say(f"{file}: {why}")
+        return _FAILED
+    return 0
+
+
 @_memopt.command("report")
 @click.option("--least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
               help="Leave out what has a smaller share.")
@@ -126,7 +148,7 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
 @click.argument("file")
 def _report(file: str, least: float, html: str | None, speedscope: str | None, callgrind: str | None) -> int:
     """Show the profile FILE: functions and loops, by what calls and holds them."""
-    from memopt.report import exports, memory, page, profile
+    from memopt.report import exports, memory, page, patterns, profile
     from memopt.store.schema import StoreError, open_existing
     from memopt.store.tree import read_tree
 
@@ -134,7 +156,8 @@ def _report(file: str, least: float, html: str | None, speedscope: str | None, c
         connection = open_existing(file)
         root, unit = read_tree(connection)
         if html is speedscope is callgrind is None:
-            for line in (*profile.lines(root, unit, least), *memory.lines(connection, least)):
+            for line in (*profile.lines(root, unit, least), *memory.lines(connection, least),
+                         *patterns.lines(connection, least)):
                 click.echo(line)
         if html is not None:
             _write("--html", html, page.page(root, unit))

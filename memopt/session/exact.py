@@ -16,11 +16,12 @@ from memopt.console import say, say_internal
 from memopt.options import Options
 from memopt.session.file import create_file
 from memopt.session.images import Images, Place
+from memopt.session.tracing import TraceWatch, Watches
 from runtime import launch as launching
-from runtime.identify import identify
+from runtime.identify import CannotRun, identify
 from runtime.jobcontrol import exit_value
 from runtime.launch import launch, release_inherited_files
-from runtime.recording.recorder import Recorder
+from runtime.recording.recorder import Recorder, Watcher
 
 if TYPE_CHECKING:
     from memopt.session.memory import MemoryWatch
@@ -31,15 +32,24 @@ def record(options: Options) -> int:
     executable = identify(options.arguments[0], os.environ.get("PATH"))
     recorders: list[Recorder] = []
     watch: MemoryWatch | None = None
+    tracing: TraceWatch | None = None
+    watchers: list[Watcher] = []
     if options.memory:
         from memopt.session.memory import MemoryWatch
 
         watch = MemoryWatch()
+        watchers.append(watch)
+    if options.trace is not None:
+        try:
+            tracing = TraceWatch(options.trace)
+        except OSError as error:
+            raise CannotRun(1, f"{options.trace}: {error.strerror}; name a file that can be written") from error
+        watchers.append(tracing)
 
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorder = Recorder(supervisor, options.elide, watch)
+        recorder = Recorder(supervisor, options.elide, Watches(*watchers) if watchers else None)
         if executable.note is None:
             recorder.seize()
         recorders.append(recorder)
@@ -58,6 +68,10 @@ def record(options: Options) -> int:
             connection = create_file(options, began, time.monotonic() - started, outcome)
             if connection is not None:
                 _write(options, recorder, watch, connection)
+            if tracing is not None:
+                tracing.close(recorder.texts)
+                if tracing.error:
+                    say(tracing.error)
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("profile", error)
     return exit_value(outcome)

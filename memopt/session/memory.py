@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from memopt.analysis.reductions import accumulates
 from memopt.machine.detect import detect
 from memopt.session.counts import Written
+from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.streams import Stream, Streams
 from memopt.traces.trace import AccessShape, BlockShape
@@ -86,8 +87,7 @@ class MemoryWatch:
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
                 (row for found in dependences.all() if (row := self._row(written, found)) is not None))
-            for stream in streams.all():
-                self._write_stream(connection, written, stream)
+            self._write_streams(connection, written, streams)
             for found_set in sets.all():
                 self._write_set(connection, written, found_set)
         connection.execute("COMMIT")
@@ -101,18 +101,41 @@ class MemoryWatch:
             notes.append(f"the memory of {lost} threads was too much to watch it to their ends")
         return tuple(notes)
 
-    def _write_stream(self, connection: sqlite3.Connection, written: Written, stream: Stream) -> None:
+    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams) -> None:
+        """Also the patterns of all, by numbers that are not used yet."""
+        (first,) = connection.execute("SELECT COALESCE(max(id) + 1, 0) FROM pattern").fetchone()
+        used: set[int] = set()
+        for stream in streams.all():
+            number = self._write_stream(connection, written, stream)
+            if number is not None and stream.parts is not None:
+                used.update(pattern for _, pattern in stream.parts)
+                connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?)", (
+                    (number, at, address, first + pattern) for at, (address, pattern) in enumerate(stream.parts)))
+        patterns = streams.patterns()
+
+        def named(number: int) -> str:
+            return f"[ID{first + number}]"
+
+        connection.executemany("INSERT INTO pattern VALUES (?, ?, ?, ?, ?, ?)", (
+            (first + number, patterns[number].level, notation.written(patterns, number, named),
+             notation.affine(patterns, number), patterns[number].accesses, patterns[number].span)
+            for number in sorted(notation.needed(patterns, used))))
+
+    def _write_stream(self, connection: sqlite3.Connection, written: Written, stream: Stream) -> int | None:
+        """Its number; None where it is in no context that was written."""
         access = stream.access
         unit, watched = self._blocks[access.block]
         address, shape = watched.accesses[access.index]
         context, place = written.contexts.get(access.node), written.static.site(unit, address)
         if context is None:
-            return
-        number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 9)})", (
+            return None
+        number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 10)})", (
             context, place, "RW"[not shape.reads:1 + shape.writes], shape.size, stream.count, stream.lowest,
-            stream.highest, stream.steady, stream.misaligned)).lastrowid
+            stream.highest, stream.steady, stream.misaligned,
+            None if stream.parts is None else len(stream.parts))).lastrowid
         connection.executemany("INSERT INTO stride VALUES (?, ?, ?)", (
             (number, stride, count) for stride, count in stream.strides.items()))
+        return number
 
     def _write_set(self, connection: sqlite3.Connection, written: Written, found: WorkingSet) -> None:
         unit, index = self._of_loop[found.loop]

@@ -107,6 +107,12 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
 FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
      JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
 ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
+    "patterns": Query("--memory: all addresses of each access; the rest is in the tables part and pattern", """
+SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.parts,
+       printf('0x%x', p.address) AS first, t.level, t.text AS pattern, t.affine
+FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
+     LEFT JOIN part p ON p.access = a.id AND p.position = 0 LEFT JOIN pattern t ON t.id = p.pattern
+ORDER BY a.count DESC, a.id"""),
     "stride-histogram": Query("--memory: how far from one address to the next of the same access", """
 SELECT s.bytes AS stride, sum(s.count) AS count,
        round(100.0 * sum(s.count) / (SELECT sum(count) FROM access), 2) AS percent,

@@ -77,8 +77,24 @@ CREATE TABLE access (             -- --memory: an instruction that reads or writ
     lowest   INTEGER NOT NULL,    -- of the addresses
     highest  INTEGER NOT NULL,
     steady   INTEGER NOT NULL,    -- how often it went as far as the time before
-    misaligned INTEGER NOT NULL   -- how often at no multiple of its size
+    misaligned INTEGER NOT NULL,  -- how often at no multiple of its size
+    parts    INTEGER              -- rows of part that together are all of it; NULL: too many, none is here
 );
+CREATE TABLE pattern (            -- --memory: what addresses do, as memopt.traces.notation says
+    id       INTEGER PRIMARY KEY,
+    level    INTEGER NOT NULL,    -- 0: accesses one behind the other; 1: those again and again; 2: these, ...
+    text     TEXT NOT NULL,       -- [[ID222],(+15728+[ID222])*34]: the pattern 222, and 34 more of it
+    affine   TEXT,                -- 516 i0 + 4 i1, i0 < 35, i1 < 67: as loops; NULL: it is none
+    accesses INTEGER NOT NULL,
+    span     INTEGER NOT NULL     -- bytes from the start of its first access to the end of its last one
+);
+CREATE TABLE part (               -- --memory: the patterns of an access, one after the other
+    access   INTEGER NOT NULL REFERENCES access,
+    position INTEGER NOT NULL,    -- 0, 1, ...
+    address  INTEGER NOT NULL,    -- of the first byte
+    pattern  INTEGER NOT NULL REFERENCES pattern,
+    PRIMARY KEY (access, position)
+) WITHOUT ROWID;
 CREATE TABLE stride (             -- --memory: from one address of an access to the next
     access   INTEGER NOT NULL REFERENCES access,
     bytes    INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-"""What the addresses of each access in each context look like one after the other: bounds, strides, alignment.
+"""What the addresses of each access in each context are, one after the other: bounds, strides, alignment, patterns.
 
 Strides are counted in a few places for each access (Misra and Gries, Finding repeated elements, 1982): with no more
 different strides than places the counts are exact, otherwise each may be too low by a fifth of all, never too high.
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numba
 import numpy
 
+from memopt.traces.patterns import Pattern, Patterns, follow, pointers
 from memopt.traces.reading import Reading, first_site, named
-from memopt.traces.tables import longer, pointer, zeros
+from memopt.traces.tables import Array, longer, pointer, zeros
 from memopt.traces.trace import BLOCK, RESUMED, Access, Words
 
 PLACES = 4  # for strides of an access
@@ -21,13 +22,14 @@ PLACES = 4  # for strides of an access
 _COUNT, _LAST, _BEFORE, _STEADY, _LOWEST, _HIGHEST, _MISALIGNED, _STRIDES = range(8)
 _COLUMNS = 16
 _BLOCK_NOW, _CURRENT = range(2)
-_DONE, _MORE_CONTEXTS, _MORE_SITES = range(3)
+_DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_OF_PATTERNS = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """``count`` accesses, the first bytes of which lie from ``lowest`` to ``highest``; ``steady``: how many went as far
-    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes."""
+    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes; ``parts``:
+    address and number of the patterns that all its accesses are, one behind the other, None where they are too many."""
 
     access: Access
     count: int
@@ -36,6 +38,7 @@ class Stream:
     steady: int
     misaligned: int
     strides: dict[int, int]
+    parts: tuple[tuple[int, int], ...] | None
 
 
 @numba.njit(cache=True)
@@ -92,8 +95,11 @@ def _access(rows, row, address, size, times):
 
 
 @numba.njit(cache=True, nogil=True)
-def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, all_rows):
-    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, all_rows, numbers, patterns,
+          table, sites, levels, entries, one, two):
+    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on (from
+    _MORE_OF_PATTERNS on: what ``follow`` returned, plus that). ``numbers`` and what comes behind: the patterns."""
+    t = pointers(numbers, patterns, table, sites, levels, entries, one, two)
     words, count = pointer(all_words.ctypes.data), len(all_words)
     blocks, shapes = pointer(all_blocks.ctypes.data), pointer(all_shapes.ctypes.data)
     contexts, counts, last = (pointer(all_contexts.ctypes.data), pointer(all_counts.ctypes.data),
@@ -128,6 +134,10 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
                 break
             times = words[at + 1]
         if times > 0:
+            lacks = follow(t, current + index, word & 0xFFFFFFFFFFFF, shapes[shape], times)
+            if lacks:
+                more = _MORE_OF_PATTERNS + lacks
+                break
             _access(rows, _COLUMNS * (current + index), word & 0xFFFFFFFFFFFF, shapes[shape], times)
         at += 1 + repeated
     state[_BLOCK_NOW], state[_CURRENT] = block, current
@@ -141,26 +151,43 @@ class Streams(Reading):
         super().__init__()
         self._state = numpy.array([-1, 0], numpy.int64)
         self._rows = zeros(1 << 12, _COLUMNS)
+        self._patterns = Patterns(len(self._rows))
 
     def feed(self, words: Words) -> None:
         pending = self._pending(words)
         at, more = 0, -1
         while more != _DONE:
             at, more = _feed(pending, at, self._state, self._blocks, self._shapes, self._context_blocks, self._counts,
-                             self._last, self._rows)
+                             self._last, self._rows, *self._patterns.arrays)
             if more == _MORE_CONTEXTS:
                 self._more_contexts()
+            elif more > _MORE_OF_PATTERNS:
+                self._patterns.grow(more - _MORE_OF_PATTERNS)
             while len(self._rows) < self._counts[1]:
                 self._rows = longer(self._rows)
+                self._patterns.more_sites()
         self._rest = pending[at:].copy()
 
     def all(self) -> Iterator[Stream]:
-        """In the order in which they were met."""
+        """In the order in which they were met, now that the trace has ended."""
         sites = self._sites()
+        parts = self._patterns.finish(self._sizes(sites))
         for site in numpy.nonzero(self._rows[:, _COUNT])[0].tolist():
             row = self._rows[site].tolist()
             strides = {stride: count for stride, count in zip(
                 row[_STRIDES:_STRIDES + 2 * PLACES:2], row[_STRIDES + 1:_STRIDES + 2 * PLACES:2], strict=True)
                 if count}
             yield Stream(named(sites, site), row[_COUNT], row[_LOWEST], row[_HIGHEST], row[_STEADY],
-                         row[_MISALIGNED], strides)
+                         row[_MISALIGNED], strides, parts[site])
+
+    def patterns(self) -> list[Pattern]:
+        """By number, behind ``all``."""
+        return self._patterns.all()
+
+    def _sizes(self, sites: Array) -> Array:
+        """Of the accesses of each site, in bytes."""
+        sizes = numpy.zeros(len(self._rows), numpy.int64)
+        for _, block, site in sites.tolist():
+            shape, count = self._blocks[block, :2]
+            sizes[site:site + count] = self._shapes[shape:shape + count, 0]
+        return sizes

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from bench.execution import memopt_command, run
+from bench.patterns import Texts, compared
+from bench.variants import KERNELS, compile_c
+from memopt.store.schema import open_existing
 from tests.conftest import Build
 from tests.live.test_profile import PATIENCE, asked
 from tests.live.test_recording import record
@@ -55,6 +59,39 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
         ("chain", 1, "RAW"): (3, 3, 994), ("count", 1, "RAW"): (16, 16, 984), ("count", 1, "WAW"): (16, 16, 984),
         ("sweep", 1, "WAW"): (1, 1, 9 * 998), ("rows", 1, "RAW"): (1, 1, 998 * 64),
         ("shift", 1, "WAR"): (1, 1, 998)}
+
+
+def test_patterns_are_the_trace(tmp_path: Path) -> None:
+    """A stencil blocked in space and in time: its blocks are patterns of level 2."""
+    program, path, trace = tmp_path / "stencil", tmp_path / "p.db", tmp_path / "t"
+    compile_c(("gcc", "-O2"), KERNELS / "temporal_blocking.c", program, [])
+    record((str(program), "70", "37", "9", "4"), path, "--memory", "--trace", str(trace))
+    connection = open_existing(str(path))
+    checked, wrong = compared(connection, Texts(connection), trace, str(program))
+    assert checked > 30
+    assert wrong == 0
+    blocks = [row for row in asked(path, "patterns") if row["function"] == "update" and int(str(row["count"])) > 9999]
+    assert len(blocks) >= 20
+    assert all(int(str(row["level"])) >= 2 for row in blocks)
+    said = run([*memopt_command(), "report", "--least", "0", str(path)], PATIENCE).stdout.decode()
+    assert " in update: " in said.split("addresses of the busiest accesses")[1]
+    lines = run([*memopt_command(), "trace", str(trace)], PATIENCE).stdout.decode().splitlines()
+    (total,) = asked(path, "SELECT sum(count * length(kind)) AS lines FROM access")
+    assert len(lines) == total["lines"]
+    assert all(re.fullmatch(r"[RW]\d+@[0-9a-f]+ [0-9a-f]+", line) for line in lines[:9999])
+
+
+def test_a_trace_that_cannot_be_written_is_said_so(build: Build, tmp_path: Path) -> None:
+    program = str(build("watched_dependences.c", level="-O1"))
+    alone = run([program], PATIENCE)
+    full = run([*memopt_command(), "profile", "--trace", "/dev/full", "-o", str(tmp_path / "p.db"), "--", program],
+               PATIENCE)
+    assert (full.stdout, full.exit_code) == (alone.stdout, alone.exit_code)
+    assert "No space left on device" in full.stderr
+    nowhere = run([*memopt_command(), "profile", "--trace", str(tmp_path / "no" / "t"), "-o", str(tmp_path / "p.db"),
+                   "--", program], PATIENCE)
+    assert nowhere.exit_code == 2
+    assert nowhere.stderr.count("\n") == 1
 
 
 def test_a_profile_without_memory_says_nothing_of_parallel_loops(build: Build, tmp_path: Path) -> None:

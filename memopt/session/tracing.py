@@ -1,0 +1,58 @@
+"""``memopt profile --trace``: all accesses to memory into a file, beside whatever else is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy
+from numpy.typing import NDArray
+
+from memopt.traces.file import TraceWriter
+from runtime.recording.code import Text
+from runtime.recording.recorder import Watcher
+from runtime.recording.unit import Unit
+
+
+class TraceWatch:
+    """A watcher that writes what it takes to a file, as long as that can be written."""
+
+    def __init__(self, path: str) -> None:
+        """Raises ``OSError``."""
+        self._path, self.error = path, ""
+        self._writer = TraceWriter(path)
+
+    def begin(self) -> None:
+        self._try(self._writer.begin)
+
+    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        blocks = [[(address, a.size, "RW"[not a.reads:1 + a.writes], a.repeated) for address, a in watched.accesses]
+                  for unit in new for watched in unit.watched]
+        if blocks:
+            self._try(lambda: self._writer.code(blocks))
+        self._try(lambda: self._writer.words(tid, words))
+
+    def close(self, texts: Iterable[Text]) -> None:
+        self._try(lambda: self._writer.close(
+            [(t.mapping.path, t.mapping.start, t.mapping.end, t.bias) for t in texts]))
+
+    def _try(self, action: Callable[[], None]) -> None:
+        if not self.error:
+            try:
+                action()
+            except OSError as error:
+                self.error = f"{self._path}: {error.strerror}; the trace in it is cut off"
+
+
+class Watches:
+    """Several watchers as one."""
+
+    def __init__(self, *watches: Watcher) -> None:
+        self._watches = watches
+
+    def begin(self) -> None:
+        for watch in self._watches:
+            watch.begin()
+
+    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        for watch in self._watches:
+            watch.take(tid, new, words)

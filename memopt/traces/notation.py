@@ -1,0 +1,137 @@
+"""Patterns as text, and back to the addresses they stand for.
+
+``8x67``: 67 accesses of 8 bytes one behind the other. ``[ID4]``: a pattern that is defined elsewhere. ``(+248+P)*34``:
+34 times P, each 248 bytes behind the end of what was before. ``[P,(+248+P)*34]``: P, and 34 more. ``[P,+16+Q]``: P, and
+Q 16 bytes behind its end. (Matsubara and Sato, figures 2 and 3.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy
+
+from memopt.traces.patterns import Kind, Pattern
+from memopt.traces.tables import Array
+
+_TOKEN = re.compile(r"\[ID(\d+)\]|(\d+)x(\d+)|([+-]\d+)\+|(\[)|(\])|(\()|\)\*(\d+)|(,)")
+
+
+def written(patterns: Sequence[Pattern], number: int, name: Callable[[int], str] | None = None) -> str:
+    """The pattern ``number``; those in it by ``name``, by their numbers without one."""
+    named = name or "[ID{}]".format
+    links: list[str] = []
+    while (pattern := patterns[number]).kind is Kind.PAIR:
+        links.append(f"{pattern.offset:+}+{named(pattern.times)}")
+        number = pattern.first
+    if links:
+        return f"[{','.join([named(number), *reversed(links)])}]"
+    if pattern.kind is Kind.DATUM:
+        return f"{pattern.first}x{pattern.times}"
+    return f"[{named(pattern.first)},({pattern.offset:+}+{named(pattern.first)})*{pattern.times}]"
+
+
+def needed(patterns: Sequence[Pattern], numbers: set[int]) -> set[int]:
+    """``numbers`` and all that they are made of."""
+    found, rest = set(numbers), list(numbers)
+    while rest:
+        pattern = patterns[rest.pop()]
+        inner = {Kind.DATUM: (), Kind.RUN: (pattern.first,), Kind.PAIR: (pattern.first, pattern.times)}[pattern.kind]
+        for number in inner:
+            if number not in found:
+                found.add(number)
+                rest.append(number)
+    return found
+
+
+def affine(patterns: Sequence[Pattern], number: int) -> str | None:
+    """``516 i0 + 4 i1, i0 < 35, i1 < 67``: the bytes from the first address on, in counters of loops, from outside to
+    inside; None where it is no such form."""
+    loops: list[tuple[int, int]] = []
+    while (pattern := patterns[number]).kind is Kind.RUN:
+        number = pattern.first
+        loops.append((patterns[number].span + pattern.offset, pattern.times + 1))
+    if pattern.kind is Kind.PAIR:
+        return None
+    if pattern.times > 1:
+        loops.append((pattern.first, pattern.times))
+    form = " + ".join(f"{stride} i{at}" for at, (stride, _) in enumerate(loops)) or "0"
+    return ", ".join([form, *(f"i{at} < {count}" for at, (_, count) in enumerate(loops))])
+
+
+def expanded(text: str, definitions: Mapping[int, str], address: int = 0) -> Array:
+    """All addresses that ``text`` stands for, in order, the first one ``address``. Raises ``ValueError``, and
+    ``KeyError`` for a number without definition."""
+    known: dict[int, tuple[Array, int]] = {}
+    addresses, _ = _Reader(text, definitions, known).all()
+    return addresses + address
+
+
+class _Reader:
+    """Of one text; what it stands for is (addresses from 0 on, span)."""
+
+    def __init__(self, text: str, definitions: Mapping[int, str], known: dict[int, tuple[Array, int]]) -> None:
+        self._definitions, self._known = definitions, known
+        self._tokens: list[re.Match[str]] = []
+        at = 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise ValueError(f"no pattern: {text[at:at + 20]!r}")
+            self._tokens.append(token)
+            at = token.end()
+        self._tokens.reverse()
+
+    def all(self) -> tuple[Array, int]:
+        found = self._one()
+        if self._tokens:
+            raise ValueError(f"no end: {self._tokens[-1][0]!r}")
+        return found
+
+    def _next(self) -> re.Match[str]:
+        if not self._tokens:
+            raise ValueError("a pattern is cut off")
+        return self._tokens.pop()
+
+    def _one(self) -> tuple[Array, int]:
+        token = self._next()
+        if token[1]:
+            number = int(token[1])
+            if number not in self._known:
+                self._known[number] = _Reader(self._definitions[number], self._definitions, self._known).all()
+            return self._known[number]
+        if token[2]:
+            size, times = int(token[2]), int(token[3])
+            return size * numpy.arange(times, dtype=numpy.int64), size * times
+        if not token[5]:
+            raise ValueError(f"no pattern: {token[0]!r}")
+        parts, span = [], 0
+        found, width = self._one()
+        parts.append(found)
+        span += width
+        while (token := self._next())[9]:
+            more, span = self._link(span)
+            parts += more
+        if not token[6]:
+            raise ValueError(f"no end of a pattern: {token[0]!r}")
+        return numpy.concatenate(parts), span
+
+    def _link(self, span: int) -> tuple[list[Array], int]:
+        """What comes behind a comma, and the span with it."""
+        token = self._next()
+        many = bool(token[7])
+        if many:
+            token = self._next()
+        if not token[4]:
+            raise ValueError(f"no offset: {token[0]!r}")
+        offset = int(token[4])
+        found, width = self._one()
+        times = 1
+        if many:
+            token = self._next()
+            if not token[8]:
+                raise ValueError(f"no number of times: {token[0]!r}")
+            times = int(token[8])
+        starts = span + offset + (width + offset) * numpy.arange(times, dtype=numpy.int64)
+        return [(starts[:, None] + found).ravel()], span + times * (width + offset)
