@@ -27,7 +27,8 @@ class Options:
     processes that the program starts are improved too. ``print_after`` holds names of
     passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
     executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns
-    and working sets are found as well; ``trace``: all accesses to memory go to this file.
+    and working sets are found as well; ``trace``: all accesses to memory go to this file; ``affine``: hot nests
+    are lifted to tell what they touch.
     """
 
     arguments: tuple[str, ...] = ()
@@ -48,3 +49,4 @@ class Options:
     elide: bool = True
     memory: bool = False
     trace: str | None = None
+    affine: bool = False

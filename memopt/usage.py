@@ -76,21 +76,25 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("--no-elision", is_flag=True, help="With --exact: count even what follows from a loop's registers.")
 @click.option("--memory", is_flag=True,
               help="Watch memory, too: dependences, patterns, working sets. Hundreds of times slower.")
+@click.option("--affine", is_flag=True,
+              help="Lift hot nests besides: their statements, and what they touch, without a trace.")
 @click.option("--trace", metavar="FILE", help="Write all accesses to memory to FILE, for memopt trace.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool,
-             trace: str | None, quiet: bool) -> Options:
+             affine: bool, trace: str | None, quiet: bool) -> Options:
     """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
 
+    if affine and (exact or memory or trace is not None):
+        raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
     path = output or f"{os.path.basename(arguments[0])}.db"
     try:
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
     return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory or trace is not None,
-                   elide=not no_elision, memory=memory, trace=_writable("--trace", trace), quiet=quiet)
+                   elide=not no_elision, memory=memory, affine=affine, trace=_writable("--trace", trace), quiet=quiet)
 
 
 @_memopt.command("query")

@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -42,6 +42,7 @@ _MOST_CALLS = 32  # made or pretended on the way to one place
 _BEYOND_CALL_S = 0.2  # of processor time, after the first of them: a place that does not come soon may never come again
 _SETTLE_S = 10.0
 _GLANCE_S = 0.005  # between looks at the copy's processor time
+_ASK_S = 0.05  # between questions whether it is still worth while
 _STARVED_S = 600.0  # for a copy that gets no processor to use its time on
 _STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
 _CHUNK = 1 << 20
@@ -173,12 +174,14 @@ def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
 class Shadow:
     """A stopped copy. A context manager: leaving it kills the copy.
 
-    ``zombie`` is its number in the target's eyes where the target must collect it (``reap``), else 0.
+    ``zombie`` is its number in the target's eyes where the target must collect it (``reap``), else 0. ``given_up``:
+    asked now and then while it runs; where it says so, the copy has taken too long.
     """
 
     def __init__(self, tracee: Tracee, zombie: int) -> None:
         self.tracee = tracee
         self.zombie = zombie
+        self.given_up: Callable[[], bool] | None = None
 
     def __enter__(self) -> Shadow:
         return self
@@ -316,9 +319,9 @@ class Shadow:
                 return self.tracee.wait(self.pid, pause)
             except WaitTimeout:
                 left = limit - self._processor_time()
-                if left <= 0 or time.monotonic() > starved:
+                if left <= 0 or time.monotonic() > starved or (self.given_up is not None and self.given_up()):
                     raise
-                pause = max(_GLANCE_S, left)
+                pause = max(_GLANCE_S, left if self.given_up is None else min(left, _ASK_S))
 
     def _make(self, call: int) -> None:
         """Let a system call happen that changes nothing but the caller. A fork often falls into a handler, because a

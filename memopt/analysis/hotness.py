@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 NEIGHBOURHOOD = 11  # samples within 2 KiB belong together until the loop around them is known
@@ -73,6 +73,13 @@ class Hotness:
         spans = tuple(ranges)
         inside = sum(n for a, n in self.samples.items() if any(low <= a < high for low, high in spans))
         return inside / total if total else 0.0
+
+    def since(self, before: Mapping[int, int], ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
+        """Units of time in the half-open ranges, and everywhere, since ``samples`` were those ``before``. May be called
+        beside the thread that adds."""
+        spans = tuple(ranges)
+        new = [(a, n - before.get(a, 0)) for a, n in list(self.samples.items())]
+        return sum(n for a, n in new if any(low <= a < high for low, high in spans)), sum(n for _, n in new)
 
     def first_seen(self, ranges: Iterable[tuple[int, int]]) -> float | None:
         """When the first sample near one of the ranges was read."""

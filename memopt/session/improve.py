@@ -36,6 +36,7 @@ RETRIES = 6
 LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another look; more is, whatever was in vain
 LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
 TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service, while turns with the original do not tell
+GONE_SAMPLES, GONE_SHARE = 300, 0.05  # units of time with so little of it in a loop: the program has left it
 SURE = 6.0  # a gain by a trial that turns need not confirm
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
@@ -54,6 +55,8 @@ class Improver(Stages):
         self._spent = 0.0  # seconds of work on addresses, with or without success
         self._refused: dict[Loop, Rejected] = {}  # for good
         self._current: Decision | None = None
+        self._hotness: Hotness | None = None
+        self._before: dict[int, int] = {}  # samples when the current decision was begun
 
     @property
     def busy(self) -> bool:
@@ -64,6 +67,7 @@ class Improver(Stages):
 
         Precondition: not ``busy``.
         """
+        self._hotness = hotness
         settled, self._settled = self._settled, []
         for decision in self._reopened:
             hotness.reopen(decision.ranges)
@@ -201,12 +205,20 @@ class Improver(Stages):
 
     def _work(self, address: int) -> None:
         began = time.monotonic()
+        self._before = {} if self._hotness is None else dict(self._hotness.samples)
         decision = self._current = Decision(address, ((address & -16, (address & -16) + 16),))
         self._attempt(decision)
         self._settle(decision)
         self._current = None
         self._spent += time.monotonic() - began
         decision.look_up_source()
+
+    def _left(self) -> bool:
+        """Programs set their data up in loops that never come again: a copy would not come to their headers either."""
+        if self._hotness is None or self._current is None:
+            return False
+        inside, total = self._hotness.since(self._before, self._current.ranges)
+        return total >= GONE_SAMPLES and inside < GONE_SHARE * total
 
     def _attempt(self, decision: Decision) -> None:
         """Improve, or leave in ``decision`` why not."""
@@ -264,6 +276,8 @@ class Improver(Stages):
                 refusals.append((loop, known))
                 continue
             began = time.monotonic()
+            if self._left():
+                raise Rejected(Reason.NOT_REACHED, "the program has left it")
             try:
                 self._replace_at_sizes(decision, site, loop)
                 return

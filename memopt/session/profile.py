@@ -11,17 +11,21 @@ import sqlite3
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
 from memopt.session.file import create_file
 from memopt.session.images import Images
-from memopt.session.watch import Session
+from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
 from runtime.sampling import Sampler
+
+if TYPE_CHECKING:
+    from memopt.session.survey import Surveyor
 
 LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did before it is unloaded must have been seen
 
@@ -34,24 +38,39 @@ class Profiling(Session):
         self._began = datetime.now(UTC)
         self._samples: Counter[tuple[int, int]] = Counter()  # by thread and live address
         self._images = Images(target.pid)
+        self._surveyor: Surveyor | None = None
 
     def _watch(self) -> None:
         while self.supervisor.outcome is None:
             faults.point("watch")
             with self.gate:
-                self.supervisor.poll(LOOK_SECONDS)
+                self.supervisor.poll(YIELD_SECONDS if self._busy() else LOOK_SECONDS)
+            time.sleep(0)  # let the thread beside this one have the gate
             self._take()
+            if self.options.affine and not self._busy():
+                self._consider()
         self._take()
 
     def _take(self) -> None:
         new = [(sample.tid, sample.address) for sample in self.sampler.read()]
         self._images.see({address for _, address in new})
         self._samples.update(new)
+        if self.options.affine:
+            self.hotness.add(address for _, address in new)
+
+    def _new_improver(self) -> Surveyor:
+        from memopt.session.survey import Surveyor
+
+        self._surveyor = Surveyor(self.options, self.target.pid, self.attached, self.target.started,
+                                  worker=self.worker)
+        return self._surveyor
 
     def _finish(self, notes: tuple[str, ...] = (), reason: Reason | None = None) -> int:
         outcome = self.supervisor.outcome
         assert outcome is not None
         seconds = time.monotonic() - self.target.started
+        if self._busy():
+            self.worker.give_up()
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
         if self.sampler.lost:
@@ -68,9 +87,22 @@ class Profiling(Session):
     def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
         per_sample = self.sampler.interval_ns * 1e-9 or seconds / max(1, self._samples.total())
         self._images.write(connection, self._samples, per_sample)
+        if self._surveyor is not None:
+            notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()
         if not self.options.quiet:
             path = self.options.profile or ""
             say("\n".join((*notes, f"{path}: {self._samples.total():,} samples of {seconds:.1f} s",
                            f"next: memopt query {shlex.quote(path)} hot-loops")))
 
+    def _write_nests(self, connection: sqlite3.Connection, surveyor: Surveyor) -> list[str]:
+        """What is to be said of hot loops."""
+        from memopt.machine.detect import detect
+        from memopt.session.survey import write
+
+        connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
+            (cache.level, cache.name, cache.size) for cache in detect().levels))
+        write(connection, self._images, surveyor.nests)
+        return [f"{d.site.function or 'a loop'} at {d.address:#x}: "
+                + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")
+                for d in surveyor.decisions if d.site is not None and d.reason is not None]

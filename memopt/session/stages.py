@@ -176,6 +176,10 @@ class Stages:
             gone = True
         return gone
 
+    def _left(self) -> bool:
+        """Whether the program seems to have left the loop that is worked on."""
+        return False
+
     @contextmanager
     def _shadows(self, count: int) -> Iterator[tuple[Shadow, ...]]:
         """``count`` copies of one instant of the target; no trace of them stays, in the target either."""
@@ -190,6 +194,7 @@ class Stages:
                     tracee.stop()
                     for _ in range(count):
                         shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
+                        shadows[-1].given_up = self._left
                 yield tuple(shadows)
         finally:
             if any(shadow.zombie for shadow in shadows):

@@ -119,12 +119,15 @@ class Session:
     def _prepare(self) -> None:
         try:
             from memopt.report import files, json, text  # noqa: F401 - what the end will need is there by then
-            from memopt.session.improve import Improver
 
-            self.improver = Improver(self.options, self.target.pid, self.attached, self.target.started,
-                                     worker=self.worker)
+            self.improver = self._new_improver()
         except Exception as error:  # noqa: BLE001 - the program runs on, only never improved
             say_internal("start", error)
+
+    def _new_improver(self) -> Improver:
+        from memopt.session.improve import Improver
+
+        return Improver(self.options, self.target.pid, self.attached, self.target.started, worker=self.worker)
 
     def look(self) -> Sequence[Sample]:
         """What the sampler falls back on where perf events are refused; the caller does not hold the gate."""

@@ -107,6 +107,13 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
 FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
      JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
 ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
+    "derived-sets": Query("--affine: what loops of hot nests touch after so many iterations, from their subscripts", """
+SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
+       round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,
+       COALESCE((SELECT k.name FROM cache k WHERE k.bytes >= d.lines ORDER BY k.level LIMIT 1), 'memory') AS fits_in,
+       CASE d.exact WHEN 1 THEN 'yes' ELSE 'at most' END AS exact
+FROM derived_set d LEFT JOIN loop l ON l.id = d.loop LEFT JOIN function f ON f.id = l.function
+ORDER BY d.nest, d.depth, d.loop, d.iterations"""),
     "patterns": Query("--memory: all addresses of each access; the rest is in the tables part and pattern", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.parts,
        printf('0x%x', p.address) AS first, t.level, t.text AS pattern, t.affine

@@ -111,7 +111,23 @@ CREATE TABLE working_set (        -- --memory: what entries of a loop in a conte
     pages    REAL NOT NULL,       -- bytes of the pages touched, on average
     most_pages INTEGER NOT NULL
 );
-CREATE TABLE cache (              -- --memory: of this machine
+CREATE TABLE nest (               -- --affine: a hot nest, lifted from its machine code
+    id       INTEGER PRIMARY KEY,
+    image    INTEGER REFERENCES image,
+    header   INTEGER NOT NULL,    -- address of the outermost loop
+    trips    INTEGER NOT NULL,    -- R: iterations of that which were left when it was met
+    text     TEXT NOT NULL        -- its arrays, and its statements with loops and subscripts
+);
+CREATE TABLE derived_set (        -- --affine: what an entry of a loop touches, from subscripts and bounds
+    nest     INTEGER NOT NULL REFERENCES nest,
+    loop     INTEGER REFERENCES loop,  -- NULL: of a function called in it
+    depth    INTEGER NOT NULL,    -- 1: outermost
+    exact    INTEGER NOT NULL,    -- 0: conditions in the loop may leave some of it out
+    iterations INTEGER NOT NULL,  -- 1, 2, 4, ..., and all
+    lines    INTEGER NOT NULL,    -- bytes of the cache lines touched
+    pages    INTEGER NOT NULL     -- bytes of the pages touched
+);
+CREATE TABLE cache (              -- --memory, --affine: of this machine
     level    INTEGER NOT NULL,
     name     TEXT NOT NULL,
     bytes    INTEGER NOT NULL

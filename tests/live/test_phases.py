@@ -28,3 +28,12 @@ def test_a_nest_that_loses_does_not_stand_for_the_others(build: Build) -> None:
     assert trial.report is not None, trial.stderr
     assert len(trial.report["loops"]) > 1, trial.stderr
     assert sum(x["share"] for x in trial.report["loops"]) <= 1.001, trial.stderr
+
+
+def test_a_loop_that_never_comes_again_holds_nothing_up(build: Build) -> None:
+    """The data is set up in the hot loop that is seen first; when it is looked at, the program has left it."""
+    program = str(build("set_up.c"))
+    native, trial = run([program], PATIENCE), run_under_memopt([program], PATIENCE)
+    assert trial.same_result(native), trial.stderr
+    assert trial.report is not None, trial.stderr
+    assert [x["function"] for x in trial.report["loops"] if x["iterations_run"]] == ["product"], trial.stderr

@@ -52,7 +52,7 @@ def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
         "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
-        "exact=False, elide=True, memory=False, trace=None)\n")
+        "exact=False, elide=True, memory=False, trace=None, affine=False)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:

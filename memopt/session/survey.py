@@ -1,0 +1,93 @@
+"""``memopt profile --affine``: hot nests are lifted as if they were to be replaced, and what follows from addresses and
+bounds goes into the profile: working sets without a trace.
+
+Invariant: nothing is installed; the program only pays for the copies in which its loops are looked at.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass, field, replace
+
+from memopt.analysis.accesses import accesses
+from memopt.analysis.footprints import addresses, curves, with_cells
+from memopt.analysis.nest import LoopNode
+from memopt.analysis.parameters import Sample
+from memopt.ir.graph import Loop
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import Scop
+from memopt.session.decision import Decision
+from memopt.session.images import Images
+from memopt.session.improve import Improver
+from memopt.session.site import Site, apart, screen
+
+LINE, PAGE = 64, 4096  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """``header``: live address; ``values``: of its live-in symbols where it was met, with ``trips`` iterations left."""
+
+    header: int
+    trips: int
+    loops: LoopNode
+    scop: Scop
+    values: Sample
+
+
+@dataclass
+class Surveyor(Improver):
+    """Lifts loops, keeps them in ``nests``, and leaves them as they are."""
+
+    nests: list[Nest] = field(default_factory=list)
+
+    def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
+        from runtime.refusals import check_process
+
+        _, (site, loop) = site, apart(self.pid, site, candidate)
+        operations = screen(site, loop)
+        check_process(self.pid)
+        with self._timed("capture"):
+            lifted, _ = self._capture_and_lift(site, loop, operations)
+        count = lifted.region.trips
+        trips = count.numerator.evaluate(lifted.entry) // count.divisor
+        loops = replace(lifted.outer.node, trips=Linear.of(trips))
+        loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
+        self.nests.append(Nest(loop.header, trips, loops, lifted.region.scop, lifted.entry))
+        raise Rejected(Reason.DRY_RUN)
+
+
+def _stack(site: Site, loop: Loop, known: frozenset[int], entry: Sample) -> dict[int, list[tuple[int, int]]]:
+    """Cells on the stack that stand for registers: lifting takes them out. Address and bytes, by the header of the
+    innermost loop around."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    inside = sorted((x for x in site.forest.loops if x.blocks <= loop.blocks), key=lambda x: len(x.blocks))
+    for block in loop.blocks:
+        header = next((x.header for x in inside if block in x.blocks), loop.header)
+        found.setdefault(header, []).extend(
+            (entry[access.base] + access.displacement, access.size)
+            for instruction in site.graph.blocks[block].instructions if instruction.address not in known
+            for access in accesses(instruction) or ()
+            if access.base in ("rsp", "rbp") and access.index is None)
+    return found
+
+
+def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> None:
+    """Rows of ``nest`` and ``derived_set``."""
+    connection.execute("BEGIN")
+    for number, nest in enumerate(nests, 1):
+        place = images.place(nest.header)
+        image, header = (None, nest.header) if place is None else (place.path, nest.header - place.bias)
+        connection.execute("INSERT INTO nest VALUES (?, (SELECT id FROM image WHERE path = ?), ?, ?, ?)",
+                           (number, image, header, nest.trips, str(nest.scop)))
+        for found in curves(nest.loops, nest.values, LINE, PAGE):
+            loop = connection.execute(
+                "SELECT l.id FROM loop l JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image "
+                "WHERE m.path = ? AND l.header = ?", (image, header + found.header - nest.header)).fetchone()
+            connection.executemany("INSERT INTO derived_set VALUES (?, ?, ?, ?, ?, ?, ?)", (
+                (number, None if loop is None else loop[0], found.depth, found.exact, point.iterations, point.lines,
+                 point.pages) for point in found.curve))
+    connection.execute("COMMIT")
+
+

@@ -1,0 +1,46 @@
+"""``memopt profile --affine``: what hot nests touch, without a trace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.execution import memopt_command, run
+from bench.workingsets import compared
+from tests.conftest import Build
+from tests.live.test_profile import PATIENCE, asked
+from tests.live.test_recording import record
+
+
+@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 2000), (128, 16, 2000)])
+def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
+    same, differ = compared(tmp_path, size, tile, again)
+    assert differ == 0
+    assert same >= (10 if tile == 0 else 18)
+
+
+def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
+    """Nothing is installed, and what is not understood is named."""
+    program, path = str(build("set_up.c")), tmp_path / "p.db"
+    native = run([program], PATIENCE)
+    profiled = run([*memopt_command(), "profile", "--affine", "-o", str(path), "--", program], PATIENCE)
+    assert (profiled.stdout, profiled.exit_code) == (native.stdout, native.exit_code)
+    assert re.search(r"^memopt: product at 0x[0-9a-f]+: an affine nest$", profiled.stderr, re.MULTILINE)
+    (nest,) = asked(path, "SELECT text FROM nest WHERE text LIKE '%mul%'")
+    assert "add(" in str(nest["text"])
+    assert {row["function"] for row in asked(path, "derived-sets")} >= {"product"}
+
+
+def test_it_cannot_be_asked_for_with_counting(tmp_path: Path) -> None:
+    refused = run([*memopt_command(), "profile", "--affine", "--exact", "-o", str(tmp_path / "p.db"), "--", "true"],
+                  PATIENCE)
+    assert refused.exit_code == 2
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_profile_without_it_has_no_nests(build: Build, tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("watched_dependences.c", level="-O1")),), path)
+    assert asked(path, "derived-sets") == []

@@ -1,0 +1,111 @@
+"""Working sets from addresses and bounds, held against loops that are run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy
+import pytest
+
+from memopt.analysis.footprints import LoopCurve, covered, curves
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode
+from memopt.ir.linear import Linear, quotient
+
+LINE, PAGE = 64, 4096
+
+
+class Drawn:
+    """A nest of random loops, some with bounds that depend on the counters around them."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.loops = self.loads = 0
+        self.node = self.loop((), 0)
+
+    def loop(self, around: tuple[str, ...], depth: int) -> LoopNode:
+        self.loops += 1
+        counter = f"c:{self.loops}"
+        trips = Linear.of(self.random.randrange(1, 9))
+        if around and self.random.random() < 0.4:
+            trips = trips + Linear.symbol(self.random.choice(around), self.random.choice((1, -1)))
+        inside = (*around, counter)
+        items: list[Item] = [self.load(inside) for _ in range(self.random.randrange(1, 3))]
+        if depth < 2:
+            items += [self.loop(inside, depth + 1) for _ in range(self.random.randrange(3))]
+        self.random.shuffle(items)
+        return LoopNode(counter, trips, tuple(items), address=16 * self.loops)
+
+    def load(self, around: tuple[str, ...]) -> LoadEvent:
+        self.loads += 1
+        pointer = Linear.symbol("p") + self.random.randrange(0, 5000)
+        for counter in around:
+            stride = self.random.choice((0, 8, 8, -8, 24, 64, 200, 1000, 4096, -5000))
+            pointer = pointer + Linear.symbol(counter, stride)
+        return LoadEvent(self.loads, pointer, 8 * self.random.choice((1, 4, 8, 16, 32)), 0)
+
+
+def touched(items: tuple[Item, ...], values: dict[str, int], unit: int) -> Iterator[int]:
+    for item in items:
+        if isinstance(item, LoopNode):
+            assert item.trips is not None
+            for n in range(item.trips.evaluate(values)):
+                yield from touched(item.items, values | {item.counter: n}, unit)
+        elif isinstance(item, LoadEvent):
+            first = item.pointer.evaluate(values)
+            yield from range(first // unit, (first + item.width // 8 - 1) // unit + 1)
+
+
+def expected(node: LoopNode, values: dict[str, int]) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+    """By header: iterations, bytes of lines, bytes of pages."""
+    assert node.trips is not None
+    trips = node.trips.evaluate(values)
+    if trips <= 0:
+        return
+    points = []
+    for n in sorted({1 << x for x in range(9) if 1 << x < trips} | {trips}):
+        sets = [{u for i in range(n) for u in touched(node.items, values | {node.counter: i}, unit)}
+                for unit in (LINE, PAGE)]
+        points.append((n, LINE * len(sets[0]), PAGE * len(sets[1])))
+    yield node.address, points
+    for item in node.items:
+        if isinstance(item, LoopNode):
+            yield from expected(item, values | {node.counter: trips // 2})
+
+
+def as_points(found: LoopCurve) -> list[tuple[int, int, int]]:
+    return [(p.iterations, p.lines, p.pages) for p in found.curve]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_curves_are_those_of_loops_that_run(seed: int) -> None:
+    node, values = Drawn(seed).node, {"p": 1 << 20}
+    assert {c.header: as_points(c) for c in curves(node, values, LINE, PAGE)} == dict(expected(node, values))
+
+
+def test_what_depends_on_a_condition_is_not_called_exact() -> None:
+    load = LoadEvent(1, Linear.symbol("i", 64), 64, 0)
+    plain = LoopNode("i", Linear.of(5), (load,))
+    (found,) = curves(plain, {}, LINE, PAGE)
+    assert (found.exact, as_points(found)[-1]) == (True, (5, 320, 4096))
+    (found,) = curves(LoopNode("i", Linear.of(5), (Guarded((Linear.symbol("i"),), (load,)),)), {}, LINE, PAGE)
+    assert (found.exact, as_points(found)[-1]) == (False, (5, 320, 4096))
+
+
+def test_addresses_that_are_no_sums_of_counters_are_left_out() -> None:
+    rounded = LoadEvent(1, quotient(Linear.symbol("i"), 3) * 64, 64, 0)
+    assert list(curves(LoopNode("i", Linear.of(9), (rounded,)), {}, LINE, PAGE)) == []
+
+
+def test_a_large_product_takes_no_time() -> None:
+    i, j, k = (Linear.symbol(c) for c in "ijk")
+    n = 4000
+    inner = LoopNode("k", Linear.of(n), (LoadEvent(1, i * (8 * n) + k * 8, 64, 0),
+                                         LoadEvent(2, k * (8 * n) + j * 8 + (1 << 30), 64, 0)), address=3)
+    nest = LoopNode("i", Linear.of(n), (LoopNode("j", Linear.of(n), (inner,), address=2),), address=1)
+    found = {c.header: as_points(c)[-1][1] for c in curves(nest, {}, LINE, PAGE)}
+    assert found == {1: 2 * 8 * n * n, 2: 8 * n * n + 8 * n, 3: 64 * n + 8 * n}
+
+
+def test_no_units_are_none() -> None:
+    assert covered(numpy.zeros((0, 2), numpy.int64)) == 0
