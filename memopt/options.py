@@ -28,7 +28,8 @@ class Options:
     passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
     executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns
     and working sets are found as well; ``trace``: all accesses to memory go to this file; ``affine``: hot nests
-    are lifted to tell what they touch.
+    are lifted to tell what they touch; ``paths``: acyclic paths are counted, all with ``exact``, else ``unhook`` of
+    them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time).
     """
 
     arguments: tuple[str, ...] = ()
@@ -50,3 +51,7 @@ class Options:
     memory: bool = False
     trace: str | None = None
     affine: bool = False
+    paths: bool = False
+    unhook: int = 5000
+    rehook: int | None = None
+    overhead: float = 5.0

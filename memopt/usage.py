@@ -78,14 +78,25 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
               help="Watch memory, too: dependences, patterns, working sets. Hundreds of times slower.")
 @click.option("--affine", is_flag=True,
               help="Lift hot nests besides: their statements, and what they touch, without a trace.")
+@click.option("--paths", is_flag=True,
+              help="Count acyclic paths of functions: with --exact all of the time, else now and then.")
+@click.option("--unhook", type=click.IntRange(1), default=5000, show_default=True, metavar="PATHS",
+              help="With --paths: how many are counted at a time.")
+@click.option("--rehook", type=click.IntRange(1), metavar="CYCLES",
+              help="With --paths: from one time to the next.  [default: as --overhead says]")
+@click.option("--overhead", type=click.FloatRange(0.1, 100), default=5.0, show_default=True, metavar="PERCENT",
+              help="With --paths: part of the time in which paths are counted.")
 @click.option("--trace", metavar="FILE", help="Write all accesses to memory to FILE, for memopt trace.")
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool,
-             affine: bool, trace: str | None, quiet: bool) -> Options:
+             affine: bool, paths: bool, unhook: int, rehook: int | None, overhead: float, trace: str | None,
+             quiet: bool) -> Options:
     """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
 
+    if paths and (affine or memory or trace is not None):
+        raise click.UsageError("--paths counts paths alone; ask for the rest in another run")
     if affine and (exact or memory or trace is not None):
         raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
     path = output or f"{os.path.basename(arguments[0])}.db"
@@ -94,7 +105,8 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
     except StoreError as error:
         raise click.UsageError(str(error)) from error
     return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory or trace is not None,
-                   elide=not no_elision, memory=memory, affine=affine, trace=_writable("--trace", trace), quiet=quiet)
+                   elide=not no_elision, memory=memory, affine=affine, trace=_writable("--trace", trace), quiet=quiet,
+                   paths=paths, unhook=unhook, rehook=rehook, overhead=overhead)
 
 
 @_memopt.command("query")

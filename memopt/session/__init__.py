@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(options: Options) -> int:
     """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. Raises
     ``CannotRun``."""
-    if options.exact:
+    if options.exact or options.paths:
         from memopt.session.exact import record
 
         return record(options)

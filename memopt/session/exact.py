@@ -21,10 +21,15 @@ from runtime import launch as launching
 from runtime.identify import CannotRun, identify
 from runtime.jobcontrol import exit_value
 from runtime.launch import launch, release_inherited_files
+from runtime.recording.intermittent import Intermittent
 from runtime.recording.recorder import Recorder, Watcher
+from runtime.recording.translate import Recording
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memopt.session.memory import MemoryWatch
+    from memopt.session.paths import PathWatch
 
 
 def record(options: Options) -> int:
@@ -32,6 +37,11 @@ def record(options: Options) -> int:
     executable = identify(options.arguments[0], os.environ.get("PATH"))
     recorders: list[Recorder] = []
     watch: MemoryWatch | None = None
+    paths: PathWatch | None = None
+    if options.paths:
+        from memopt.session.paths import PathWatch, intermittent
+
+        paths = PathWatch(options.exact)
     tracing: TraceWatch | None = None
     watchers: list[Watcher] = []
     if options.memory:
@@ -49,7 +59,8 @@ def record(options: Options) -> int:
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorder = Recorder(supervisor, options.elide, Watches(*watchers) if watchers else None)
+        recorder = Recorder(supervisor, _recording(options), Watches(*watchers) if watchers else None) if (
+            paths is None) else intermittent(options, supervisor, paths)
         if executable.note is None:
             recorder.seize()
         recorders.append(recorder)
@@ -67,7 +78,11 @@ def record(options: Options) -> int:
         try:
             connection = create_file(options, began, time.monotonic() - started, outcome)
             if connection is not None:
-                _write(options, recorder, watch, connection)
+                if paths is not None:
+                    assert isinstance(recorder, Intermittent)
+                    _write_paths(options, recorder, paths, connection)
+                else:
+                    _write(options, recorder, watch, connection)
             if tracing is not None:
                 tracing.close(recorder.texts)
                 if tracing.error:
@@ -77,20 +92,47 @@ def record(options: Options) -> int:
     return exit_value(outcome)
 
 
+def _recording(options: Options) -> Recording:
+    if options.memory or options.trace is not None:
+        return Recording.MEMORY if options.elide else Recording.MEMORY_UNELIDED
+    return Recording.COUNTS if options.elide else Recording.UNELIDED
+
+
 def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, connection: sqlite3.Connection) -> None:
     from memopt.session.counts import write_counts
 
-    places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
-    images = Images(recorder.pid, places, os.path.realpath(recorder.program))
     met: dict[str, set[int]] = {}
     for item in recorder.counted:
         met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
-    written = write_counts(connection, recorder.counted, images.write_structure(connection, met))
+    written = write_counts(connection, recorder.counted, _write_structure(recorder, connection, met))
     seen = () if watch is None else watch.write(connection, written)
+    _close(options, recorder, connection, seen, "tree",
+           f"{written.instructions:,} instructions in {len(written.contexts):,} calling contexts")
+
+
+def _write_paths(options: Options, recorder: Intermittent, watch: PathWatch, connection: sqlite3.Connection) -> None:
+    from memopt.session.counts import Static
+
+    texts = {} if recorder.space is None else recorder.space.texts
+    met: dict[str, set[int]] = {}
+    for unit in () if recorder.space is None else recorder.space.units:
+        text = texts[unit.number]
+        met.setdefault(text.mapping.path, set()).add(unit.graph.entry - text.bias)
+    numbers = _write_structure(recorder, connection, met)
+    count, seen = watch.write(connection, Static(connection, numbers, texts), recorder)
+    _close(options, recorder, connection, seen, "hot-paths",
+           f"{count:,.0f} paths, {recorder.windows:,} windows of {recorder.inside_seconds:.1f} s in all")
+
+
+def _write_structure(recorder: Recorder, connection: sqlite3.Connection, met: dict[str, set[int]]) -> dict[str, int]:
+    places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
+    return Images(recorder.pid, places, os.path.realpath(recorder.program)).write_structure(connection, met)
+
+
+def _close(options: Options, recorder: Recorder, connection: sqlite3.Connection, seen: Iterable[str], query: str,
+           summary: str) -> None:
     connection.close()
     if not options.quiet:
         notes = (f"{text} ({count} times)" if count > 1 else text for text, count in recorder.notes.items())
         path = options.profile or ""
-        say("\n".join((*notes, *seen,
-                       f"{path}: {written.instructions:,} instructions in {len(written.contexts):,} calling contexts",
-                       f"next: memopt query {shlex.quote(path)} tree")))
+        say("\n".join((*notes, *seen, f"{path}: {summary}", f"next: memopt query {shlex.quote(path)} {query}")))

@@ -107,6 +107,10 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
 FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
      JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
 ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
+    "hot-paths": Query("--paths: acyclic paths by how often they were taken", """
+SELECT COALESCE(f.name, printf('0x%x', p.entry)) AS function, p.number, p.paths, round(p.count) AS count,
+       round(100.0 * p.count / (SELECT sum(count) FROM path), 2) AS percent, p.blocks
+FROM path p LEFT JOIN function f ON f.id = p.function ORDER BY p.count DESC, p.entry, p.number"""),
     "derived-sets": Query("--affine: what loops of hot nests touch after so many iterations, from their subscripts", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
        round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,

@@ -111,6 +111,18 @@ CREATE TABLE working_set (        -- --memory: what entries of a loop in a conte
     pages    REAL NOT NULL,       -- bytes of the pages touched, on average
     most_pages INTEGER NOT NULL
 );
+CREATE TABLE path (               -- --paths: an acyclic path of a function that was taken
+    function INTEGER REFERENCES function,  -- NULL: of code that is in no function
+    entry    INTEGER NOT NULL,    -- address where the numbering begins
+    number   INTEGER NOT NULL,    -- as Ball and Larus number it
+    paths    INTEGER NOT NULL,    -- how many there are
+    count    REAL NOT NULL,       -- how often it was taken; where only windows were seen, what they stand for
+    blocks   TEXT NOT NULL        -- addresses of its blocks
+);
+CREATE TABLE windows (            -- --paths: one row
+    windows  INTEGER NOT NULL,    -- times that threads were watched
+    seconds  REAL NOT NULL        -- and how long, in all
+);
 CREATE TABLE nest (               -- --affine: a hot nest, lifted from its machine code
     id       INTEGER PRIMARY KEY,
     image    INTEGER REFERENCES image,

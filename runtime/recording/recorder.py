@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from memopt.analysis.counting import Counts
 from memopt.ir.reasons import Reason, Rejected
 from runtime import ptrace
-from runtime.jobcontrol import Asked, Supervisor, TraceStop
+from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.code import Text
 from runtime.recording.routines import ASKING, Question
@@ -39,6 +39,7 @@ from runtime.recording.state import (
     SLOT,
     TARGET,
 )
+from runtime.recording.translate import Recording
 from runtime.recording.unit import Unit
 from runtime.tracee import Tracee, status_field
 
@@ -85,9 +86,10 @@ in the original code."""
 class Recorder:
     """``notes``: what was not recorded, and why."""
 
-    def __init__(self, supervisor: Supervisor, elide: bool = True, watcher: Watcher | None = None) -> None:
-        """``elide``: what follows from registers is not counted. ``watcher``: is told of all accesses to memory."""
-        self.pid, self._elide, self._watcher = supervisor.pid, elide, watcher
+    def __init__(self, supervisor: Supervisor, recording: Recording = Recording.COUNTS,
+                 watcher: Watcher | None = None) -> None:
+        """``watcher``: is told what there is in traces."""
+        self.pid, self._recording, self._watcher = supervisor.pid, recording, watcher
         self.supervisor = supervisor
         self.space: Space | None = None
         self.notes: dict[str, int] = {}
@@ -110,11 +112,14 @@ class Recorder:
     def run(self) -> None:
         """Until the program has ended."""
         while self.supervisor.outcome is None:
-            for event in self.supervisor.poll(None):
-                if isinstance(event, TraceStop):
-                    self._met(event.tid, event.status)
-                elif isinstance(event, Asked):
-                    self._ask_back()
+            self._handle(self.supervisor.poll(None))
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, TraceStop):
+                self._met(event.tid, event.status)
+            elif isinstance(event, Asked):
+                self._ask_back()
 
     def _note(self, text: str) -> None:
         self.notes[text] = self.notes.get(text, 0) + 1
@@ -185,7 +190,7 @@ class Recorder:
             tracee.go(ptrace.SYSCALL, self.pid)
             tracee.wait(self.pid, 10.0)  # the end of execve
             self.space = None
-            space = Space(tracee, os.getpid(), self._elide, self._watcher is not None)
+            space = Space(tracee, os.getpid(), self._recording)
             registers = tracee.registers()
             if registers.gs_base:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")
@@ -322,11 +327,14 @@ class Recorder:
         self._tell(space, thread)
         return replace(registers, rip=space.memory.word(thread.state + RECORD))
 
-    def _tell(self, space: Space, thread: Thread) -> None:
-        if self._watcher is not None:
-            words = space.take_trace(thread)
-            new, self._told = space.units[self._told:], len(space.units)
-            self._watcher.take(thread.tid, new, words)
+    def _tell(self, space: Space, thread: Thread) -> int:
+        """How many words there were."""
+        if self._watcher is None:
+            return 0
+        words = space.take_trace(thread)
+        new, self._told = space.units[self._told:], len(space.units)
+        self._watcher.take(thread.tid, new, words)
+        return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
         """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""

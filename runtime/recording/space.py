@@ -49,7 +49,7 @@ from runtime.recording.state import (
     TRACE_START,
     WAY_BYTES,
 )
-from runtime.recording.translate import translate
+from runtime.recording.translate import Recording, translate
 from runtime.recording.unit import Site, Unit
 from runtime.remote import SYS_MMAP, Call, Place
 from runtime.tracee import Tracee
@@ -95,10 +95,10 @@ class Thread:
 class Space:
     """The recorded process, stopped whenever something is asked of it here."""
 
-    def __init__(self, tracee: Tracee, memopt: int, elide: bool, watch: bool) -> None:
-        """``elide``: what follows from registers is not counted; ``watch``: accesses to memory are told. ``tracee`` is
-        stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
-        self.pid, self._memopt, self._elide, self._watch = tracee.pid, memopt, elide, watch
+    def __init__(self, tracee: Tracee, memopt: int, recording: Recording) -> None:
+        """``tracee`` is stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
+        self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
+        self._watch = watch
         self._watched = 0  # blocks
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
@@ -190,7 +190,7 @@ class Space:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
             found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._elide, self._watched if self._watch else None)
+                              self._recording, self._watched)
             self._watched += len(found.watched)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
@@ -227,6 +227,10 @@ class Space:
         self._ways[address] = start
         self._enter(address, start)
         return start
+
+    def function_around(self, address: int) -> int:
+        """Where the function around an original address begins. Raises ``Rejected``."""
+        return self._text(address).bounds(address)[0]
 
     def _text(self, address: int) -> Text:
         known = len(self.code.all)
@@ -313,8 +317,9 @@ class Space:
         original = None if unit is None else unit.original(copy)
         if not thread.trace or unit is None or original is None:
             return
-        found = next((b for b in unit.watched if b.start <= original < unit.graph.blocks[b.start].end), None)
-        if found is not None:
+        index = bisect.bisect_right(unit.watched, original, key=lambda b: b.start) - 1
+        found = unit.watched[index] if index >= 0 else None
+        if found is not None and original < unit.graph.blocks[found.start].end:
             place = self.memory.word(thread.state + TRACE)
             self.memory.write(place, _WORD(BLOCK << 48 | found.number) + _WORD(node | RESUMED))
             self.memory.write(thread.state + TRACE, _WORD(place + 16))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 
 from memopt.analysis.accesses import Access, accesses
 from memopt.analysis.counting import Counting, Place, plan_counters
@@ -69,6 +70,22 @@ from runtime.recording.state import (
 from runtime.recording.unit import Site, Unit, Watched
 from runtime.recording.writer import Writer
 
+
+class Recording(Enum):
+    """What copies tell. COUNTS: by counters, and by registers where these say it too; UNELIDED: by counters alone.
+    MEMORY, MEMORY_UNELIDED: accesses to memory, too. PATHS: the runs of all blocks, and nothing else."""
+
+    COUNTS = "counts"
+    UNELIDED = "unelided"
+    MEMORY = "memory"
+    MEMORY_UNELIDED = "memory, unelided"
+    PATHS = "paths"
+
+    @property
+    def traces(self) -> bool:
+        return self in (Recording.MEMORY, Recording.MEMORY_UNELIDED, Recording.PATHS)
+
+
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
@@ -76,22 +93,31 @@ _CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap"
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
-              elide: bool = True, watch: int | None = None) -> Unit:
-    """The copy of ``graph`` at ``start``, within reach of all it refers to; without ``elide``, nothing is told by
-    registers. ``watch``: memory is, and this is the number of the first block. Raises
-    Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+              recording: Recording = Recording.COUNTS, first: int = 0) -> Unit:
+    """The copy of ``graph`` at ``start``, within reach of all it refers to. ``first``: number of the first block that
+    is watched. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} uses gs")
     led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in b.successors}
-    found = {nesting.loops[index]: stepping for index, stepping in (steppings(graph, nesting) if elide else {}).items()
+    elided = steppings(graph, nesting) if recording in (Recording.COUNTS, Recording.MEMORY) else {}
+    found = {nesting.loops[index]: stepping for index, stepping in elided.items()
              if not led & nesting.loops[index].blocks}
     counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
     stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
                for loop, stepping in found.items() if (stepping.block, None) in counting.places}
-    watched, untold = ((), ()) if watch is None else watching(graph, nesting, watch)
-    return _Translation(number, graph, nesting, counting, stepped, watched, start, shared, table).unit(untold)
+    watched: tuple[Watched, ...] = ()
+    untold: tuple[int, ...] = ()
+    if recording is Recording.PATHS:
+        watched = tuple(Watched(number, block, ()) for number, block in enumerate(graph.blocks, first))
+    elif recording in (Recording.MEMORY, Recording.MEMORY_UNELIDED):
+        watched, untold = watching(graph, nesting, first)
+    made = _Translation(number, graph, nesting, counting, stepped, watched, start, shared, table)
+    if recording is Recording.PATHS:
+        made.counter.clear()
+        made.begins_anywhere = True
+    return made.unit(untold)
 
 
 class _Translation:
@@ -102,6 +128,7 @@ class _Translation:
         self.stepped, self.watched = stepped, {block.start: block for block in watched}
         self.start, self.shared, self.table = start, shared, table
         self.write = Writer(start)
+        self.begins_anywhere = False  # a return that leaves the frame recording began in leads to no callee of it
         self.counter: dict[Place, int] = {
             place: index for index, place in enumerate(counting.places) if index not in stepped}
         self.left: dict[Place, list[int]] = {}  # indices of what is stepped, by the edges on which its loop is left
@@ -437,6 +464,8 @@ class _Translation:
         w(load_state(RAX, TOP), load(RDX, RAX, CALL_SITE - CALL_BYTES), load(RCX, RSP), load(RDX, RDX))
         w(store_state(TARGET, RCX), lea_sum(RCX, RCX, RDX))
         w.if_zero(found)
+        if self.begins_anywhere:
+            w(load(RDX, RAX, CALL_NODE - CALL_BYTES), store_state(NODE, RDX))
         w(load_state(RDX, NODE), lea(RDX, RDX, NODE_STRAY), store_state(SLOT, RDX), lea(RSP, RSP, popped))
         w.to(encode.JUMP, self.shared.lookup)
         w.place(found)

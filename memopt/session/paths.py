@@ -1,0 +1,124 @@
+"""``memopt profile --paths``: how often each acyclic path was taken, all of the time or now and then.
+
+Intermittent profiling (Intermittent path profiling, Utsunomiya University, 1999) unhooks its probes after a quota and
+rehooks them at an interval. Here a window of a thread ends when the quota of paths is reached, whichever functions they
+are of, and its counts stand for the time since the one before, by the processor time that both took. So phases of slow
+paths do not outweigh others; but the time in a window is not what its paths take alone, and where phases differ in
+that, shares are off (by a third in a program that compresses, expands and compares in turn).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy
+from numpy.typing import NDArray
+
+from memopt.analysis.paths import PathNumbers, number_paths
+from memopt.ir.reasons import Rejected
+from memopt.options import Options
+from memopt.session.counts import Static
+from memopt.traces.paths import PathBlock, Paths
+from runtime.jobcontrol import Supervisor
+from runtime.recording.intermittent import Intermittent
+from runtime.recording.unit import Unit
+
+
+class PathWatch:
+    """A watcher (runtime.recording.intermittent) of all threads, each by itself."""
+
+    def __init__(self, beside: bool) -> None:
+        """Takes its time: what reads paths is made ready. ``beside``: a piece is read while the program fills the next
+        one; ``counted`` is behind then."""
+        Paths().feed(numpy.zeros(0, numpy.uint64))
+        self._worker = ThreadPoolExecutor(1) if beside else None
+        self._pending: Future[None] | None = None
+        self.begin()
+
+    def _finish(self) -> None:
+        """Wait until all that was taken is read. Raises what reading raises."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def begin(self) -> None:
+        self._finish()
+        self._threads: dict[int, Paths] = {}
+        self._blocks: list[PathBlock] = []
+        self._units: dict[int, tuple[Unit, PathNumbers | None]] = {}
+
+    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        self._finish()
+        known = len(self._blocks)
+        for unit in new:
+            self._add(unit)
+        for paths in self._threads.values():
+            paths.know(self._blocks[known:])
+        if tid not in self._threads:
+            self._threads[tid] = Paths()
+            self._threads[tid].know(self._blocks)
+        if self._worker is None:
+            self._threads[tid].feed(words)
+        else:
+            self._pending = self._worker.submit(self._threads[tid].feed, words)
+
+    def counted(self, tid: int) -> int:
+        return self._threads[tid].paths if tid in self._threads else 0
+
+    def end_window(self, tid: int, weight: float) -> None:
+        self._finish()
+        if tid in self._threads:
+            self._threads[tid].end_window(weight)
+
+    def _add(self, unit: Unit) -> None:
+        try:
+            numbers = number_paths(unit.graph)
+        except Rejected:
+            self._units[unit.number] = unit, None
+            self._blocks += [PathBlock(unit.number, None, None, ()) for _ in unit.watched]
+            return
+        self._units[unit.number] = unit, numbers
+        place = {watched.start: watched.number for watched in unit.watched}
+        for watched in unit.watched:
+            block = watched.start
+            edges: list[tuple[int, int, int | None]] = [
+                (place[target], value, None) for (source, target), value in numbers.values.items() if source == block]
+            edges += [(place[target], value, numbers.starts[target]) for (source, target), value in numbers.back.items()
+                      if source == block]
+            self._blocks.append(PathBlock(unit.number, numbers.starts.get(block), numbers.ends.get(block),
+                                          tuple(edges)))
+
+    def write(self, connection: sqlite3.Connection, static: Static, recorder: Intermittent) -> tuple[float, list[str]]:
+        """How many paths were taken, in all, and what is to be said of them."""
+        counts: dict[tuple[int, int], float] = {}
+        for paths in self._threads.values():
+            for number, path, count in paths.all():
+                counts[number, path] = counts.get((number, path), 0.0) + count
+        connection.execute("BEGIN")
+        for (number, path), count in sorted(counts.items(), key=lambda item: -item[1]):
+            unit, numbers = self._units[number]
+            assert numbers is not None  # what has no numbers is not counted
+            function, _, entry = static.function(unit)
+            bias = unit.graph.entry - entry
+            connection.execute("INSERT INTO path VALUES (?, ?, ?, ?, ?, ?)", (
+                function, entry, path, numbers.count, count,
+                " ".join(f"{block - bias:#x}" for block in numbers.blocks(path))))
+        connection.execute("INSERT INTO windows VALUES (?, ?)", (recorder.windows, recorder.inside_seconds))
+        connection.execute("COMMIT")
+        missed = sum(numbers is None for _, numbers in self._units.values())
+        return sum(counts.values()), [f"{missed} functions have too many paths to be numbered"] if missed else []
+
+
+def intermittent(options: Options, supervisor: Supervisor, watch: PathWatch) -> Intermittent:
+    """The recorder that ``options`` ask for."""
+    interval = None if options.rehook is None else options.rehook / _cycles_per_second()
+    return Intermittent(supervisor, watch, 0 if options.exact else options.unhook, interval, options.overhead / 100)
+
+
+def _cycles_per_second() -> float:
+    """Of the time-stamp counter, which counts at the nominal rate."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        rates = [float(line.partition(":")[2]) for line in file if line.startswith("cpu MHz")]
+    return 1e6 * max(rates, default=2000.0)

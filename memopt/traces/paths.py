@@ -1,0 +1,183 @@
+"""How often each acyclic path of each function was taken, from runs of blocks.
+
+A path begins where its function does or behind a jump back, goes on behind the calls in it, and ends at a jump back or
+where the function is left; its number is the sum of values that its edges have (memopt.analysis.paths). What the trace
+shows only the end of is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy
+
+from memopt.traces.tables import extended, larger, new_table, pointer, slot
+from memopt.traces.trace import RESUMED, Words
+
+_FRAMES = 4096
+_UNKNOWN = -1
+_ENTRY = 0  # what paths begin with where their function does
+_FRAME, _PATHS, _COUNTED, _NUMBERS = range(4)
+_DONE, _MORE = range(2)
+
+
+@dataclass(frozen=True, slots=True)
+class PathBlock:
+    """``start``, ``end``: what a path gets that begins or ends here, None where none does. ``edges``: (number of the
+    block it leads to, value, what the next path begins with behind a jump back or None)."""
+
+    unit: int
+    start: int | None
+    end: int | None
+    edges: tuple[tuple[int, int, int | None], ...]
+
+
+@numba.njit(cache=True)
+def _count(counts, places, state, unit, path, times):
+    at = 3 * slot(counts, 3, places, unit, path)
+    if counts[at + 1] == -1:
+        counts[at], counts[at + 1] = unit, path
+        state[_COUNTED] += 1
+    counts[at + 2] += times
+    state[_PATHS] += times
+
+
+@numba.njit(cache=True)
+def _over(frames, frame, blocks, counts, places, state):
+    """The function of a frame was left behind its last block."""
+    block, path = frames[3 * frame + 1], frames[3 * frame + 2]
+    if path >= 0 and blocks[3 * block + 2] >= 0:
+        _count(counts, places, state, blocks[3 * block], path + blocks[3 * block + 2], 1)
+
+
+@numba.njit(cache=True)
+def _frame_of(frames, top, node):
+    """The highest frame of ``node``, -1 where there is none."""
+    while top >= 0 and frames[3 * top] != node:
+        top -= 1
+    return top
+
+
+@numba.njit(cache=True)
+def _go_on(frames, frame, node, block, blocks, edges, many, counts, places, state):
+    """``block`` runs in the frame on top, of ``node``: the frame that it is in, and the path until there."""
+    edge = 4 * slot(edges, 4, many, frames[3 * frame + 1], block)
+    while (edges[edge + 1] == -1 and blocks[3 * block + 1] != _ENTRY and frame > 0
+           and frames[3 * frame - 3] == node):  # the frames of a recursive function have one node
+        _over(frames, frame, blocks, counts, places, state)
+        frame -= 1
+        edge = 4 * slot(edges, 4, many, frames[3 * frame + 1], block)
+    path = frames[3 * frame + 2]
+    if edges[edge + 1] == -1:
+        if blocks[3 * frames[3 * frame + 1] + 2] >= 0:  # left, and entered again
+            _over(frames, frame, blocks, counts, places, state)
+        elif blocks[3 * block + 1] == _ENTRY:  # called by itself
+            frame = min(frame + 1, _FRAMES - 1)
+        path = blocks[3 * block + 1]
+    elif edges[edge + 3] >= 0:
+        if path >= 0:
+            _count(counts, places, state, blocks[3 * block], path + edges[edge + 2], 1)
+        path = edges[edge + 3]
+    elif path >= 0:
+        path += edges[edge + 2]
+    return frame, path
+
+
+@numba.njit(cache=True, nogil=True)
+def _read(words, state, all_frames, all_blocks, all_edges, all_counts, at):
+    """From the word ``at`` on: where it stopped, and whether there must be room for more."""
+    frames, blocks = pointer(all_frames.ctypes.data), pointer(all_blocks.ctypes.data)
+    edges, counts = pointer(all_edges.ctypes.data), pointer(all_counts.ctypes.data)
+    many, places, end = len(all_edges), len(all_counts), len(words)
+    while at + 1 < end:
+        if 2 * (state[_COUNTED] + _FRAMES) > places:
+            return at, _MORE
+        block, node, resumed = words[at] & 0xFFFFFFFF, words[at + 1] & ~RESUMED, words[at + 1] & RESUMED
+        at += 2
+        frame = state[_FRAME]
+        below = _frame_of(frames, frame, node)
+        if resumed:
+            frame, path = max(below, 0), _UNKNOWN
+        elif below < 0:
+            frame, path = min(frame + 1, _FRAMES - 1), blocks[3 * block + 1]
+        else:
+            while frame > below:
+                _over(frames, frame, blocks, counts, places, state)
+                frame -= 1
+            frame, path = _go_on(frames, frame, node, block, blocks, edges, many, counts, places, state)
+        frames[3 * frame], frames[3 * frame + 1], frames[3 * frame + 2] = node, block, path
+        state[_FRAME] = frame
+    return at, _DONE
+
+
+class Paths:
+    """Those of one thread. ``paths``: how many have ended."""
+
+    def __init__(self) -> None:
+        self._state = numpy.array([-1, 0, 0], numpy.int64)
+        self._frames = numpy.zeros((_FRAMES, 3), numpy.int64)
+        self._blocks = numpy.zeros((0, 3), numpy.int64)
+        self._edges = new_table(1 << 12, 4)
+        self._used = 0
+        self._counts = new_table(1 << 15, 3)
+        self._weights = numpy.zeros(len(self._counts))
+        self._rest = numpy.zeros(0, numpy.int64)
+
+    @property
+    def paths(self) -> int:
+        return int(self._state[_PATHS])
+
+    def know(self, blocks: Sequence[PathBlock]) -> None:
+        """More blocks, numbered on."""
+        first = len(self._blocks)
+        self._blocks = extended(self._blocks, [
+            (b.unit, _UNKNOWN if b.start is None else b.start, _UNKNOWN if b.end is None else b.end) for b in blocks])
+        for number, block in enumerate(blocks, first):
+            for target, value, start in block.edges:
+                self._used += 1
+                if 2 * self._used > len(self._edges):
+                    self._edges = larger(self._edges)
+                _add_edge(self._edges, number, target, value, _UNKNOWN if start is None else start)
+
+    def feed(self, words: Words) -> None:
+        pending = numpy.concatenate((self._rest, words.view(numpy.int64)))
+        at, more = 0, -1
+        while more != _DONE:
+            at, more = _read(pending, self._state, self._frames, self._blocks, self._edges, self._counts, at)
+            if more == _MORE:
+                self._grow()
+        self._rest = pending[at:].copy()
+
+    def _grow(self) -> None:
+        """Weights stay with their rows."""
+        old, weights = self._counts, self._weights
+        self._counts = larger(old)
+        self._weights = numpy.zeros(len(self._counts))
+        for row in numpy.nonzero(old[:, 1] != -1)[0].tolist():
+            self._weights[_row(self._counts, old[row, 0], old[row, 1])] = weights[row]
+
+    def end_window(self, weight: float) -> None:
+        """What was counted since the last time stands for ``weight`` times as much. The frames are forgotten: the
+        program goes on unseen."""
+        self._weights += weight * self._counts[:, 2]
+        self._counts[:, 2] = 0
+        self._state[_FRAME] = -1
+
+    def all(self) -> Iterator[tuple[int, int, float]]:
+        """Unit, path and its count in all windows that have ended."""
+        for row in numpy.nonzero(self._weights)[0].tolist():
+            yield int(self._counts[row, 0]), int(self._counts[row, 1]), float(self._weights[row])
+
+
+@numba.njit(cache=True)
+def _add_edge(edges, source, target, value, start):
+    table = pointer(edges.ctypes.data)
+    at = 4 * slot(table, 4, len(edges), source, target)
+    table[at], table[at + 1], table[at + 2], table[at + 3] = source, target, value, start
+
+
+@numba.njit(cache=True)
+def _row(counts, unit, path):
+    return slot(pointer(counts.ctypes.data), 3, len(counts), unit, path)

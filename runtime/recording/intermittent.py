@@ -1,0 +1,223 @@
+"""Recording now and then: a thread runs as copies until it has told enough, then as it is, until it is taken up again.
+
+The quota is counted in whatever the watcher counts (paths), the interval runs from one taking up to the next: the
+unhook threshold and the rehook interval of intermittent profiling (memopt.session.paths names the source). A thread is
+only taken up between two instructions of its own, while it runs; one that waits in a system call is let be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from memopt.ir.reasons import Rejected
+from runtime import ptrace
+from runtime.jobcontrol import Event, Supervisor
+from runtime.memory import PAGE
+from runtime.processes import running_seconds
+from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.recording.recorder import Recorder, Watcher
+from runtime.recording.space import Region, Space, Thread
+from runtime.recording.state import (
+    CALL_BYTES,
+    DESTINATION,
+    NODE,
+    NODE_STRAY,
+    RECORD,
+    TARGET,
+    TRACE,
+    TRACE_ALIGNMENT,
+    TRACE_START,
+)
+from runtime.recording.translate import Recording
+from runtime.recording.unit import Unit
+from runtime.tracee import status_field
+
+_PATIENCE_S = 1.0
+_FIRST_S = 0.002
+_WORDS = 20.0  # for each that is counted, until more is known
+_LEAST_WORDS = 64
+_MOST_WORDS = (TRACE_ALIGNMENT - TRACE_START) // 8
+
+
+class CountingWatcher(Watcher, Protocol):
+    def counted(self, tid: int) -> int:
+        """How many there were in what was taken of a thread."""
+
+    def end_window(self, tid: int, weight: float) -> None:
+        """What was taken since the last end stands for ``weight`` times as much."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """Of a thread. ``began``: on the monotonic clock; ``processor``: seconds that it had run by then; ``last``: when
+    the window before it ended."""
+
+    began: float
+    processor: float
+    last: float
+
+
+class Intermittent(Recorder):
+    """``windows``, ``inside_seconds``: how many there were, and how long all were."""
+
+    def __init__(self, supervisor: Supervisor, watcher: CountingWatcher, quota: int, interval: float | None,
+                 overhead: float) -> None:
+        """``quota``: of a window, 0 for one without end. ``interval``: seconds; None: so that windows take at most the
+        part ``overhead`` of the time."""
+        super().__init__(supervisor, Recording.PATHS, watcher)
+        self._counter, self._quota, self._interval, self._overhead = watcher, quota, interval, overhead
+        self._windows: dict[int, _Window] = {}
+        self._outside: set[int] = set()  # threads that run as they are
+        self._ended_windows: list[tuple[Thread, float, float]] = []
+        self._due = 0.0
+        self._copies: dict[int, dict[int, int]] = {}  # by the number of a unit: copies of its instructions
+        self._nodes: dict[tuple[int, int], int] = {}  # by thread and unit
+        self._words = 0
+        self._counted = 0
+        self.windows = 0
+        self.inside_seconds = 0.0
+
+    def run(self) -> None:
+        while self.supervisor.outcome is None:
+            self._handle(self.supervisor.poll(max(0.0, self._due - time.monotonic()) if self._outside else None))
+            if self._outside and time.monotonic() >= self._due:
+                self._take_up()
+
+    # -- windows -------------------------------------------------------------------------------------------------------
+
+    def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:
+        self._begin_window(space, thread, time.monotonic())
+        super()._enter(space, thread, registers)
+
+    def _begin_window(self, space: Space, thread: Thread, now: float) -> _Window:
+        before = self._windows.get(thread.tid)
+        used = running_seconds(thread.tid)
+        window = self._windows[thread.tid] = _Window(now, used, used if before is None else before.last)
+        self._limit(space, thread, self._quota)
+        return window
+
+    def _limit(self, space: Space, thread: Thread, count: int) -> None:
+        """The trace is full when about ``count`` have been counted; 0: when there is no more room."""
+        each = self._words / self._counted if self._counted else _WORDS
+        words = min(_MOST_WORDS, max(_LEAST_WORDS, int(count * each) + 2)) if count else _MOST_WORDS
+        end = (thread.trace | TRACE_ALIGNMENT - 1) + 1
+        thread.trace = end - 8 * words
+        space.memory.write(thread.state + TRACE, thread.trace.to_bytes(8, "little"))
+
+    def _drain(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        if not self._quota:
+            self._tell(space, thread)
+            self._limit(space, thread, 0)
+            return replace(registers, rip=space.memory.word(thread.state + RECORD))
+        self._ended_windows.append((thread, time.monotonic(), running_seconds(thread.tid)))
+        self._outside.add(thread.tid)
+        return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
+
+    def _handle(self, events: Sequence[Event]) -> None:
+        """What windows have told is read when the threads run again."""
+        super()._handle(events)
+        while self._ended_windows and self.space is not None:
+            self._end_window(self.space, *self._ended_windows.pop())
+
+    def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
+        window = self._windows.get(thread.tid) or self._begin_window(space, thread, now)
+        before = self._counter.counted(thread.tid)
+        self._words += self._tell(space, thread)
+        self._counted += self._counter.counted(thread.tid) - before
+        seconds = max(now - window.began, 1e-9)
+        self.windows += 1
+        self.inside_seconds += seconds
+        weight = max(0.0, used - window.last) / max(used - window.processor, 1e-9) if self._quota else 1.0
+        self._counter.end_window(thread.tid, weight)
+        window.last = used
+        if self._interval is not None:
+            self._due = window.began + self._interval
+        else:  # the first one is mostly of what is done once
+            self._due = now + min(seconds, _FIRST_S if self.windows == 1 else seconds) / self._overhead
+
+    def _take_up(self) -> None:
+        now = time.monotonic()
+        if self._interval is not None:
+            self._due = now + self._interval
+        for tid in tuple(self._outside):
+            try:
+                if status_field(tid, "State")[:1] == "R":
+                    ptrace.request(ptrace.INTERRUPT, tid)
+                    status = ptrace.wait(tid, _PATIENCE_S)
+                    if ptrace.decode(status).kind is StopKind.INTERRUPT:
+                        self._resume(tid, now)
+                    else:
+                        self._met(tid, status)
+            except (WaitTimeout, ProcessLookupError):
+                continue  # what becomes of it is told later
+            except TargetEnded as ended:
+                self._outside.discard(tid)
+                self._ended(tid, ended)
+
+    def _resume(self, tid: int, now: float) -> None:
+        """A thread that stands still goes on as a copy, where it is in code that can be copied."""
+        space, registers = self.space, ptrace.get_registers(tid)
+        thread = None if space is None else space.threads.get(tid)
+        if space is not None and thread is not None and registers.orig_rax >> 63:
+            with suppress(Rejected):
+                place = self._place(space, registers.rip, tid)
+                if place is not None:
+                    unit, copy = place
+                    node = self._nodes.get((tid, unit.number))
+                    if node is None:
+                        node = self._nodes[tid, unit.number] = space.child(thread, thread.root, unit)
+                    state = (node, thread.state + PAGE + CALL_BYTES, node + NODE_STRAY)
+                    space.memory.write(thread.state + NODE, b"".join(w.to_bytes(8, "little") for w in state))
+                    self._begin_window(space, thread, now)
+                    space.resume_trace(thread, copy, node)
+                    ptrace.set_registers(tid, replace(registers, rip=copy, gs_base=thread.state))
+                    self._outside.discard(tid)
+        self._go(tid)
+
+    def _place(self, space: Space, address: int, tid: int) -> tuple[Unit, int] | None:
+        """The unit that holds an original instruction, and its copy."""
+        unit = self._whole(space, address, tid)
+        copies = self._copies.get(unit.number)
+        if copies is None:
+            copies = self._copies[unit.number] = dict(zip(unit.originals, unit.copies, strict=True))
+        copy = copies.get(address)
+        return None if copy is None else (unit, copy)
+
+    def _whole(self, space: Space, address: int, tid: int) -> Unit:
+        """The unit of the function around ``address``. Raises ``Rejected``."""
+        return space.unit(space.function_around(address), self._region_for(space, address, tid))
+
+    # -- while a thread runs as it is ----------------------------------------------------------------------------------
+
+    def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
+        """A function that is met in its middle, behind a call, is copied as a whole: paths keep their numbers."""
+        with suppress(Rejected):
+            self._whole(space, space.memory.word(thread.state + TARGET), thread.tid)
+        return super()._missing(space, thread, region, registers)
+
+    def _signal(self, tid: int, number: int) -> None:
+        if tid in self._outside:
+            self._go(tid, number)
+        else:
+            super()._signal(tid, number)
+
+    def _begin_thread(self, tid: int) -> None:
+        """One that is made by code that runs as it is does so itself, until it is taken up."""
+        super()._begin_thread(tid)
+        space = self.space
+        if space is not None and tid not in space.threads and tid in self.supervisor.threads:
+            with suppress(Rejected):
+                space.new_thread(tid)
+                self._outside.add(tid)
+
+    def _collect(self, tid: int) -> None:
+        space = self.space
+        thread = None if space is None else space.threads.pop(tid, None)
+        inside = tid not in self._outside
+        self._outside.discard(tid)
+        if space is not None and thread is not None and inside:
+            self._end_window(space, thread, time.monotonic(), running_seconds(tid))
