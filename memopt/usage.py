@@ -20,6 +20,7 @@ from memopt.ir.isa import Isa
 from memopt.options import PRINTABLE, Options
 
 _USAGE = 2
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID")  # Open MPI, PMIx, MPICH
 _FAILED = 1
 
 _Command = Callable[..., Options]
@@ -99,7 +100,7 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
         raise click.UsageError("--paths counts paths alone; ask for the rest in another run")
     if affine and (exact or memory or trace is not None):
         raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
-    path = output or f"{os.path.basename(arguments[0])}.db"
+    path = _of_rank(output or f"{os.path.basename(arguments[0])}.db")
     try:
         check_new(path)
     except StoreError as error:
@@ -129,6 +130,24 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
     try:
         for line in ask.answer(file, question, form):
             click.echo(line)
+    except StoreError as error:
+        say(str(error))
+        return _FAILED
+    return 0
+
+
+@_memopt.command("merge")
+@click.option("-o", "--output", metavar="FILE", required=True, help="The profile of all.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def _merge(output: str, files: tuple[str, ...]) -> int:
+    """Make one profile of several, as of the ranks of a run under mpirun."""
+    from memopt.store.merge import merge
+    from memopt.store.schema import StoreError
+
+    if os.path.realpath(output) in map(os.path.realpath, files):
+        raise click.UsageError(f"{output}: is to be read, too; name another file for the profile of all")
+    try:
+        merge(output, files)
     except StoreError as error:
         say(str(error))
         return _FAILED
@@ -199,6 +218,13 @@ def _write(option: str, path: str, text: str) -> None:
 def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str | None, **rest: Any) -> Options:
     return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow,
                    report=_writable("--report", report), json=_writable("--json", json), **rest)
+
+
+def _of_rank(path: str) -> str:
+    """FILE.db becomes FILE.2.db for rank 2 of several that mpirun has started, each of which writes its own."""
+    rank = next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), None)
+    stem, suffix = os.path.splitext(path)
+    return path if rank is None else f"{stem}.{rank}{suffix}"
 
 
 def _writable(option: str, path: str | None) -> str | None:
