@@ -64,7 +64,9 @@ def test_what_cannot_be_merged_is_said_so(tmp_path: Path) -> None:
     assert itself.exit_code == 2
 
 
-@pytest.mark.skipif(shutil.which("mpicc") is None or shutil.which("mpirun") is None, reason="no MPI")
+@pytest.mark.skipif(shutil.which("mpicc.mpich") is None or subprocess.run(
+    ["mpicc.mpich", "-E", "-xc", "-"], input=b"#include <mpi.h>", capture_output=True, check=False).returncode != 0,
+    reason="no MPICH to compile with")
 def test_each_rank_writes_its_own(tmp_path: Path) -> None:
     source = tmp_path / "ranks.c"
     source.write_text("""
@@ -89,8 +91,8 @@ def test_each_rank_writes_its_own(tmp_path: Path) -> None:
             MPI_Finalize();
         }""".replace("\\\\n", "\\n"))
     program = tmp_path / "ranks"
-    subprocess.run(["mpicc", "-O1", str(source), "-o", str(program)], check=True)
-    profiled = run(["mpirun", "-n", "2", *memopt_command(), "profile", "--quiet", "--exact", "-o",
+    subprocess.run(["mpicc.mpich", "-O1", str(source), "-o", str(program)], check=True)
+    profiled = run(["mpirun.mpich", "-n", "2", *memopt_command(), "profile", "--quiet", "--exact", "-o",
                     str(tmp_path / "p.db"), "--", str(program)], 4 * PATIENCE)
     assert profiled.stdout == f"{sum(n * (n - 1) // 2 for n in (1000, 2000))}\n".encode(), profiled.stderr
     ranks = [tmp_path / f"p.{rank}.db" for rank in range(2)]
