@@ -24,12 +24,13 @@ class Options:
     ``arguments`` is the program's argv as the user gave it (``memopt exec``; argv[0] is also what is searched in
     PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
     opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
-    processes that the program starts are improved too. ``print_after`` holds names of
-    passes. ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it
-    executes is counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns
-    and working sets are found as well; ``trace``: all accesses to memory go to this file; ``affine``: hot nests
-    are lifted to tell what they touch; ``paths``: acyclic paths are counted, all with ``exact``, else ``unhook`` of
-    them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time).
+    processes that the program starts are improved too. ``print_after`` holds names of passes.
+
+    ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it executes is
+    counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns and working sets are
+    found as well, with ``reuse`` also reuse distances; ``trace``: all accesses to memory go to this file; ``affine``:
+    hot nests are lifted to tell what they touch; ``paths``: acyclic paths are counted, all with ``exact``, else
+    ``unhook`` of them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time).
     """
 
     arguments: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ class Options:
     exact: bool = False
     elide: bool = True
     memory: bool = False
+    reuse: bool = False
     trace: str | None = None
     affine: bool = False
     paths: bool = False

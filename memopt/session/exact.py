@@ -47,7 +47,7 @@ def record(options: Options) -> int:
     if options.memory:
         from memopt.session.memory import MemoryWatch
 
-        watch = MemoryWatch()
+        watch = MemoryWatch(options.reuse)
         watchers.append(watch)
     if options.trace is not None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy
@@ -14,12 +14,13 @@ from memopt.machine.detect import detect
 from memopt.session.counts import Written
 from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
+from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import Stream, Streams
-from memopt.traces.trace import AccessShape, BlockShape
+from memopt.traces.trace import Access, AccessShape, BlockShape
 from memopt.traces.workingset import LINE, PAGE, WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
-_READERS = (Dependences, Streams, WorkingSets)
+_Readers = tuple[Dependences, Streams, WorkingSets, Reuses | None]
 
 
 class MemoryWatch:
@@ -29,14 +30,16 @@ class MemoryWatch:
     numba lets go of the interpreter. Invariant: one piece at a time, so that memory is bounded.
     """
 
-    def __init__(self) -> None:
-        self._workers = [ThreadPoolExecutor(1, kind.__name__) for kind in _READERS]
+    def __init__(self, reuse: bool) -> None:
+        """``reuse``: distances between touches of a line are found, too."""
+        self._reuse = reuse
+        self._workers = [ThreadPoolExecutor(1) for _ in range(3 + reuse)]
         self._pending: list[Future[None]] = []
         self.begin()
 
     def begin(self) -> None:
         self._finish()
-        self._threads: dict[int, tuple[Dependences, Streams, WorkingSets]] = {}
+        self._threads: dict[int, _Readers] = {}
         self._blocks: list[tuple[Unit, Watched]] = []
         self._shapes: list[BlockShape] = []
         self._loops: list[tuple[int | None, int]] = []
@@ -54,14 +57,15 @@ class MemoryWatch:
         for unit in new:
             self._add(unit)
         for readers in self._threads.values():
-            for reader in readers:
+            for reader in filter(None, readers):
                 reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
         if found is None:
-            found = self._threads[tid] = Dependences(), Streams(), WorkingSets()
-            for reader in found:
+            found = self._threads[tid] = Dependences(), Streams(), WorkingSets(), Reuses() if self._reuse else None
+            for reader in filter(None, found):
                 reader.know(self._shapes, self._loops)
-        self._pending = [worker.submit(reader.feed, words) for worker, reader in zip(self._workers, found, strict=True)]
+        self._pending = [worker.submit(reader.feed, words)
+                         for worker, reader in zip(self._workers, filter(None, found), strict=True)]
 
     def _add(self, unit: Unit) -> None:
         first, innermost = len(self._loops), unit.nesting.innermost()
@@ -82,12 +86,14 @@ class MemoryWatch:
         connection.execute("BEGIN")
         connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
             (cache.level, cache.name, cache.size) for cache in detect().levels))
-        for tid, (dependences, streams, sets) in self._threads.items():
+        for tid, (dependences, streams, sets, reuses) in self._threads.items():
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
                 (row for found in dependences.all() if (row := self._row(written, found)) is not None))
-            self._write_streams(connection, written, streams)
+            numbers = self._write_streams(connection, written, streams)
+            for reuse in () if reuses is None else reuses.all():
+                self._write_reuse(connection, numbers, reuse)
             for found_set in sets.all():
                 self._write_set(connection, written, found_set)
         connection.execute("COMMIT")
@@ -101,12 +107,23 @@ class MemoryWatch:
             notes.append(f"the memory of {lost} threads was too much to watch it to their ends")
         return tuple(notes)
 
-    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams) -> None:
-        """Also the patterns of all, by numbers that are not used yet."""
+    def _write_reuse(self, connection: sqlite3.Connection, numbers: Mapping[Access, int], reuse: Reuse) -> None:
+        number = numbers.get(reuse.access)
+        if number is not None:
+            least = (0, *(1 << n for n in range(len(reuse.counts) - 1)))
+            connection.executemany("INSERT INTO reuse VALUES (?, ?, ?)", (
+                (number, lines, count) for lines, count in ((None, reuse.cold), *zip(least, reuse.counts, strict=True))
+                if count))
+
+    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams) -> dict[Access, int]:
+        """Also the patterns of all, by numbers that are not used yet. The numbers of the accesses."""
+        numbers: dict[Access, int] = {}
         (first,) = connection.execute("SELECT COALESCE(max(id) + 1, 0) FROM pattern").fetchone()
         used: set[int] = set()
         for stream in streams.all():
             number = self._write_stream(connection, written, stream)
+            if number is not None:
+                numbers[stream.access] = number
             if number is not None and stream.parts is not None:
                 used.update(pattern for _, pattern in stream.parts)
                 connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?)", (
@@ -120,6 +137,7 @@ class MemoryWatch:
             (first + number, patterns[number].level, notation.written(patterns, number, named),
              notation.affine(patterns, number), patterns[number].accesses, patterns[number].span)
             for number in sorted(notation.needed(patterns, used))))
+        return numbers
 
     def _write_stream(self, connection: sqlite3.Connection, written: Written, stream: Stream) -> int | None:
         """Its number; None where it is in no context that was written."""

@@ -124,6 +124,28 @@ SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.siz
 FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
      LEFT JOIN part p ON p.access = a.id AND p.position = 0 LEFT JOIN pattern t ON t.id = p.pattern
 ORDER BY a.count DESC, a.id"""),
+    "reuse-distances": Query("--reuse: by loop, how many other lines are touched between touches of a line", """
+SELECT f.name AS function, printf('0x%x', l.header) AS loop, COALESCE(r.lines, 'never before') AS lines,
+       sum(r.count) AS count,
+       round(100.0 * sum(r.count) / sum(sum(r.count)) OVER (PARTITION BY c.function, b.loop), 2) AS percent,
+       CASE WHEN r.lines IS NULL THEN 'memory' ELSE COALESCE((
+           SELECT k.name FROM cache k WHERE k.bytes >= 128 * r.lines ORDER BY k.level LIMIT 1), 'memory') END AS hits_in
+FROM reuse r JOIN access a ON a.id = r.access JOIN context c ON c.id = a.context
+     LEFT JOIN function f ON f.id = c.function
+     LEFT JOIN block b ON b.function = c.function AND a.address >= b.start AND a.address < b.end
+     LEFT JOIN loop l ON l.id = b.loop
+GROUP BY c.function, b.loop, r.lines
+ORDER BY sum(sum(r.count)) OVER (PARTITION BY c.function, b.loop) DESC, c.function, b.loop,
+         r.lines IS NULL, r.lines"""),
+    "worst-reuse": Query("--reuse: accesses by how many touches of lines are beyond the caches", """
+SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, sum(r.count) AS touches,
+       sum(r.count * (r.lines IS NULL)) AS first_touches,
+       sum(r.count * (r.lines * 64 >= (SELECT min(bytes) FROM cache))) AS beyond_first_cache,
+       sum(r.count * (r.lines * 64 >= (SELECT max(bytes) FROM cache))) AS beyond_last_cache
+FROM reuse r JOIN access a ON a.id = r.access JOIN context c ON c.id = a.context
+     LEFT JOIN function f ON f.id = c.function
+GROUP BY c.function, a.address, a.kind, a.size
+ORDER BY COALESCE(beyond_last_cache, 0) DESC, COALESCE(beyond_first_cache, 0) DESC, touches DESC"""),
     "stride-histogram": Query("--memory: how far from one address to the next of the same access", """
 SELECT s.bytes AS stride, sum(s.count) AS count,
        round(100.0 * sum(s.count) / (SELECT sum(count) FROM access), 2) AS percent,

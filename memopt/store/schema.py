@@ -100,6 +100,11 @@ CREATE TABLE stride (             -- --memory: from one address of an access to 
     bytes    INTEGER NOT NULL,
     count    INTEGER NOT NULL     -- at least; at most a fifth of access.count more. The four most frequent are here
 );
+CREATE TABLE reuse (              -- --reuse: other cache lines touched since a line was touched before
+    access   INTEGER NOT NULL REFERENCES access,
+    lines    INTEGER,             -- least of its class: 0, 1, 2, 4, 8, ...; NULL: the line was never touched before
+    count    INTEGER NOT NULL     -- touches of lines
+);
 CREATE TABLE working_set (        -- --memory: what entries of a loop in a context have touched
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER NOT NULL REFERENCES loop,
@@ -147,6 +152,7 @@ CREATE TABLE cache (              -- --memory, --affine: of this machine
 CREATE INDEX working_set_of ON working_set (loop);
 CREATE INDEX dependence_carried ON dependence (loop);
 CREATE INDEX stride_of ON stride (access);
+CREATE INDEX reuse_of ON reuse (access);
 """
 
 TABLES = """

@@ -81,6 +81,20 @@ def test_patterns_are_the_trace(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"[RW]\d+@[0-9a-f]+ [0-9a-f]+", line) for line in lines[:9999])
 
 
+def test_reuse_distances_of_known_loops(build: Build, tmp_path: Path) -> None:
+    program, path = str(build("watched_dependences.c", level="-O1")), tmp_path / "p.db"
+    record((program,), path, "--reuse")
+    touches = asked(path, """SELECT f.name AS function, a.kind, a.count, sum(r.count) AS touches FROM reuse r
+        JOIN access a ON a.id = r.access JOIN context c ON c.id = a.context JOIN function f ON f.id = c.function
+        WHERE a.size = 8 AND a.misaligned = 0 GROUP BY a.id HAVING a.count > 900""")
+    assert {row["function"] for row in touches} >= {"copy", "chain", "sweep"}
+    assert all(row["count"] == row["touches"] for row in touches)
+    rows = [row for row in asked(path, "reuse-distances") if row["function"] == "copy"]
+    assert sum(int(str(row["count"])) for row in rows) == 2000  # 1000 are read, 1000 written, in turn
+    assert next(row["count"] for row in rows if row["lines"] == 1) >= 2 * 875 - 4
+    assert any(row["function"] == "copy" for row in asked(path, "worst-reuse"))
+
+
 def test_a_trace_that_cannot_be_written_is_said_so(build: Build, tmp_path: Path) -> None:
     program = str(build("watched_dependences.c", level="-O1"))
     alone = run([program], PATIENCE)
