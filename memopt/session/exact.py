@@ -17,6 +17,7 @@ from memopt.options import Options
 from memopt.session.file import create_file
 from memopt.session.images import Images, Place
 from memopt.session.tracing import TraceWatch, Watches
+from memopt.traces import waits_for_compiler
 from runtime import launch as launching
 from runtime.identify import CannotRun, identify
 from runtime.jobcontrol import exit_value
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 def record(options: Options) -> int:
     """Exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
     executable = identify(options.arguments[0], os.environ.get("PATH"))
+    if (options.memory or options.paths) and not options.quiet and waits_for_compiler():
+        say("the first profile of this kind takes half a minute more: what reads traces is compiled now")
     recorders: list[Recorder] = []
     watch: MemoryWatch | None = None
     paths: PathWatch | None = None
