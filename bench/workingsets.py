@@ -23,7 +23,7 @@ Curves = dict[tuple[int, int], dict[int, float]]
 """By header and depth of a loop: bytes of the cache lines that an entry has touched, by iterations."""
 
 TILE = 32
-_SMALL, _SMALL_TILE, _AGAIN = 128, 16, 2000
+_SMALL, _SMALL_TILE, _AGAIN = 128, 16, 6000
 _PATIENCE_S = 600.0
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,20 +54,22 @@ class Images:
                         self.places.add(Place(mapping.start, mapping.end, mapping.path, bias))
                         self.first = self.first or mapping.path
 
-    def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], int], seconds: float) -> None:
-        """Structure, mappings and ``samples`` (counts by thread and live address, each for ``seconds``)."""
+    def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], tuple[int, float]]) -> None:
+        """Structure, mappings and ``samples``: how many, and the seconds they stand for, by thread and live address."""
         met: dict[str, set[int]] = {}
         for _, address in samples:
             if (place := self.place(address)) is not None:
                 met.setdefault(place.path, set()).add(address - place.bias)
         numbers = self.write_structure(connection, met)
-        found: dict[int | None, Counter[tuple[int, int]]] = {}
-        for (thread, address), count in samples.items():
+        found: dict[int | None, dict[tuple[int, int], tuple[int, float]]] = {}
+        for (thread, address), (count, seconds) in samples.items():
             place = self.place(address)
             image, bias = (None, 0) if place is None else (numbers[place.path], place.bias)
-            found.setdefault(image, Counter())[thread, address - bias] += count
-        for image, counts in found.items():
-            _add_samples(connection, image, counts, seconds)
+            of_image = found.setdefault(image, {})
+            before = of_image.get((thread, address - bias), (0, 0.0))
+            of_image[thread, address - bias] = before[0] + count, before[1] + seconds
+        for image, rows in found.items():
+            _add_samples(connection, image, rows)
 
     def place(self, address: int) -> Place | None:
         """What lay at a live address, most lately seen last where several did."""
@@ -101,8 +102,8 @@ def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[i
         add_functions(connection, number, structures(image, functions))
 
 
-def _add_samples(connection: sqlite3.Connection, image: int | None, found: Mapping[tuple[int, int], int],
-                 seconds: float) -> None:
+def _add_samples(connection: sqlite3.Connection, image: int | None,
+                 found: Mapping[tuple[int, int], tuple[int, float]]) -> None:
     blocks = connection.execute("SELECT b.start, b.end, b.id FROM block b JOIN function f ON f.id = b.function "
                                 "WHERE f.image IS ? ORDER BY b.start", (image,)).fetchall()
 
@@ -112,6 +113,6 @@ def _add_samples(connection: sqlite3.Connection, image: int | None, found: Mappi
 
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?)", (
-        (thread, image, block(address), address, count, count * seconds)
-        for (thread, address), count in sorted(found.items())))
+        (thread, image, block(address), address, count, seconds)
+        for (thread, address), (count, seconds) in sorted(found.items())))
     connection.execute("COMMIT")

@@ -6,6 +6,7 @@ whatever becomes of the file.
 
 from __future__ import annotations
 
+import math
 import shlex
 import sqlite3
 import time
@@ -22,11 +23,13 @@ from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
-from runtime.sampling import Sampler
+from runtime.sampling import INTERVAL_NS, Sampler
 
 if TYPE_CHECKING:
     from memopt.session.survey import Surveyor
 
+# By the seconds since the start, nanoseconds between samples: one costs 25 microseconds on a virtual machine.
+_INTERVALS = (1.0, INTERVAL_NS), (4.0, 2 * INTERVAL_NS), (math.inf, 4 * INTERVAL_NS)
 LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did before it is unloaded must have been seen
 
 
@@ -37,6 +40,7 @@ class Profiling(Session):
         super().__init__(options, target, sampler)
         self._began = datetime.now(UTC)
         self._samples: Counter[tuple[int, int]] = Counter()  # by thread and live address
+        self._weights: Counter[tuple[int, int]] = Counter()  # the same, in nanoseconds
         self._images = Images(target.pid)
         self._surveyor: Surveyor | None = None
 
@@ -55,6 +59,11 @@ class Profiling(Session):
         new = [(sample.tid, sample.address) for sample in self.sampler.read()]
         self._images.see({address for _, address in new})
         self._samples.update(new)
+        for key in new:
+            self._weights[key] += self.sampler.interval_ns
+        interval = next(ns for until, ns in _INTERVALS if time.monotonic() - self.target.started < until)
+        if self.sampler.interval_ns not in (0, interval):
+            self.sampler.set_interval(interval)
         if self.options.affine:
             self.hotness.add(address for _, address in new)
 
@@ -85,8 +94,9 @@ class Profiling(Session):
         return exit_value(outcome)
 
     def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
-        per_sample = self.sampler.interval_ns * 1e-9 or seconds / max(1, self._samples.total())
-        self._images.write(connection, self._samples, per_sample)
+        each = seconds / max(1, self._samples.total())  # where the system does not say
+        self._images.write(connection, {key: (count, self._weights[key] * 1e-9 or count * each)
+                                        for key, count in self._samples.items()})
         if self._surveyor is not None:
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()

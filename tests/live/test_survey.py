@@ -14,7 +14,7 @@ from tests.live.test_profile import PATIENCE, asked
 from tests.live.test_recording import record
 
 
-@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 2000), (128, 16, 2000)])
+@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 9000), (128, 16, 9000)])
 def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
     same, differ = compared(tmp_path, size, tile, again)
     assert differ == 0
@@ -28,8 +28,7 @@ def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
     profiled = run([*memopt_command(), "profile", "--affine", "-o", str(path), "--", program], PATIENCE)
     assert (profiled.stdout, profiled.exit_code) == (native.stdout, native.exit_code)
     assert re.search(r"^memopt: product at 0x[0-9a-f]+: an affine nest$", profiled.stderr, re.MULTILINE)
-    (nest,) = asked(path, "SELECT text FROM nest WHERE text LIKE '%mul%'")
-    assert "add(" in str(nest["text"])
+    assert any("add(" in str(nest["text"]) for nest in asked(path, "SELECT text FROM nest WHERE text LIKE '%mul%'"))
     assert {row["function"] for row in asked(path, "derived-sets")} >= {"product"}
 
 

@@ -31,7 +31,7 @@ int main(void)
             a[i][j] = all[i][j];
             b[i][j] = all[j][2 * i];
         }
-    for (int again = 0; again < 2; again++)
+    for (int again = 0; again < 4; again++)
         product();
     double sum = 0;
     for (int i = 0; i < N; i++)
