@@ -87,6 +87,11 @@ class Intermittent(Recorder):
             if self._outside and time.monotonic() >= self._due:
                 self._take_up()
 
+    def _begin(self, tid: int) -> None:
+        for of_program in (self._outside, self._windows, self._copies, self._nodes, self._ended_windows):
+            of_program.clear()
+        super()._begin(tid)
+
     # -- windows -------------------------------------------------------------------------------------------------------
 
     def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:

@@ -62,8 +62,9 @@ def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: P
     profiled((str(build(source, *options, compiler=compiler)),), tmp_path / "p.db", *how)
 
 
-@pytest.mark.parametrize("command", [("/bin/sh", "-c", "for i in 1 2 3; do echo $i; done; exit 3"),
-                                     ("/usr/bin/sort", "/etc/services"), ("/usr/bin/gzip", "-9", "-c", "/bin/bash")])
+@pytest.mark.parametrize("command", [
+    ("/bin/sh", "-c", "for i in 1 2 3; do echo $i; done; exit 3"), ("/usr/bin/gzip", "-9", "-c", "/bin/bash"),
+    ("/bin/sh", "-c", "i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; exec sort /etc/services")])
 def test_programs_that_nobody_prepared(tmp_path: Path, command: tuple[str, ...]) -> None:
     profiled(command, tmp_path / "p.db", "--unhook", "500", "--rehook", "1000000")
 
