@@ -163,6 +163,8 @@ class MemoryWatch:
                 (context, loop, at_end, point.iterations, point.entries, LINE * point.lines, LINE * point.most_lines,
                  PAGE * point.pages, PAGE * point.most_pages)
                 for at_end, points in ((0, found.curve), (1, (found.end,))) for point in points))
+            connection.executemany("INSERT INTO trips VALUES (?, ?, ?, ?)", (
+                (context, loop, least, entries) for least, entries in found.trips.items()))
 
     def _row(self, written: Written, found: Dependence) -> tuple[object, ...] | None:
         places = []

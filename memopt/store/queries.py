@@ -111,6 +111,12 @@ ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
 SELECT COALESCE(f.name, printf('0x%x', p.entry)) AS function, p.number, p.paths, round(p.count) AS count,
        round(100.0 * p.count / (SELECT sum(count) FROM path), 2) AS percent, p.blocks
 FROM path p LEFT JOIN function f ON f.id = p.function ORDER BY p.count DESC, p.entry, p.number"""),
+    "trip-counts": Query("--memory: how many iterations loops have, by classes of powers of two", """
+SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, t.least AS iterations_from,
+       2 * t.least - 1 AS iterations_to, sum(t.entries) AS entries,
+       round(100.0 * sum(t.entries) / sum(sum(t.entries)) OVER (PARTITION BY t.loop), 2) AS percent
+FROM trips t JOIN loop l ON l.id = t.loop JOIN function f ON f.id = l.function
+GROUP BY t.loop, t.least ORDER BY sum(sum(t.least * t.entries)) OVER (PARTITION BY t.loop) DESC, t.loop, t.least"""),
     "derived-sets": Query("--affine: what loops of hot nests touch after so many iterations, from their subscripts", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
        round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,

@@ -144,6 +144,12 @@ CREATE TABLE derived_set (        -- --affine: what an entry of a loop touches, 
     lines    INTEGER NOT NULL,    -- bytes of the cache lines touched
     pages    INTEGER NOT NULL     -- bytes of the pages touched
 );
+CREATE TABLE trips (              -- --memory: how many iterations entries of a loop in a context had
+    context  INTEGER NOT NULL REFERENCES context,
+    loop     INTEGER NOT NULL REFERENCES loop,
+    least    INTEGER NOT NULL,    -- runs of its header: 1, 2 to 3, 4 to 7, ...
+    entries  INTEGER NOT NULL
+);
 CREATE TABLE cache (              -- --memory, --affine: of this machine
     level    INTEGER NOT NULL,
     name     TEXT NOT NULL,

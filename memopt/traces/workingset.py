@@ -34,7 +34,10 @@ LINE, PAGE = 64, 4096  # bytes
 POINTS = 40  # of a curve: after 1 << 0, 1 << 1, ... iterations
 _LINES = PAGE // LINE
 _TIMES = _LINES + 8  # words for a page: its time, and those of its lines
-_POINT, _ROW = 5, 5 * POINTS + 8  # words: entries, lines, most lines, pages, most pages; at the end the iterations, too
+_POINT = 5  # words: entries, lines, most lines, pages, most pages
+_ITERATIONS = _POINT * (POINTS + 1)  # behind the points and the end: of all entries
+_TRIPS = _ITERATIONS + 3  # how many entries had from 1 << n iterations on, and less than twice as many
+_ROW = _TRIPS + POINTS
 _CACHE = 1 << 10
 _PIECE = 1 << 16  # bytes of a repeated access that are looked at in one go
 
@@ -57,12 +60,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """Of the loop ``loop`` in the context ``node``."""
+    """Of the loop ``loop`` in the context ``node``. ``trips``: how many entries had 1 iteration, 2 to 3, 4 to 7, ...,
+    by the least of them."""
 
     node: int
     loop: int
     curve: tuple[Point, ...]
     end: Point
+    trips: dict[int, int]
 
 
 class _Tables(NamedTuple):
@@ -103,7 +108,13 @@ def _end(t, level):
     row = 5 * level
     place = _ROW * t.levels[row + 1] + _POINT * POINTS
     _note(t, place, t.levels[row + 3], t.levels[row + 4])
-    t.curves[place + 5] += t.levels[row + 2]
+    iterations, place = t.levels[row + 2], _ROW * t.levels[row + 1]
+    t.curves[place + _ITERATIONS] += iterations
+    trips = 0
+    while iterations > 1:
+        iterations >>= 1
+        trips += 1
+    t.curves[place + _TRIPS + trips] += 1
 
 
 @numba.njit(cache=True)
@@ -280,9 +291,10 @@ class WorkingSets(Activity):
             row = self._curves[number].tolist()
             points = [row[_POINT * n:_POINT * (n + 1)] for n in range(POINTS + 1)]
             curve = tuple(_point(float(1 << n), point) for n, point in enumerate(points[:-1]) if point[0])
-            entries, iterations = points[-1][0], row[_POINT * POINTS + 5]
+            entries, iterations = points[-1][0], row[_ITERATIONS]
+            trips = {1 << n: count for n, count in enumerate(row[_TRIPS:_TRIPS + POINTS]) if count}
             if entries:
-                yield WorkingSet(node, loop, curve, _point(iterations / entries, points[-1]))
+                yield WorkingSet(node, loop, curve, _point(iterations / entries, points[-1]), trips)
 
 
 def _point(iterations: float, words: list[int]) -> Point:

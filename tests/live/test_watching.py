@@ -51,6 +51,9 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
     assert sets["sweep", 2][:2] == (10, 998)
     assert sets["row", 1][:2] == (999, 64)
     assert 1024 <= int(str(sets["row", 1][2])) <= 1024 + 4 * 64
+    trips = {(row["function"], row["depth"]): (row["iterations_from"], row["entries"])
+             for row in asked(path, "trip-counts")}
+    assert (trips["copy", 1], trips["sweep", 2], trips["row", 1]) == ((512, 1), (512, 10), (64, 999))
     said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode()
     assert "rows 0x" in said.split("loops through memory")[1]
     carried = {(row["function"], row["depth"], row["kind"]): (row["least"], row["most"], row["count"])

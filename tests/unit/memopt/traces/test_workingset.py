@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import numpy
@@ -55,13 +55,14 @@ def test_random_nests_have_the_working_sets_of_the_model(seed: int) -> None:
     words = numpy.array(drawn.words, numpy.uint64)
     for piece in numpy.split(words, sorted(drawn.random.randrange(len(words)) for _ in range(5))):
         seen.feed(piece)
-    found = {(w.node, w.loop): (w.curve, w.end) for w in seen.all()}
+    found = {(w.node, w.loop): (w.curve, w.end, w.trips) for w in seen.all()}
     expected = {}
     for key, entries in modelled(drawn).items():
         after = [k for k in (1, 2, 4, 8, 16) if any(k in e.noted for e in entries)]
         expected[key] = (
             tuple(point(k, [e.noted[k] for e in entries if k in e.noted]) for k in after),
-            point(sum(e.iterations for e in entries) / len(entries), [(len(e.lines), len(e.pages)) for e in entries]))
+            point(sum(e.iterations for e in entries) / len(entries), [(len(e.lines), len(e.pages)) for e in entries]),
+            dict(Counter(1 << e.iterations.bit_length() - 1 for e in entries)))
     assert found == expected
 
 
@@ -75,6 +76,7 @@ def test_a_long_loop_over_an_array() -> None:
     (found,) = seen.all()
     assert [p.iterations for p in found.curve] == [1 << n for n in range(18)]
     assert [p.most_lines for p in found.curve] == [max(1, (8 << n) // LINE) for n in range(18)]
+    assert found.trips == {count: 1}
     assert found.end == Point(count, 1, 8 * count // LINE, 8 * count // LINE, 8 * count // PAGE, 8 * count // PAGE)
 
 
