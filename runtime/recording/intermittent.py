@@ -129,7 +129,7 @@ class Intermittent(Recorder):
             self._end_window(self.space, *self._ended_windows.pop())
 
     def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
-        window = self._windows.get(thread.tid) or self._begin_window(space, thread, now)
+        window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # one that began in copies has none
         before = self._counter.counted(thread.tid)
         self._words += self._tell(space, thread)
         self._counted += self._counter.counted(thread.tid) - before
