@@ -35,11 +35,18 @@ def test_every_path_is_counted(build: Build, tmp_path: Path) -> None:
     assert loop["count"] == 8998  # the first iteration begins with the function, the last one ends with it
 
 
+@pytest.fixture(scope="module")
+def compressor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The program, and the profile of all its paths."""
+    folder = tmp_path_factory.mktemp("compressor")
+    compile_c(("gcc", "-O2"), KERNELS / "compress.c", folder / "compress", [])
+    profiled((str(folder / "compress"), "20"), folder / "whole.db", "--exact")
+    return folder / "compress", folder / "whole.db"
+
+
 @pytest.mark.parametrize("options", [(), ("--rehook", "5000000"), ("--unhook", "200", "--rehook", "500000")])
-def test_windows_find_what_is_hot(tmp_path: Path, options: tuple[str, ...]) -> None:
-    program, whole, parts = tmp_path / "compress", tmp_path / "whole.db", tmp_path / "parts.db"
-    compile_c(("gcc", "-O2"), KERNELS / "compress.c", program, [])
-    profiled((str(program), "20"), whole, "--exact")
+def test_windows_find_what_is_hot(compressor: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...]) -> None:
+    (program, whole), parts = compressor, tmp_path / "parts.db"
     profiled((str(program), "20"), parts, *options)
     (windows,) = asked(parts, "SELECT windows FROM windows")
     assert int(str(windows["windows"])) > 10
