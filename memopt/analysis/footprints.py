@@ -39,7 +39,6 @@ class LoopCurve:
     iterations and at the end. ``exact``: no condition in it that may leave accesses out."""
 
     header: int
-    counter: str
     depth: int
     curve: tuple[Touched, ...]
     exact: bool
@@ -103,7 +102,7 @@ def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> I
         except TooManyRuns:
             continue
         if points:
-            yield LoopCurve(loop.address, loop.counter, depth, points, not any(p.conditions for p in places))
+            yield LoopCurve(loop.address, depth, points, not any(p.conditions for p in places))
 
 
 def _places(items: Sequence[Item], loops: tuple[LoopNode, ...], conditions: bool) -> Iterator[_Place]:

@@ -6,6 +6,7 @@ target; each edge has a value, and the values along a path add up to a number of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from memopt.ir.reasons import Reason, Rejected
 MOST_PATHS = 1 << 62  # of a function: numbers are words
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PathNumbers:
     """``values``: of edges; ``starts``: of the ways in, by the block where a path begins; ``ends``: of the ways out, by
     block; ``back``: of jumps back, what they add to the path that ends there. ``count``: of all paths."""
@@ -32,17 +33,23 @@ class PathNumbers:
         left = number - left
         found = [start]
         while True:
-            at = found[-1]
-            ways: list[tuple[int, int | None]] = [
-                (v, target) for (source, target), v in self.values.items() if source == at]
-            ways += [(v, None) for (source, _), v in self.back.items() if source == at]
-            if at in self.ends:
-                ways.append((self.ends[at], None))
-            value, target = max((way for way in ways if way[0] <= left), key=lambda way: way[0])
+            value, target = max((way for way in self._ways[found[-1]] if way[0] <= left), key=lambda way: way[0])
             left -= value
             if target is None:
                 return tuple(found)
             found.append(target)
+
+    @functools.cached_property
+    def _ways(self) -> dict[int, list[tuple[int, int | None]]]:
+        """By block, values and where they lead to: None where the path ends."""
+        found: dict[int, list[tuple[int, int | None]]] = {}
+        for (source, target), value in self.values.items():
+            found.setdefault(source, []).append((value, target))
+        for (source, _), value in self.back.items():
+            found.setdefault(source, []).append((value, None))
+        for source, value in self.ends.items():
+            found.setdefault(source, []).append((value, None))
+        return found
 
 
 def number_paths(graph: FlowGraph) -> PathNumbers:

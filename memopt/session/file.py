@@ -1,4 +1,4 @@
-"""The file of a profile, with its first row: how it was made."""
+"""The file of a profile, with its first rows: how it was made, and on what machine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ def create_file(options: Options, began: datetime, seconds: float,
     except StoreError as error:
         say(str(error))
         return None
+    machine = detect()
     ended = f"exit {outcome.code}" if isinstance(outcome, Exited) else f"signal {outcome.signal}"
     connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?)", (
-        __version__, shlex.join(options.arguments), detect().model, began.isoformat(timespec="seconds"), seconds,
+        __version__, shlex.join(options.arguments), machine.model, began.isoformat(timespec="seconds"), seconds,
         ended))
+    connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
+        (cache.level, cache.name, cache.size) for cache in machine.levels))
     return connection

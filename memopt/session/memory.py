@@ -10,7 +10,6 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.analysis.reductions import accumulates
-from memopt.machine.detect import detect
 from memopt.session.counts import Written
 from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
@@ -84,8 +83,6 @@ class MemoryWatch:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         self._finish()
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
-            (cache.level, cache.name, cache.size) for cache in detect().levels))
         for tid, (dependences, streams, sets, reuses) in self._threads.items():
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
             connection.executemany(

@@ -81,14 +81,13 @@ class PathWatch:
             return
         self._units[unit.number] = unit, numbers
         place = {watched.start: watched.number for watched in unit.watched}
-        for watched in unit.watched:
-            block = watched.start
-            edges: list[tuple[int, int, int | None]] = [
-                (place[target], value, None) for (source, target), value in numbers.values.items() if source == block]
-            edges += [(place[target], value, numbers.starts[target]) for (source, target), value in numbers.back.items()
-                      if source == block]
-            self._blocks.append(PathBlock(unit.number, numbers.starts.get(block), numbers.ends.get(block),
-                                          tuple(edges)))
+        edges: dict[int, list[tuple[int, int, int | None]]] = {}
+        for (source, target), value in numbers.values.items():
+            edges.setdefault(source, []).append((place[target], value, None))
+        for (source, target), value in numbers.back.items():
+            edges.setdefault(source, []).append((place[target], value, numbers.starts[target]))
+        self._blocks += [PathBlock(unit.number, numbers.starts.get(block), numbers.ends.get(block),
+                                   tuple(edges.get(block, ()))) for block in place]
 
     def write(self, connection: sqlite3.Connection, static: Static, recorder: Intermittent) -> tuple[float, list[str]]:
         """How many paths were taken, in all, and what is to be said of them."""

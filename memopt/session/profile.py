@@ -107,11 +107,8 @@ class Profiling(Session):
 
     def _write_nests(self, connection: sqlite3.Connection, surveyor: Surveyor) -> list[str]:
         """What is to be said of hot loops."""
-        from memopt.machine.detect import detect
         from memopt.session.survey import write
 
-        connection.executemany("INSERT INTO cache VALUES (?, ?, ?)", (
-            (cache.level, cache.name, cache.size) for cache in detect().levels))
         write(connection, self._images, surveyor.nests)
         return [f"{d.site.function or 'a loop'} at {d.address:#x}: "
                 + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")

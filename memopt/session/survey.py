@@ -45,7 +45,7 @@ class Surveyor(Improver):
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from runtime.refusals import check_process
 
-        _, (site, loop) = site, apart(self.pid, site, candidate)
+        site, loop = apart(self.pid, site, candidate)
         operations = screen(site, loop)
         check_process(self.pid)
         with self._timed("capture"):

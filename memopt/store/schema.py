@@ -150,7 +150,7 @@ CREATE TABLE trips (              -- --memory: how many iterations entries of a 
     least    INTEGER NOT NULL,    -- runs of its header: 1, 2 to 3, 4 to 7, ...
     entries  INTEGER NOT NULL
 );
-CREATE TABLE cache (              -- --memory, --affine: of this machine
+CREATE TABLE cache (              -- of this machine
     level    INTEGER NOT NULL,
     name     TEXT NOT NULL,
     bytes    INTEGER NOT NULL
