@@ -15,8 +15,8 @@ from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import Stream, Streams
-from memopt.traces.trace import Access, AccessShape, BlockShape
-from memopt.traces.workingset import LINE, PAGE, WorkingSet, WorkingSets
+from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
+from memopt.traces.workingset import WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
 _Readers = tuple[Dependences, Streams, WorkingSets, Reuses | None]

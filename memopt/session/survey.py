@@ -21,8 +21,7 @@ from memopt.session.decision import Decision
 from memopt.session.images import Images
 from memopt.session.improve import Improver
 from memopt.session.site import Site, apart, screen
-
-LINE, PAGE = 64, 4096  # bytes
+from memopt.traces.trace import LINE, PAGE
 
 
 @dataclass(frozen=True, slots=True)

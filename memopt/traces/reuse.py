@@ -16,9 +16,8 @@ import numpy
 
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, RESUMED, Access, Words
+from memopt.traces.trace import BLOCK, LINE, RESUMED, Access, Words
 
-LINE = 64  # bytes
 COLD = 47  # column of first touches
 _COLUMNS = 48  # 0: no other line; n: from 1 << n - 1 on, and less than 1 << n
 _RECENT = 16

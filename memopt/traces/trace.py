@@ -16,6 +16,7 @@ Words = numpy.typing.NDArray[numpy.uint64]
 
 BLOCK = 0xFFFF
 RESUMED = 1
+LINE, PAGE = 64, 4096  # bytes that caches and mappings are made of
 
 
 @dataclass(frozen=True, slots=True)

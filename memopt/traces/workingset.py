@@ -28,9 +28,8 @@ from memopt.traces.activity import (
     begin_block,
 )
 from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, RESUMED, Words
+from memopt.traces.trace import BLOCK, LINE, PAGE, RESUMED, Words
 
-LINE, PAGE = 64, 4096  # bytes
 POINTS = 40  # of a curve: after 1 << 0, 1 << 1, ... iterations
 _LINES = PAGE // LINE
 _TIMES = _LINES + 8  # words for a page: its time, and those of its lines

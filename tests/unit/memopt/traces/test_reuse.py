@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 from memopt.traces import reuse
-from memopt.traces.reuse import COLD, LINE, Reuses
-from memopt.traces.trace import BLOCK, AccessShape, BlockShape
+from memopt.traces.reuse import COLD, Reuses
+from memopt.traces.trace import BLOCK, LINE, AccessShape, BlockShape
 
 
 def expected(accesses: list[tuple[int, int, int]]) -> dict[int, list[int]]:

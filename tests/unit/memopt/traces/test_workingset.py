@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy
 import pytest
 
-from memopt.traces.trace import BLOCK, AccessShape, BlockShape
-from memopt.traces.workingset import LINE, PAGE, Point, WorkingSets
+from memopt.traces.trace import BLOCK, LINE, PAGE, AccessShape, BlockShape
+from memopt.traces.workingset import Point, WorkingSets
 from tests.support.drawn_traces import Drawn
 
 
