@@ -7,7 +7,6 @@ Invariant: a stage that fails leaves nothing in the program, and nothing is inst
 from __future__ import annotations
 
 import functools
-import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -46,7 +45,6 @@ CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault i
 PATIENCE = 5.0  # processor seconds to understand one loop
 FEW_TRIPS = 1 << 16  # left of an entry: the next one may be looked at
 NEAR_SECONDS = 0.02  # within which it has to come
-LOOKS_AWAY = 64  # times that patience is asked for, for each look at the clock
 TRIALS = 6  # where one could not run to its end
 UNLIKE_TRIALS = 2  # where several entries in a row came with other values
 ONCE_SECONDS = 0.5  # of processor time to understand a loop: what takes longer is not tried again at once
@@ -423,10 +421,9 @@ class Stages:
 
 
 def _patient(seconds: float) -> Callable[[], bool]:
-    """Whether this thread has worked for less than ``seconds`` from now; its clock is a system call, and looked at now
-    and then only."""
-    deadline, asked = time.thread_time() + seconds, itertools.count(1)
-    return lambda: bool(next(asked) % LOOKS_AWAY) or time.thread_time() < deadline
+    """Whether this thread has worked for less than ``seconds`` from now."""
+    deadline = time.thread_time() + seconds
+    return lambda: time.thread_time() < deadline
 
 
 def exits(site: Site, loop: Loop) -> frozenset[int]:

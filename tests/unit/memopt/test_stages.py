@@ -151,3 +151,11 @@ def test_trials_end(reason: Reason, times: int, monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(Rejected):
         trying.validate()
     assert len(trying.made_of) == times
+
+
+def test_patience_ends_at_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two questions there may be a tenth of a second; what is tried after the first refusal asks again."""
+    worked = iter([1.0, 5.9, 6.1, 6.2])
+    monkeypatch.setattr(stages.time, "thread_time", lambda: next(worked))
+    patient = stages._patient(5.0)
+    assert [patient() for _ in range(3)] == [True, False, False]
