@@ -118,9 +118,18 @@ class Intermittent(Recorder):
             self._tell(space, thread)
             self._limit(space, thread, 0)
             return replace(registers, rip=space.memory.word(thread.state + RECORD))
+        self._leave(thread)
+        return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
+
+    def _leave(self, thread: Thread) -> None:
+        """It runs as it is from here on; handlers that run return to what they interrupted likewise."""
         self._ended_windows.append((thread, time.monotonic(), running_seconds(thread.tid)))
         self._outside.add(thread.tid)
-        return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
+        thread.signals.clear()
+
+    def _elsewhere(self, space: Space, thread: Thread, registers: Registers, rip: int) -> None:
+        """The handler, or what it interrupted, was not recorded from its beginning."""
+        self._leave(thread)
 
     def _handle(self, events: Sequence[Event]) -> None:
         """What windows have told is read when the threads run again."""
@@ -205,7 +214,7 @@ class Intermittent(Recorder):
         return super()._missing(space, thread, region, registers)
 
     def _signal(self, tid: int, number: int) -> None:
-        if tid in self._outside:
+        if tid in self._outside and (self.space is None or not self.space.in_copies(ptrace.get_registers(tid).rip)):
             self._go(tid, number)
         else:
             super()._signal(tid, number)

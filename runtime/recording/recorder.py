@@ -373,8 +373,11 @@ class Recorder:
         after = ptrace.get_registers(tid)
         if not space.in_copies(after.rip):
             node, top = struct.unpack("<2Q", space.memory.read(thread.state + NODE, 16))
-            context = struct.unpack("<2Q", space.memory.read(after.rsp + 8 + _CONTEXT_RSP, 16))
-            thread.signals.append((context[1], context[0], node, top))
+            saved = after.rsp + 8
+            stack, copy = struct.unpack("<2Q", space.memory.read(saved + _CONTEXT_RSP, 16))
+            rip = self._original(space, copy) or copy
+            thread.signals.append((rip, stack, copy, node, top))
+            space.memory.write(saved + _CONTEXT_RIP, rip.to_bytes(8, "little"))
             space.memory.write(thread.state + SLOT, (node + NODE_STRAY).to_bytes(8, "little"))
             space.memory.write(thread.state + TARGET, after.rip.to_bytes(8, "little"))
             try:
@@ -403,23 +406,27 @@ class Recorder:
         return ptrace.Stop(StopKind.INTERRUPT), late
 
     def _signal_return(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        pointer, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))
+        stack, rip = struct.unpack("<2Q", space.memory.read(registers.rsp + _CONTEXT_RSP, 16))
         go_on = space.memory.word(thread.state + DESTINATION)
-        saved = next((s for s in reversed(thread.signals) if s[:2] == (rip, pointer)), None)
-        if saved is not None:
-            del thread.signals[thread.signals.index(saved):]
-            space.memory.write(thread.state + NODE, struct.pack("<2Q", *saved[2:]))
-            space.resume_trace(thread, rip, saved[2])
-        else:  # the handler has changed where the program goes on
-            thread.signals.clear()
-            try:
-                original = self._original(space, rip) if space.in_copies(rip) else rip
-                if original is not None:
-                    way = space.way(original, self._region_for(space, original, thread.tid))
-                    space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
-            except Rejected as error:
-                self._note(f"ran unrecorded: {error}")
+        interrupted = next((s for s in reversed(thread.signals) if s[:2] == (rip, stack)), None)
+        if interrupted is not None:
+            del thread.signals[thread.signals.index(interrupted):]
+            _, _, copy, node, top = interrupted
+            space.memory.write(registers.rsp + _CONTEXT_RIP, copy.to_bytes(8, "little"))
+            space.memory.write(thread.state + NODE, struct.pack("<2Q", node, top))
+            space.resume_trace(thread, copy, node)
+        else:
+            self._elsewhere(space, thread, registers, rip)
         return replace(registers, rip=go_on)
+
+    def _elsewhere(self, space: Space, thread: Thread, registers: Registers, rip: int) -> None:
+        """A handler returns to ``rip``, which is not where it interrupted the program while that was recorded."""
+        thread.signals.clear()
+        try:
+            way = space.way(rip, self._region_for(space, rip, thread.tid))
+            space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
+        except Rejected as error:
+            self._note(f"ran unrecorded: {error}")
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

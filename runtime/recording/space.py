@@ -82,14 +82,15 @@ class Region:
 class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
-    pointer, stack pointer, node, top of the calls). ``trace``: where its trace begins, 0 where nothing is watched."""
+    pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
+    nothing is watched."""
 
     tid: int
     state: int
     root: int
     trace: int
     chunks: list[tuple[int, int]] = field(default_factory=list)
-    signals: list[tuple[int, int, int, int]] = field(default_factory=list)
+    signals: list[tuple[int, int, int, int, int]] = field(default_factory=list)
 
 
 class Space:
