@@ -111,6 +111,14 @@ def test_handlers_that_interrupt_probes_and_each_other(build: Build, tmp_path: P
     assert counts["compare"] > 300 * 20000
 
 
+@pytest.mark.parametrize("how", [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")])
+def test_handlers_find_the_program_in_its_own_code(build: Build, tmp_path: Path, how: tuple[str, ...]) -> None:
+    """So they return there wherever recording has ended meanwhile."""
+    done = run([*memopt_command(), "profile", *how, "-o", str(tmp_path / "p.db"), "--",
+                str(build("counted_context.c"))], PATIENCE)
+    assert (done.stdout, done.exit_code) == (b"0\n", 0), done.stderr
+
+
 def test_threads_have_trees_of_their_own(build: Build, tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     record((str(build("counted_threads.c")),), path)
