@@ -8,7 +8,7 @@ from bench.execution import run
 from tests.conftest import Build
 from tests.support.attempts import PATIENCE, until_replaced
 
-REPETITIONS = 700
+REPETITIONS = 200
 
 
 @pytest.mark.parametrize("bad", [-1, REPETITIONS - 10])

@@ -14,7 +14,7 @@ from tests.live.test_profile import PATIENCE, asked
 from tests.live.test_recording import record
 
 
-@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 7000), (128, 16, 6000)])
+@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 15000), (128, 16, 12000)])
 def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
     same, differ = compared(tmp_path, size, tile, again)
     assert differ == 0

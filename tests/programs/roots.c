@@ -9,7 +9,7 @@ __attribute__((noipa)) void roots(int n, const REAL *a, const REAL *b, REAL *c)
 {
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
-            c[i * n + j] = sqrt(a[i * n + j] + b[j * n + i]);
+            c[j * n + i] = sqrt(a[j * n + i] + b[j * n + i]);
 }
 
 int main(int argc, char **argv)
