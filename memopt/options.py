@@ -30,7 +30,8 @@ class Options:
     counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns and working sets are
     found as well, with ``reuse`` also reuse distances; ``trace``: all accesses to memory go to this file; ``affine``:
     hot nests are lifted to tell what they touch; ``paths``: acyclic paths are counted, all with ``exact``, else
-    ``unhook`` of them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time).
+    ``unhook`` of them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time);
+    ``values``: arguments, trip counts and cycles are told of every entry of functions and loops.
     """
 
     arguments: tuple[str, ...] = ()
@@ -57,3 +58,4 @@ class Options:
     unhook: int = 5000
     rehook: int | None = None
     overhead: float = 5.0
+    values: bool = False

@@ -78,6 +78,8 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("--memory", is_flag=True,
               help="Watch memory, too: dependences, patterns, working sets. Hundreds of times slower.")
 @click.option("--reuse", is_flag=True, help="Watch memory, and how many lines are touched between touches of a line.")
+@click.option("--values", is_flag=True,
+              help="Count everything, and tell arguments, invariants, trip counts and cycles of functions and loops.")
 @click.option("--affine", is_flag=True,
               help="Lift hot nests besides: their statements, and what they touch, without a trace.")
 @click.option("--paths", is_flag=True,
@@ -92,24 +94,27 @@ def _attach(pid: int, undo: bool, **common: Any) -> Options:
 @click.option("--quiet", is_flag=True, help="Nothing on standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool, reuse: bool,
-             affine: bool, paths: bool, unhook: int, rehook: int | None, overhead: float, trace: str | None,
-             quiet: bool) -> Options:
+             values: bool, affine: bool, paths: bool, unhook: int, rehook: int | None, overhead: float,
+             trace: str | None, quiet: bool) -> Options:
     """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
     from memopt.store.schema import StoreError, check_new
 
     memory |= reuse
-    if paths and (affine or memory or trace is not None):
+    if paths and (affine or memory or values or trace is not None):
         raise click.UsageError("--paths counts paths alone; ask for the rest in another run")
-    if affine and (exact or memory or trace is not None):
+    if values and (memory or trace is not None):
+        raise click.UsageError("--values tells no accesses to memory; ask for these in another run")
+    if affine and (exact or memory or values or trace is not None):
         raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
     path = _of_rank(output or f"{os.path.basename(arguments[0])}.db")
     try:
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    return Options(arguments=arguments, profile=os.path.abspath(path), exact=exact or memory or trace is not None,
-                   elide=not no_elision, memory=memory, reuse=reuse, affine=affine, trace=_writable("--trace", trace),
-                   quiet=quiet, paths=paths, unhook=unhook, rehook=rehook, overhead=overhead)
+    return Options(arguments=arguments, profile=os.path.abspath(path),
+                   exact=exact or memory or values or trace is not None, elide=not no_elision, memory=memory,
+                   reuse=reuse, affine=affine, trace=_writable("--trace", trace), quiet=quiet, paths=paths,
+                   unhook=unhook, rehook=rehook, overhead=overhead, values=values)
 
 
 @_memopt.command("query")

@@ -24,34 +24,30 @@ from runtime.jobcontrol import exit_value
 from runtime.launch import launch, release_inherited_files
 from runtime.recording.intermittent import Intermittent
 from runtime.recording.recorder import Recorder, Watcher
-from runtime.recording.translate import Recording
+from runtime.recording.telling import Recording, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memopt.session.memory import MemoryWatch
     from memopt.session.paths import PathWatch
+    from memopt.session.values import ValueWatch
 
 
 def record(options: Options) -> int:
     """Exit code of the program, or minus the signal it died by. Raises ``CannotRun``."""
     executable = identify(options.arguments[0], os.environ.get("PATH"))
-    if (options.memory or options.paths) and not options.quiet and waits_for_compiler():
+    if (options.memory or options.paths or options.values) and not options.quiet and waits_for_compiler():
         say("the first profile of this kind takes half a minute more: what reads traces is compiled now")
     recorders: list[Recorder] = []
-    watch: MemoryWatch | None = None
     paths: PathWatch | None = None
     if options.paths:
         from memopt.session.paths import PathWatch, intermittent
 
         paths = PathWatch(options.exact)
     tracing: TraceWatch | None = None
-    watchers: list[Watcher] = []
-    if options.memory:
-        from memopt.session.memory import MemoryWatch
-
-        watch = MemoryWatch(options.reuse)
-        watchers.append(watch)
+    watch = _watch(options)
+    watchers: list[Watcher] = [] if watch is None else [watch]
     if options.trace is not None:
         try:
             tracing = TraceWatch(options.trace)
@@ -95,13 +91,25 @@ def record(options: Options) -> int:
     return exit_value(outcome)
 
 
+def _watch(options: Options) -> MemoryWatch | ValueWatch | None:
+    if options.memory:
+        from memopt.session.memory import MemoryWatch
+
+        return MemoryWatch(options.reuse)
+    if options.values:
+        from memopt.session.values import ValueWatch
+
+        return ValueWatch()
+    return None
+
+
 def _recording(options: Options) -> Recording:
-    if options.memory or options.trace is not None:
-        return Recording.MEMORY if options.elide else Recording.MEMORY_UNELIDED
-    return Recording.COUNTS if options.elide else Recording.UNELIDED
+    accesses = options.memory or options.trace is not None
+    return Recording(Told.VALUES if options.values else Told.ACCESSES if accesses else Told.NOTHING, options.elide)
 
 
-def _write(options: Options, recorder: Recorder, watch: MemoryWatch | None, connection: sqlite3.Connection) -> None:
+def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch | None,
+           connection: sqlite3.Connection) -> None:
     from memopt.session.counts import write_counts
 
     met: dict[str, set[int]] = {}

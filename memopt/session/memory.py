@@ -14,7 +14,7 @@ from memopt.session.counts import Written
 from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reuse import Reuse, Reuses
-from memopt.traces.streams import Stream, Streams
+from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.workingset import WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
@@ -144,12 +144,14 @@ class MemoryWatch:
         context, place = written.contexts.get(access.node), written.static.site(unit, address)
         if context is None:
             return None
-        number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 10)})", (
+        number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 11)})", (
             context, place, "RW"[not shape.reads:1 + shape.writes], shape.size, stream.count, stream.lowest,
             stream.highest, stream.steady, stream.misaligned,
-            None if stream.parts is None else len(stream.parts))).lastrowid
+            None if stream.parts is None else len(stream.parts), stream.alignment)).lastrowid
         connection.executemany("INSERT INTO stride VALUES (?, ?, ?)", (
             (number, stride, count) for stride, count in stream.strides.items()))
+        connection.executemany("INSERT INTO bank VALUES (?, ?, ?)", (
+            (number, BANK * bank, count) for bank, count in enumerate(stream.banks) if count))
         return number
 
     def _write_set(self, connection: sqlite3.Connection, written: Written, found: WorkingSet) -> None:

@@ -49,7 +49,7 @@ class _Merging:
 
     def all(self, tables: Sequence[str]) -> None:
         """``tables`` in any order; what others refer to comes first."""
-        first = [*_SAME, "context", "pattern", "access", "nest"]
+        first = [*_SAME, "context", "pattern", "access", "nest", "value"]
         for table in (*first, *(t for t in tables if t not in first)):
             self._copy(table)
 

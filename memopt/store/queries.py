@@ -111,12 +111,53 @@ ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
 SELECT COALESCE(f.name, printf('0x%x', p.entry)) AS function, p.number, p.paths, round(p.count) AS count,
        round(100.0 * p.count / (SELECT sum(count) FROM path), 2) AS percent, p.blocks
 FROM path p LEFT JOIN function f ON f.id = p.function ORDER BY p.count DESC, p.entry, p.number"""),
-    "trip-counts": Query("--memory: how many iterations loops have, by classes of powers of two", """
+    "trip-counts": Query("--memory, --values: how many iterations loops have, by classes of powers of two", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, t.least AS iterations_from,
        2 * t.least - 1 AS iterations_to, sum(t.entries) AS entries,
        round(100.0 * sum(t.entries) / sum(sum(t.entries)) OVER (PARTITION BY t.loop), 2) AS percent
 FROM trips t JOIN loop l ON l.id = t.loop JOIN function f ON f.id = l.function
 GROUP BY t.loop, t.least ORDER BY sum(sum(t.least * t.entries)) OVER (PARTITION BY t.loop) DESC, t.loop, t.least"""),
+    "cycles": Query("--values: functions by their cycles, and loops of theirs by what an entry takes", """
+SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop,
+       sum(v.count) AS entries, min(v.least) AS least, round(sum(v.total) * 1.0 / sum(v.count)) AS mean,
+       max(v.most) AS most, sum(v.total) AS cycles, sum(o.total) AS own_cycles,
+       round(100.0 * sum(o.total) / (SELECT sum(total) FROM value WHERE name = 'own cycles'), 2) AS percent
+FROM value v JOIN context c ON c.id = v.context JOIN function f ON f.id = c.function
+     LEFT JOIN loop l ON l.id = v.loop
+     LEFT JOIN value o ON v.loop IS NULL AND o.context = v.context AND o.loop IS NULL AND o.name = 'own cycles'
+WHERE v.name = 'cycles' GROUP BY f.id, v.loop
+ORDER BY sum(sum(o.total)) OVER (PARTITION BY f.id) DESC, f.id, v.loop"""),
+    "cycles-by-context": Query("--values: cycles by calling context, from the program's start downwards", """
+WITH own AS (SELECT context, sum(total) AS cycles FROM value WHERE name = 'own cycles' GROUP BY context),
+     whole AS (SELECT sum(cycles) AS cycles FROM own)
+SELECT (SELECT count(*) FROM context a WHERE c.id BETWEEN a.id AND a.last) AS depth,
+       COALESCE(f.name, printf('0x%x', c.entry)) AS name, c.entries, COALESCE(o.cycles, 0) AS own_cycles,
+       sum(i.cycles) AS cycles, round(100.0 * sum(i.cycles) / whole.cycles, 2) AS percent
+FROM whole JOIN context c JOIN own i ON i.context BETWEEN c.id AND c.last LEFT JOIN own o ON o.context = c.id
+     LEFT JOIN function f ON f.id = c.function
+GROUP BY c.id HAVING sum(i.cycles) * 1000 >= whole.cycles ORDER BY c.id"""),
+    "cycle-classes": Query("--values: how long entries of functions and loops take, by classes of powers of two", """
+SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop,
+       d.least AS cycles_from, max(2 * d.least - 1, 0) AS cycles_to, sum(d.count) AS entries,
+       round(100.0 * sum(d.count) / sum(sum(d.count)) OVER (PARTITION BY f.id, v.loop), 2) AS percent
+FROM distribution d JOIN value v ON v.id = d.value JOIN context c ON c.id = v.context
+     JOIN function f ON f.id = c.function LEFT JOIN loop l ON l.id = v.loop
+WHERE v.name = 'cycles' GROUP BY f.id, v.loop, d.least
+ORDER BY sum(sum(d.count * d.least)) OVER (PARTITION BY f.id, v.loop) DESC, f.id, v.loop, d.least"""),
+    "values": Query("--values: arguments of functions, and what stays the same in loops, with what they mostly are", """
+WITH often AS (SELECT value, amount, max(count) AS count FROM frequent GROUP BY value)
+SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop, v.name,
+       v.count, v.least, v.most, COALESCE(v.alignment, 0) AS alignment, v.changes, o.amount AS often,
+       round(100.0 * o.count / v.count, 1) AS percent, v.context
+FROM value v JOIN often o ON o.value = v.id JOIN context c ON c.id = v.context
+     LEFT JOIN function f ON f.id = c.function LEFT JOIN loop l ON l.id = v.loop
+WHERE v.total IS NULL ORDER BY v.count DESC, v.id"""),
+    "banks": Query("--memory: accesses by the eighths of cache lines they begin in, and what divides all addresses", """
+SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.alignment,
+       b.offset, round(100.0 * b.count / a.count, 1) AS percent, a.context
+FROM bank b JOIN access a ON a.id = b.access JOIN context c ON c.id = a.context
+     LEFT JOIN function f ON f.id = c.function
+ORDER BY a.count DESC, a.id, b.offset"""),
     "derived-sets": Query("--affine: what loops of hot nests touch after so many iterations, from their subscripts", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
        round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 
-VERSION = 3
+VERSION = 4
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
 
 _COUNTS = """
@@ -78,7 +78,8 @@ CREATE TABLE access (             -- --memory: an instruction that reads or writ
     highest  INTEGER NOT NULL,
     steady   INTEGER NOT NULL,    -- how often it went as far as the time before
     misaligned INTEGER NOT NULL,  -- how often at no multiple of its size
-    parts    INTEGER              -- rows of part that together are all of it; NULL: too many, none is here
+    parts    INTEGER,             -- rows of part that together are all of it; NULL: too many, none is here
+    alignment INTEGER             -- the largest power of two that divides all addresses; NULL: not known
 );
 CREATE TABLE pattern (            -- --memory: what addresses do, as memopt.traces.notation says
     id       INTEGER PRIMARY KEY,
@@ -144,7 +145,7 @@ CREATE TABLE derived_set (        -- --affine: what an entry of a loop touches, 
     lines    INTEGER NOT NULL,    -- bytes of the cache lines touched
     pages    INTEGER NOT NULL     -- bytes of the pages touched
 );
-CREATE TABLE trips (              -- --memory: how many iterations entries of a loop in a context had
+CREATE TABLE trips (              -- --memory, --values: how many iterations entries of a loop in a context had
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER NOT NULL REFERENCES loop,
     least    INTEGER NOT NULL,    -- runs of its header: 1, 2 to 3, 4 to 7, ...
@@ -161,6 +162,41 @@ CREATE INDEX stride_of ON stride (access);
 CREATE INDEX reuse_of ON reuse (access);
 """
 
+_VALUES = """
+CREATE TABLE value (              -- --values: what a function or a loop had in a context whenever it was entered
+    id       INTEGER PRIMARY KEY,
+    context  INTEGER NOT NULL REFERENCES context,
+    loop     INTEGER REFERENCES loop,  -- NULL: the function
+    name     TEXT NOT NULL,       -- cycles: of the time stamp counter, until it was left, with what was called and what
+                                  -- probes cost; own cycles: without what was called; trips: runs of the header;
+                                  -- rdi, ...: registers, arguments of a function, what a loop reads and never changes
+    count    INTEGER NOT NULL,
+    least    INTEGER NOT NULL,    -- registers as signed numbers of 64 bits
+    most     INTEGER NOT NULL,
+    total    INTEGER,             -- NULL: of a register
+    alignment INTEGER,            -- of a register: the largest power of two that divides all; NULL: all are zero
+    changes  INTEGER NOT NULL     -- how often it was another than the time before
+);
+CREATE TABLE frequent (           -- --values: the most frequent ones
+    value    INTEGER NOT NULL REFERENCES value,
+    amount   INTEGER NOT NULL,
+    count    INTEGER NOT NULL,    -- exact where there are fewer than eight; else up to a ninth of value.count too low
+    PRIMARY KEY (value, amount)
+) WITHOUT ROWID;
+CREATE TABLE distribution (       -- --values: of cycles and of trips
+    value    INTEGER NOT NULL REFERENCES value,
+    least    INTEGER NOT NULL,    -- of the class: 0, 1, 2 to 3, 4 to 7, ...
+    count    INTEGER NOT NULL,
+    PRIMARY KEY (value, least)
+) WITHOUT ROWID;
+CREATE TABLE bank (               -- --memory: where in a cache line an access begins
+    access   INTEGER NOT NULL REFERENCES access,
+    offset   INTEGER NOT NULL,    -- 0, 8, ..., 56: bytes from the start of the line, or up to 7 more
+    count    INTEGER NOT NULL,
+    PRIMARY KEY (access, offset)
+) WITHOUT ROWID;
+CREATE INDEX value_of ON value (context);
+"""
 TABLES = """
 CREATE TABLE run (                -- one row: how the profile was made
     memopt   TEXT NOT NULL,       -- version
@@ -242,11 +278,19 @@ CREATE VIEW place AS              -- an instruction with everything around it
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-""" + _COUNTS + _MEMORY
+""" + _COUNTS + _MEMORY + _VALUES
+
+
+def _with_values(copy: sqlite3.Connection) -> None:
+    copy.executescript(_VALUES)
+    if "alignment" not in [name for _, name, *_ in copy.execute("PRAGMA table_info(access)")]:
+        copy.execute("ALTER TABLE access ADD COLUMN alignment INTEGER")  # else the table is younger than the file
+
 
 _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
     2: lambda copy: copy.executescript(_MEMORY),
+    3: _with_values,
 }
 """By the version that a file has: what makes it one of the next version."""
 

@@ -1,7 +1,6 @@
 """What the addresses of each access in each context are, one after the other: bounds, strides, alignment, patterns.
 
-Strides are counted in a few places for each access (Misra and Gries, Finding repeated elements, 1982): with no more
-different strides than places the counts are exact, otherwise each may be too low by a fifth of all, never too high.
+Strides are counted as ``memopt.traces.frequent`` does it.
 """
 
 from __future__ import annotations
@@ -12,15 +11,18 @@ from dataclasses import dataclass
 import numba
 import numpy
 
+from memopt.traces.frequent import count_value, counted
 from memopt.traces.patterns import Pattern, Patterns, follow, pointers
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, longer, pointer, zeros
-from memopt.traces.trace import BLOCK, RESUMED, Access, Words
+from memopt.traces.trace import BLOCK, LINE, RESUMED, Access, Words
 
 PLACES = 4  # for strides of an access
-# Columns of a row, one for each access; from STRIDES on pairs of stride and count.
-_COUNT, _LAST, _BEFORE, _STEADY, _LOWEST, _HIGHEST, _MISALIGNED, _STRIDES = range(8)
-_COLUMNS = 16
+BANKS, BANK = 8, 8  # of a cache line, and their bytes
+# Columns of a row, one for each access; from STRIDES on pairs of stride and count, from BANKS on counts.
+_COUNT, _LAST, _BEFORE, _STEADY, _LOWEST, _HIGHEST, _MISALIGNED, _BITS, _STRIDES = range(9)
+_BANKS = _STRIDES + 2 * PLACES
+_COLUMNS = _BANKS + BANKS
 _BLOCK_NOW, _CURRENT = range(2)
 _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_OF_PATTERNS = range(4)
 
@@ -28,7 +30,9 @@ _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_OF_PATTERNS = range(4)
 @dataclass(frozen=True, slots=True)
 class Stream:
     """``count`` accesses, the first bytes of which lie from ``lowest`` to ``highest``; ``steady``: how many went as far
-    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes; ``parts``:
+    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes;
+    ``alignment``: the largest power of two that divides all addresses; ``banks``: how many, by the eighth of a cache
+    line they begin in; ``parts``:
     address and number of the patterns that all its accesses are, one behind the other, None where they are too many."""
 
     access: Access
@@ -38,43 +42,24 @@ class Stream:
     steady: int
     misaligned: int
     strides: dict[int, int]
+    alignment: int
+    banks: tuple[int, ...]
     parts: tuple[tuple[int, int], ...] | None
 
 
 @numba.njit(cache=True)
-def _stride_in_free(rows, row, stride, times):
-    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
-        if rows[place] == 0:
-            rows[place - 1], rows[place] = stride, times
-            return
-
-
-@numba.njit(cache=True, forceinline=True)
-def _stride(rows, row, stride, times):
-    free = -1
-    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
-        if rows[place] == 0:
-            free = place
-        elif rows[place - 1] == stride:
-            rows[place] += times
-            return
-    if free >= 0:
-        rows[free - 1], rows[free] = stride, times
-        return
-    least = times
-    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
-        least = min(least, rows[place])
-    for place in range(row + _STRIDES + 1, row + _STRIDES + 1 + 2 * PLACES, 2):
-        rows[place] -= least
-    if times > least:
-        _stride_in_free(rows, row, stride, times - least)
+def _banks_of_run(rows, row, address, size, times):
+    """Of a repeated access; where it begins comes again after as many as there are bytes in a line."""
+    rounds = times // LINE
+    for step in range(min(times, LINE)):
+        rows[row + _BANKS + ((address + step * size) // BANK & BANKS - 1)] += rounds + (step < times - rounds * LINE)
 
 
 @numba.njit(cache=True, forceinline=True)
 def _access(rows, row, address, size, times):
     if rows[row + _COUNT]:
         stride = address - rows[row + _LAST]
-        _stride(rows, row, stride, 1)
+        count_value(rows, row + _STRIDES, row + _BANKS, stride, 1)
         if stride == rows[row + _BEFORE]:
             rows[row + _STEADY] += 1
         rows[row + _BEFORE] = stride
@@ -83,9 +68,15 @@ def _access(rows, row, address, size, times):
         rows[row + _LOWEST] = address
         rows[row + _BEFORE] = -1 << 62
     if times > 1:
-        _stride(rows, row, size, times - 1)
+        count_value(rows, row + _STRIDES, row + _BANKS, size, times - 1)
         rows[row + _STEADY] += times - 2 + (rows[row + _BEFORE] == size)
         rows[row + _BEFORE] = size
+        for later in range(address + size, address + size * min(times, LINE), size):
+            rows[row + _BITS] |= later
+        _banks_of_run(rows, row, address, size, times)
+    else:
+        rows[row + _BANKS + (address // BANK & BANKS - 1)] += 1
+    rows[row + _BITS] |= address
     last = address + (times - 1) * size
     rows[row + _HIGHEST] = max(rows[row + _HIGHEST], last)
     rows[row + _LAST] = last
@@ -174,11 +165,9 @@ class Streams(Reading):
         parts = self._patterns.finish(self._sizes(sites))
         for site in numpy.nonzero(self._rows[:, _COUNT])[0].tolist():
             row = self._rows[site].tolist()
-            strides = {stride: count for stride, count in zip(
-                row[_STRIDES:_STRIDES + 2 * PLACES:2], row[_STRIDES + 1:_STRIDES + 2 * PLACES:2], strict=True)
-                if count}
-            yield Stream(named(sites, site), row[_COUNT], row[_LOWEST], row[_HIGHEST], row[_STEADY],
-                         row[_MISALIGNED], strides, parts[site])
+            strides = counted(self._rows[site, _STRIDES:_BANKS])
+            yield Stream(named(sites, site), row[_COUNT], row[_LOWEST], row[_HIGHEST], row[_STEADY], row[_MISALIGNED],
+                         strides, row[_BITS] & -row[_BITS], tuple(row[_BANKS:]), parts[site])
 
     def patterns(self) -> list[Pattern]:
         """By number, behind ``all``."""

@@ -27,6 +27,11 @@ def store_state(offset: int, register: int) -> bytes:
     return bytes((0x65, 0x48 | register >> 3 << 2, 0x89, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
 
 
+def store_state_32_bits(offset: int, register: int) -> bytes:
+    """mov gs:[offset], the low half of register, which is below r8"""
+    return bytes((0x65, 0x89, 0x04 | register << 3, 0x25)) + _int32(offset)
+
+
 def jump_by_state(offset: int) -> bytes:
     """jmp qword ptr gs:[offset]"""
     return b"\x65\xff\x24\x25" + _int32(offset)
@@ -46,6 +51,11 @@ def load(register: int, base: int, offset: int = 0) -> bytes:
 def store(base: int, offset: int, register: int) -> bytes:
     """mov [base + offset], register"""
     return _memory(0x89, register, base, offset)
+
+
+def store_32_bits(base: int, offset: int, register: int) -> bytes:
+    """mov [base + offset], the low half of register; both below r8"""
+    return _memory(0x89, register, base, offset)[1:]
 
 
 def lea(register: int, base: int, offset: int) -> bytes:
@@ -157,5 +167,6 @@ def lea_relative(register: int) -> bytes:
 
 JRCXZ = 0xE3
 SKIP_JUMP = b"\xeb\x05"  # over a jump with a distance of 32 bits
+READ_TIME_STAMP = b"\x0f\x31"  # rdtsc: edx and eax
 SAVE_FLAGS = b"\x9f\x0f\x90\xc0"  # lahf; seto al
 RESTORE_FLAGS = b"\x04\x7f\x9e"  # add al, 0x7f; sahf

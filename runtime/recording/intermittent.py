@@ -32,7 +32,7 @@ from runtime.recording.state import (
     TRACE_ALIGNMENT,
     TRACE_START,
 )
-from runtime.recording.translate import Recording
+from runtime.recording.telling import Recording, Told
 from runtime.recording.unit import Unit
 from runtime.tracee import status_field
 
@@ -68,7 +68,7 @@ class Intermittent(Recorder):
                  overhead: float) -> None:
         """``quota``: of a window, 0 for one without end. ``interval``: seconds; None: so that windows take at most the
         part ``overhead`` of the time."""
-        super().__init__(supervisor, Recording.PATHS, watcher)
+        super().__init__(supervisor, Recording(Told.BLOCKS), watcher)
         self._counter, self._quota, self._interval, self._overhead = watcher, quota, interval, overhead
         self._windows: dict[int, _Window] = {}
         self._outside: set[int] = set()  # threads that run as they are

@@ -31,6 +31,7 @@ from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import (
     ASKED,
     DESTINATION,
+    GO_ON,
     KEPT,
     NODE,
     NODE_STRAY,
@@ -39,7 +40,7 @@ from runtime.recording.state import (
     SLOT,
     TARGET,
 )
-from runtime.recording.translate import Recording
+from runtime.recording.telling import Recording, Told
 from runtime.recording.unit import Unit
 from runtime.tracee import Tracee, status_field
 
@@ -86,7 +87,7 @@ in the original code."""
 class Recorder:
     """``notes``: what was not recorded, and why."""
 
-    def __init__(self, supervisor: Supervisor, recording: Recording = Recording.COUNTS,
+    def __init__(self, supervisor: Supervisor, recording: Recording,
                  watcher: Watcher | None = None) -> None:
         """``watcher``: is told what there is in traces."""
         self.pid, self._recording, self._watcher = supervisor.pid, recording, watcher
@@ -298,6 +299,9 @@ class Recorder:
                        else f"ran unrecorded: memopt failed, please report it ({error!r})")
             registers = replace(registers, rip=state[DESTINATION // 8])
         space.memory.write(thread.state + ASKED, bytes(8))
+        if self._recording.told is Told.VALUES:
+            space.memory.write(thread.state + GO_ON, registers.rip.to_bytes(8, "little"))
+            registers = replace(registers, rip=region.shared.answered)
         ptrace.set_registers(tid, registers)
 
     def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:

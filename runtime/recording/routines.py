@@ -17,6 +17,7 @@ from runtime.recording.encode import (
     RCX,
     RDI,
     RDX,
+    READ_TIME_STAMP,
     RESTORE_FLAGS,
     RSI,
     RSP,
@@ -25,6 +26,7 @@ from runtime.recording.encode import (
     compare,
     compare_state,
     double,
+    invert,
     jump_by_state,
     lea,
     lea_relative,
@@ -37,10 +39,13 @@ from runtime.recording.encode import (
     set_state,
     store,
     store_state,
+    store_state_32_bits,
     test,
 )
 from runtime.recording.state import (
+    ANSWERED_AT,
     ASKED,
+    ASKED_AT,
     CALL_BYTES,
     CALL_NODE,
     CALL_STACK,
@@ -50,6 +55,7 @@ from runtime.recording.state import (
     DESTINATION,
     END_OF_TEXTS,
     FLAGS,
+    GO_ON,
     KEPT,
     LAST_CELL,
     LOWEST_TEXT,
@@ -70,6 +76,7 @@ from runtime.recording.state import (
     TABLE_ENTRIES,
     TARGET,
     TOP,
+    WAITED,
     WAY_COPY,
     WAY_NODE_BYTES,
     WAY_UNIT,
@@ -102,7 +109,8 @@ class Routines:
     ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
     way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
     yet, for this caller. ``ask_return``, ``ask_unmap``: before the system calls of these names, at DESTINATION.
-    ``drain``: see Question.DRAIN.
+    ``drain``: see Question.DRAIN. ``answered``: on to GO_ON, behind a
+    question, where it matters how long that took.
     """
 
     start: int
@@ -114,6 +122,7 @@ class Routines:
     ask_return: int
     ask_unmap: int
     drain: int
+    answered: int
 
 
 def restore(write: Writer) -> None:
@@ -223,10 +232,20 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w.jump("leave")
     w.place("drain")
     _ask(w, Question.DRAIN, pid)
+    w.place("answered")
+    w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), *_time_to(ANSWERED_AT), load_state(RAX, ANSWERED_AT))
+    w(load_state(RDX, ASKED_AT), invert(RDX), lea_sum(RAX, RAX, RDX, 1), load_state(RDX, WAITED))
+    w(lea_sum(RAX, RAX, RDX), store_state(WAITED, RAX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
+    w(jump_by_state(GO_ON))
     code = w.finish()
     at = w.labels
-    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "drain")
+    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "drain", "answered")
     return Routines(start, code, *(at[name] for name in names))
+
+
+def _time_to(offset: int) -> tuple[bytes, ...]:
+    """In rax and rdx, too, by halves."""
+    return READ_TIME_STAMP, store_state_32_bits(offset, RAX), store_state_32_bits(offset + 4, RDX)
 
 
 def way_in(start: int, record: int, routine: int) -> bytes:
@@ -268,7 +287,7 @@ def _ask(w: Writer, question: Question, pid: int) -> None:
     ask, again = (question, "ask"), (question, "again")
     is_parent = (_EAX + _SYS_GETPPID.to_bytes(4, "little"), _SYSCALL, lea(RCX, RAX, -pid))  # one that is killed is none
     w(store_state(KEPT[0], R11), store_state(KEPT[1], RDI), store_state(KEPT[2], RSI))
-    w(set_state(ASKED, question.value), *is_parent)
+    w(*_time_to(ASKED_AT), set_state(ASKED, question.value), *is_parent)
     w.if_zero(ask)
     w.jump((question, "alone"))
     w.place(ask)

@@ -49,7 +49,8 @@ from runtime.recording.state import (
     TRACE_START,
     WAY_BYTES,
 )
-from runtime.recording.translate import Recording, translate
+from runtime.recording.telling import Recording
+from runtime.recording.translate import translate
 from runtime.recording.unit import Site, Unit
 from runtime.remote import SYS_MMAP, Call, Place
 from runtime.tracee import Tracee
@@ -100,7 +101,7 @@ class Space:
         """``tracee`` is stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
         self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
         self._watch = watch
-        self._watched = 0  # blocks
+        self._watched = 0  # blocks, or points where values are told
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
@@ -192,7 +193,7 @@ class Space:
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
             found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
                               self._recording, self._watched)
-            self._watched += len(found.watched)
+            self._watched += len(found.watched) + len(found.points)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             self.units.append(found)

@@ -28,6 +28,8 @@ NEXT_NODE, LAST_CELL = 104, 112  # what is free of the chunk lies between
 ASKED = 120  # what memopt is waited for: the number of a question, 0 for nothing
 LOWEST_TEXT, END_OF_TEXTS = 128, 136  # where code lies that may be unmapped
 TRACE = 144  # where the next word of the trace goes
+ASKED_AT, ANSWERED_AT, WAITED = 152, 160, 168  # by the time stamp counter; how long memopt was waited for, in all
+GO_ON = 176  # where the program goes on when it has been answered
 
 NODE_UNIT, NODE_CALLER, NODE_STRAY, NODE_SITE, NODE_COUNTERS = 0, 8, 16, 24, 32
 CELL_BYTES, CELL_NODE, CELL_NEXT = 24, 8, 16

@@ -11,18 +11,17 @@ is as it was wherever the program may still read it (System V AMD64 ABI 3.2.2: 1
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
 
-from memopt.analysis.accesses import Access, accesses
+from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting, Place, plan_counters
 from memopt.analysis.idle import idle
 from memopt.analysis.nesting import Nesting
+from memopt.analysis.points import Moment, Point, points
 from memopt.analysis.stepping import Stepping, steppings
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
-from memopt.traces.trace import BLOCK
 from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
 from runtime.recording.encode import (
@@ -55,7 +54,6 @@ from runtime.recording.state import (
     CALL_SITE,
     CALL_STACK,
     DESTINATION,
-    MOST_ACCESSES,
     NODE,
     NODE_COUNTERS,
     NODE_STRAY,
@@ -67,24 +65,9 @@ from runtime.recording.state import (
     TOP,
     TRACE,
 )
+from runtime.recording.telling import Recording, Told, ask_to_drain, tell_block, tell_point, watching
 from runtime.recording.unit import Site, Unit, Watched
 from runtime.recording.writer import Writer
-
-
-class Recording(Enum):
-    """What copies tell. COUNTS: by counters, and by registers where these say it too; UNELIDED: by counters alone.
-    MEMORY, MEMORY_UNELIDED: accesses to memory, too. PATHS: the runs of all blocks, and nothing else."""
-
-    COUNTS = "counts"
-    UNELIDED = "unelided"
-    MEMORY = "memory"
-    MEMORY_UNELIDED = "memory, unelided"
-    PATHS = "paths"
-
-    @property
-    def traces(self) -> bool:
-        return self in (Recording.MEMORY, Recording.MEMORY_UNELIDED, Recording.PATHS)
-
 
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
@@ -93,28 +76,32 @@ _CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap"
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
-              recording: Recording = Recording.COUNTS, first: int = 0) -> Unit:
+              recording: Recording, first: int = 0) -> Unit:
     """The copy of ``graph`` at ``start``, within reach of all it refers to. ``first``: number of the first block that
-    is watched. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+    is watched, or point where values are told. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} uses gs")
     led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in b.successors}
-    elided = steppings(graph, nesting) if recording in (Recording.COUNTS, Recording.MEMORY) else {}
+    elided = steppings(graph, nesting) if recording.elided and recording.told is not Told.BLOCKS else {}
     found = {nesting.loops[index]: stepping for index, stepping in elided.items()
              if not led & nesting.loops[index].blocks}
     counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
     stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
                for loop, stepping in found.items() if (stepping.block, None) in counting.places}
     watched: tuple[Watched, ...] = ()
+    told: tuple[Point, ...] = ()
     untold: tuple[int, ...] = ()
-    if recording is Recording.PATHS:
-        watched = tuple(Watched(number, block, ()) for number, block in enumerate(graph.blocks, first))
-    elif recording in (Recording.MEMORY, Recording.MEMORY_UNELIDED):
-        watched, untold = watching(graph, nesting, first)
-    made = _Translation(number, graph, nesting, counting, stepped, watched, start, shared, table)
-    if recording is Recording.PATHS:
+    match recording.told:
+        case Told.BLOCKS:
+            watched = tuple(Watched(number, block, ()) for number, block in enumerate(graph.blocks, first))
+        case Told.ACCESSES:
+            watched, untold = watching(graph, nesting, first)
+        case Told.VALUES:
+            told = points(graph, nesting, elided, first)
+    made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table)
+    if recording.told is Told.BLOCKS:
         made.counter.clear()
         made.begins_anywhere = True
     return made.unit(untold)
@@ -122,9 +109,9 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
 
 class _Translation:
     def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
-                 stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], start: int,
-                 shared: Routines, table: int) -> None:
-        self.number, self.graph, self.nesting, self.counting = number, graph, nesting, counting
+                 stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], points: tuple[Point, ...],
+                 start: int, shared: Routines, table: int) -> None:
+        self.number, self.graph, self.nesting, self.counting, self.points = number, graph, nesting, counting, points
         self.stepped, self.watched = stepped, {block.start: block for block in watched}
         self.start, self.shared, self.table = start, shared, table
         self.write = Writer(start)
@@ -136,19 +123,42 @@ class _Translation:
         self.repeated: list[int] = []
         self.sites: list[tuple[int, int | None, int, bool]] = []  # address, target, end, returns
         self.later: list[tuple[object, Place | None, int]] = []  # out of line: label, what to count, where to go
+        self.full: dict[object, int] = {}  # probes that may find the trace full, and where the program is then
+        self.told: dict[Place, list[Point]] = {}
         self.copies: list[int] = []
         self.originals: list[int] = []
         strings = sum(_repeats(i) for b in graph.blocks.values() for i in b.instructions)
         self.starts_at = NODE_COUNTERS + 8 * (len(counting.places) + strings)
-        self.slots_at = self.starts_at + 8 * len(stepped)
+        counted = [p.loop for p in points if p.counts_trips]
+        self.trips_at = {loop: self.starts_at + 8 * (len(stepped) + n) for n, loop in enumerate(counted)}
+        self.headers = {nesting.loops[loop].header: loop for loop in counted if loop is not None}
+        self.slots_at = self.starts_at + 8 * (len(stepped) + len(counted))
         for index, (loop, _) in stepped.items():
             for edge in loop.exits:
                 self.left.setdefault(edge, []).append(index)
-            for block in graph.blocks:
-                if block not in loop.blocks and loop.header in graph.successors(block):
-                    self.entered.setdefault((block, loop.header), []).append(index)
-            if loop.header == graph.entry:
-                self.entered.setdefault(_ENTRY, []).append(index)
+            for place in self._into(loop):
+                self.entered.setdefault(place, []).append(index)
+        self._place_points()
+
+    def _into(self, loop: Loop) -> Iterator[Place]:
+        """The edges by which a loop is entered."""
+        for block in self.graph.blocks:
+            if block not in loop.blocks and loop.header in self.graph.successors(block):
+                yield block, loop.header
+        if loop.header == self.graph.entry:
+            yield _ENTRY
+
+    def _place_points(self) -> None:
+        """Loops are left from the innermost one on, and entered from the outermost one on."""
+        exits = [p for p in reversed(self.points) if p.moment is Moment.LOOP_EXIT]
+        others = [p for p in self.points if p.moment in (Moment.ENTRY, Moment.LOOP_ENTRY)]
+        for point in (*exits, *others):
+            places: Iterable[Place] = (_ENTRY,)
+            if point.loop is not None:
+                loop = self.nesting.loops[point.loop]
+                places = loop.exits if point.moment is Moment.LOOP_EXIT else self._into(loop)
+            for place in places:
+                self.told.setdefault(place, []).append(point)
 
     def unit(self, untold: tuple[int, ...]) -> Unit:
         blocks = list(self.graph.blocks.values())
@@ -162,24 +172,26 @@ class _Translation:
                 self._go(place, target, None)
             pending = self.later
         entry: object = self.graph.entry
-        if _ENTRY in self.entered:
+        if _ENTRY in self.entered or _ENTRY in self.told:
             self.write.place(_ENTRY)
             self._go(_ENTRY, self.graph.entry, None)
             entry = _ENTRY
-        for start in self.watched:
-            self._full(start)
+        for key, original in self.full.items():
+            ask_to_drain(self.write, key, original, self.shared)
         sites = self._records()
         code = self.write.finish()
         labels = self.write.labels
         return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
                     self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
-                    tuple(self.originals), tuple(self.watched.values()), untold)
+                    tuple(self.originals), tuple(self.watched.values()), untold, self.points)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
     def _block(self, block: BasicBlock, following: int | None) -> None:
         self.write.place(block.start)
         self._count((block.start, None), block.instructions)
+        if block.start in self.headers:
+            self._increment(self.trips_at[self.headers[block.start]], block.instructions)
         last, told = block.instructions[-1], self._watch(block)
         for previous, instruction in zip((None, *block.instructions), block.instructions, strict=False):
             if not instruction.kind.ends_block:
@@ -254,7 +266,12 @@ class _Translation:
         index = self.counter.get(place)
         if index is None:
             return
-        w, offset = self.write, NODE_COUNTERS + 8 * index
+        self._increment(NODE_COUNTERS + 8 * index, following, kept)
+
+    def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
+                   ) -> None:
+        """The number of a node at this offset."""
+        w = self.write
         if idle(following)[1]:
             with self._scratch(following, 1, kept) as (node,):
                 w(load_state(node, NODE), increment(node, offset))
@@ -287,6 +304,7 @@ class _Translation:
         inside = target in self.graph.blocks
         behind = self.graph.blocks[target].instructions if inside else ()
         if place is not None:
+            self._tell_points(place, self.told.get(place, ()), target)
             left, entered = self.left.get(place, []), self.entered.get(place, [])
             kept = frozenset(NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
             for index in left:
@@ -309,7 +327,7 @@ class _Translation:
             self._go(place, target, following)
             return
         label: object = target
-        if (place in self.counter or place in self.left or place in self.entered
+        if (place in self.counter or place in self.left or place in self.entered or place in self.told
                 or target not in self.graph.blocks):
             label = place
             self.later.append((label, place, target))
@@ -327,36 +345,26 @@ class _Translation:
             w.place(on)
         self._go((block.start, block.end), block.end, following)
 
-    # -- what is watched -----------------------------------------------------------------------------------------------
+    # -- what is told --------------------------------------------------------------------------------------------------
 
     def _watch(self, block: BasicBlock) -> dict[int, list[tuple[int, Access]]]:
         """Tell that ``block`` runs; its accesses by their instructions, with their indices."""
-        w, watched = self.write, self.watched.get(block.start)
+        watched = self.watched.get(block.start)
         told: dict[int, list[tuple[int, Access]]] = {}
         if watched is None:
             return told
-        w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
-        w(encode.move_64_bits(RDX, BLOCK << 48 | watched.number), store(RCX, 0, RDX), load_state(RDX, NODE))
-        w(store(RCX, 8, RDX), lea(RCX, RCX, 16), store_state(TRACE, RCX), encode.load_state_byte(RCX, TRACE + 2))
-        w.if_zero(("near full", block.start))
-        w(encode.SKIP_JUMP)
-        w.place(("near full", block.start))
-        w.jump(("full", block.start))
-        w(load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
-        w.place(("drained", block.start))
+        tell_block(self.write, watched.number, block.start)
+        self.full[block.start] = block.start
         for index, (address, access) in enumerate(watched.accesses):
             told.setdefault(address, []).append((index, access))
         return told
 
-    def _full(self, block: int) -> None:
-        w = self.write
-        w.place(("full", block))
-        w(store_state(SAVED[0], RAX))
-        w.to_label(lea_relative(RDX), ("drained", block))
-        w(store_state(RECORD, RDX))
-        w.to(lea_relative(RDX), block)
-        w(store_state(DESTINATION, RDX))
-        w.to(encode.JUMP, self.shared.drain)
+    def _tell_points(self, place: object, points: Sequence[Point], original: int) -> None:
+        """``place``: where the program is, at ``original``."""
+        for point in points:
+            key = (place, point.number)
+            tell_point(self.write, point, self.trips_at.get(point.loop, 0), key)
+            self.full[key] = original
 
     def _tell(self, told: Sequence[tuple[int, Access]], instruction: DecodedInstruction) -> None:
         """Where the accesses of ``instruction`` go to."""
@@ -432,6 +440,7 @@ class _Translation:
             self._push_call(site)
             self._by_table(site)
         w.place(("return", site))
+        self._tell_points(("return", site), [p for p in self.points if p.moment is Moment.BACK], block.end)
         self._go((block.start, block.end), block.end, following)
 
     def _indirect_jump(self, last: DecodedInstruction) -> None:
@@ -492,30 +501,6 @@ class _Translation:
             w(labels.get(("go on", index), 0).to_bytes(8, "little"))
             made.append(Site(address, target, end, returns, self._slot(index), record, copy))
         return tuple(made)
-
-
-def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
-    """The blocks whose runs are told: those that access memory, and those by which one knows which iteration of which
-    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. Raises Rejected
-    for a block with too many."""
-    marks = {graph.entry, *(loop.header for loop in nesting.loops),
-             *(b.end for b in graph.blocks.values() if b.kind is Kind.CALL)}
-    watched: list[Watched] = []
-    untold: list[int] = []
-    for start, block in graph.blocks.items():
-        found: list[tuple[int, Access]] = []
-        for instruction in block.instructions:
-            made = accesses(instruction)
-            if made is None:
-                untold.append(instruction.address)
-            elif not instruction.kind.ends_block:
-                found += ((instruction.address, access) for access in made)
-        if len(found) > MOST_ACCESSES:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found)} accesses to memory in one block")
-        leaves = block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
-        if found or leaves or start in marks:
-            watched.append(Watched(first + len(watched), start, tuple(found)))
-    return tuple(watched), tuple(untold)
 
 
 def _repeats(instruction: DecodedInstruction) -> bool:

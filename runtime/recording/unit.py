@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting
 from memopt.analysis.nesting import Nesting
+from memopt.analysis.points import Point
 from memopt.analysis.stepping import Stepping
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.state import NODE_COUNTERS
@@ -44,7 +45,7 @@ class Unit:
     step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
     ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
     the order of the copies; there, a signal finds the program's own state. ``untold``: addresses of instructions that
-    access memory unwatched though it is watched."""
+    access memory unwatched though it is watched. ``points``: where values are told."""
 
     number: int
     graph: FlowGraph
@@ -61,6 +62,7 @@ class Unit:
     originals: tuple[int, ...]
     watched: tuple[Watched, ...] = ()
     untold: tuple[int, ...] = ()
+    points: tuple[Point, ...] = ()
 
     @property
     def counters(self) -> int:
@@ -68,7 +70,8 @@ class Unit:
 
     @property
     def node_bytes(self) -> int:
-        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + len(self.sites))
+        trips = sum(point.counts_trips for point in self.points)
+        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + trips + len(self.sites))
 
     @property
     def end(self) -> int:

@@ -53,7 +53,7 @@ def test_defaults() -> None:
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
         "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
         "exact=False, elide=True, memory=False, reuse=False, trace=None, affine=False, paths=False, unhook=5000, "
-        "rehook=None, overhead=5.0)\n")
+        "rehook=None, overhead=5.0, values=False)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,21 @@ def test_versions(profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "VERSION", 0)
     with pytest.raises(StoreError, match="newer"):
         open_existing(str(profile))
+
+
+def test_older_files_have_all_tables(profile: Path) -> None:
+    def columns() -> dict[str, list[object]]:
+        with closing(open_existing(str(profile))) as connection:
+            return {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for (name,) in
+                    connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
+
+    expected = columns()
+    for version, gone in ((3, ("value", "frequent", "distribution", "bank")),
+                          (2, re.findall(r"CREATE TABLE (\w+)", schema._MEMORY + schema._VALUES))):
+        with closing(sqlite3.connect(profile)) as connection:
+            connection.executescript("".join(f"DROP TABLE IF EXISTS {name};" for name in gone))
+            if version == 3:
+                before = ", ".join(str(name) for name in expected["access"][:-1])
+                connection.executescript(f"DROP TABLE access; CREATE TABLE access ({before}  -- as it was\n)")
+            connection.execute(f"PRAGMA user_version = {version}")
+        assert columns() == expected

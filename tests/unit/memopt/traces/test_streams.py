@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from memopt.traces.streams import PLACES, Stream, Streams
-from memopt.traces.trace import BLOCK, Access, AccessShape, BlockShape
+from memopt.traces.trace import BLOCK, LINE, Access, AccessShape, BlockShape
 
 
 def streams(addresses: list[int], size: int = 8, pieces: int = 1) -> list[Stream]:
@@ -34,7 +34,18 @@ def test_few_strides_are_counted_exactly(seed: int) -> None:
     assert found == Stream(
         Access(16, 0, 0), 501, min(addresses), max(addresses),
         sum(one == two for one, two in pairwise(taken)), sum(a % 8 > 0 for a in addresses),
-        dict(Counter(taken)), found.parts)
+        dict(Counter(taken)), found.alignment, found.banks, found.parts)
+
+
+@pytest.mark.parametrize("step", [1, 8, 12, 64, 96])
+def test_where_in_its_line_an_access_begins(step: int) -> None:
+    addresses = [4096 + step * n for n in range(100)]
+    (found,) = streams(addresses)
+    in_line = Counter(a % LINE // 8 for a in addresses)
+    assert found.banks == tuple(in_line[bank] for bank in range(8))
+    assert found.alignment == step & -step
+    (repeated,) = repeats((4096, 100), size=step)
+    assert (repeated.banks, repeated.alignment) == (found.banks, found.alignment)
 
 
 def test_the_stride_of_most_is_never_lost() -> None:
@@ -48,12 +59,16 @@ def test_the_stride_of_most_is_never_lost() -> None:
     assert count - 600 <= found.strides[8] <= count
 
 
-def test_a_repeated_access_is_a_stream_by_itself() -> None:
+def repeats(*runs: tuple[int, int], size: int = 4) -> list[Stream]:
+    """Of runs of an access that is repeated: (address, times)."""
     seen = Streams()
-    seen.know([BlockShape(None, False, True, (AccessShape(4, False, True, repeated=True),))], [])
-    seen.feed(numpy.array([BLOCK << 48, 16, 4096, 10, BLOCK << 48, 16, 4096, 0, BLOCK << 48, 16, 8192, 1],
-                          numpy.uint64))
-    (found,) = seen.all()
+    seen.know([BlockShape(None, False, True, (AccessShape(size, False, True, repeated=True),))], [])
+    seen.feed(numpy.array([(BLOCK << 48, 16, address, times) for address, times in runs], numpy.uint64).ravel())
+    return list(seen.all())
+
+
+def test_a_repeated_access_is_a_stream_by_itself() -> None:
+    (found,) = repeats((4096, 10), (4096, 0), (8192, 1))
     assert (found.count, found.lowest, found.highest, found.steady) == (11, 4096, 8192, 8)
     assert found.strides == {4: 9, 8192 - 4096 - 36: 1}
 

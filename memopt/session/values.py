@@ -1,0 +1,62 @@
+"""``memopt profile --values``: what functions and loops had when they were entered and left, as rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import numpy
+from numpy.typing import NDArray
+
+from memopt.analysis.points import Point
+from memopt.session.counts import Written
+from memopt.traces.values import AMOUNTS, Value, Values
+from runtime.recording.unit import Unit
+
+
+class ValueWatch:
+    """A watcher (runtime.recording.recorder) of all threads, each by itself."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self._threads: dict[int, Values] = {}
+        self._points: list[tuple[Unit, Point]] = []
+
+    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+        known = len(self._points)
+        self._points += [(unit, point) for unit in new for point in unit.points]
+        for values in self._threads.values():
+            values.know_points([point for _, point in self._points[known:]])
+        if tid not in self._threads:
+            self._threads[tid] = Values()
+            self._threads[tid].know_points([point for _, point in self._points])
+        self._threads[tid].feed(words)
+
+    def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
+        """Rows of ``value`` and of the tables behind it, and of ``trips``; what is to be said about them."""
+        connection.execute("BEGIN")
+        for values in self._threads.values():
+            for value in values.all():
+                self._write(connection, written, value)
+        connection.execute("COMMIT")
+        return ()
+
+    def _write(self, connection: sqlite3.Connection, written: Written, found: Value) -> None:
+        unit, _ = self._points[found.point]
+        context = written.contexts.get(found.node)
+        loop = None if found.loop is None else written.static.loop(unit, found.loop)
+        if context is None or (loop is None and found.loop is not None):
+            return
+        amount = found.name in AMOUNTS
+        number = connection.execute(f"INSERT INTO value VALUES (NULL, {', '.join('?' * 9)})", (
+            context, loop, found.name, found.count, found.least, found.most, found.total if amount else None,
+            None if amount or not found.bits else found.bits & -found.bits, found.changes)).lastrowid
+        connection.executemany("INSERT INTO frequent VALUES (?, ?, ?)", (
+            (number, value, count) for value, count in found.frequent.items()))
+        connection.executemany("INSERT INTO distribution VALUES (?, ?, ?)", (
+            (number, least, count) for least, count in found.classes.items()))
+        if found.name == "trips":
+            connection.executemany("INSERT INTO trips VALUES (?, ?, ?, ?)", (
+                (context, loop, least, count) for least, count in found.classes.items()))

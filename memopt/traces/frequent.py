@@ -1,0 +1,46 @@
+"""The most frequent of many values, counted in a few places (Misra and Gries, Finding repeated elements, 1982).
+
+With no more different values than places the counts are exact, otherwise each may be too low by the part of all that
+one place more would have, never too high.
+"""
+
+from __future__ import annotations
+
+import numba
+
+from memopt.traces.tables import Array
+
+
+@numba.njit(cache=True)
+def _add_in_free(rows, first, end, value, times):
+    for place in range(first, end, 2):
+        if rows[place + 1] == 0:
+            rows[place], rows[place + 1] = value, times
+            return
+
+
+@numba.njit(cache=True, forceinline=True)
+def count_value(rows, first, end, value, times):
+    """``times`` more of ``value``. ``rows`` from ``first`` to ``end``: pairs of value and count."""
+    free = -1
+    for place in range(first, end, 2):
+        if rows[place + 1] == 0:
+            free = place
+        elif rows[place] == value:
+            rows[place + 1] += times
+            return
+    if free >= 0:
+        rows[free], rows[free + 1] = value, times
+        return
+    least = times
+    for place in range(first, end, 2):
+        least = min(least, rows[place + 1])
+    for place in range(first, end, 2):
+        rows[place + 1] -= least
+    if times > least:
+        _add_in_free(rows, first, end, value, times - least)
+
+
+def counted(row: Array) -> dict[int, int]:
+    """Of pairs of value and count: how often, by value."""
+    return {value: count for value, count in zip(row[::2].tolist(), row[1::2].tolist(), strict=True) if count}

@@ -1,0 +1,264 @@
+"""What functions and loops had when they were entered and left, from a trace of values.
+
+An entry of such a trace is: BLOCK and the number of a point (memopt.analysis.points), its node, the time stamp counter,
+the stack pointer, how much of the time memopt was waited for, then what belongs to its moment: at the entry of a
+function its caller's node and the registers, at that of a loop how often its header has run until now and the
+registers, at its exit how often it has run then.
+
+The stack pointer tells which functions have returned, whatever the way (System V AMD64 ABI 3.2.2: the stack grows
+down): a frame entered below it is over. So functions that change to another stack and back are not told rightly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy
+
+from memopt.analysis.points import Moment, Point
+from memopt.traces.frequent import count_value, counted
+from memopt.traces.reading import Reading, first_site
+from memopt.traces.tables import Array, extended, longer, pointer, zeros
+from memopt.traces.trace import RESUMED, Words
+
+AMOUNTS = ("cycles", "own cycles", "trips")  # names of values that are no registers
+PLACES = 8  # for values that are told one by one
+CLASSES = 64  # 0, 1, 2 to 3, 4 to 7, ...: by the number of bits
+_FRAMES = 1 << 14
+_ENTRY, _BACK, _LOOP_ENTRY, _LOOP_EXIT = (moment.value for moment in Moment)
+# Columns of a row, one for each value of each point in each node.
+_COUNT, _LEAST, _MOST, _TOTAL, _BITS, _CHANGES, _LAST, _PAIRS = range(8)
+_CLASSES = _PAIRS + 2 * PLACES
+_COLUMNS = _CLASSES + CLASSES
+# Columns of a point.
+_MOMENT, _VALUES, _LOOP, _STEP, _WIDTH = range(5)
+# Columns of what is active: a function, where its loop is -1, or a loop of the function below it.
+_NODE, _IN_LOOP, _ROW, _SINCE, _STACK, _INSIDE, _HEADER = range(7)
+_ACTIVE_COLUMNS = 8
+_TOP, _NOW = range(2)
+_HIGHEST = (1 << 63) - 1  # no stack lies as high
+_DONE, _MORE_CONTEXTS, _MORE_ROWS = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """``loop``: index among those of the function of ``node``, None for the function; ``name``: "cycles", "own cycles",
+    "trips", or that of a register. ``total`` is modulo 2**64; ``changes``: how often it was another than before;
+    ``bits``: all of them, by or; ``frequent``: how often, by value; ``classes``: how often, by the least of a class,
+    for amounts alone."""
+
+    node: int
+    point: int
+    loop: int | None
+    name: str
+    count: int
+    least: int
+    most: int
+    total: int
+    bits: int
+    changes: int
+    frequent: dict[int, int]
+    classes: dict[int, int]
+
+
+@numba.njit(cache=True, forceinline=True)
+def _note(rows, number, value):
+    row = _COLUMNS * number
+    if rows[row + _COUNT] == 0:
+        rows[row + _LEAST], rows[row + _MOST] = value, value
+    elif value != rows[row + _LAST]:
+        rows[row + _CHANGES] += 1
+    rows[row + _LEAST] = min(rows[row + _LEAST], value)
+    rows[row + _MOST] = max(rows[row + _MOST], value)
+    rows[row + _COUNT] += 1
+    rows[row + _TOTAL] += value
+    rows[row + _BITS] |= value
+    rows[row + _LAST] = value
+    count_value(rows, row + _PAIRS, row + _CLASSES, value, 1)
+
+
+@numba.njit(cache=True, forceinline=True)
+def _note_amount(rows, number, value):
+    """A value whose class matters as well."""
+    _note(rows, number, value)
+    bits, rest = 0, value
+    while rest > 0:
+        bits += 1
+        rest >>= 1
+    rows[_COLUMNS * number + _CLASSES + bits] += 1
+
+
+@numba.njit(cache=True)
+def _function_below(active, top):
+    """The highest active function from ``top`` downwards, -1 where there is none."""
+    while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
+        top -= 1
+    return top
+
+
+@numba.njit(cache=True)
+def _return(active, top, rows, now):
+    """The function at ``top`` is over, and what is active above it: what is on top then."""
+    frame = _ACTIVE_COLUMNS * top
+    cycles = now - active[frame + _SINCE]
+    _note_amount(rows, active[frame + _ROW], cycles)
+    _note_amount(rows, active[frame + _ROW] + 1, cycles - active[frame + _INSIDE])
+    below = _function_below(active, top - 1)
+    if below >= 0:
+        active[_ACTIVE_COLUMNS * below + _INSIDE] += cycles
+    return top - 1
+
+
+@numba.njit(cache=True)
+def _unwind(active, top, rows, stack, caller, now):
+    """What was entered below ``stack`` is over, or at it by another than the node ``caller``."""
+    while True:
+        function = _function_below(active, top)
+        if function < 0:
+            return top
+        node, entered = active[_ACTIVE_COLUMNS * function + _NODE], active[_ACTIVE_COLUMNS * function + _STACK]
+        if entered > stack or (entered == stack and caller in (0, node)):
+            return top
+        top = _return(active, function, rows, now)
+
+
+@numba.njit(cache=True)
+def _loop_below(active, top, node, loop):
+    """The loop among those active in the function on top, of ``node``; -1 where it is not."""
+    while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
+        if active[_ACTIVE_COLUMNS * top + _IN_LOOP] == loop and active[_ACTIVE_COLUMNS * top + _NODE] == node:
+            return top
+        top -= 1
+    return -1
+
+
+@numba.njit(cache=True)
+def _push(active, top, node, loop, row, now, stack, header):
+    """Where too much is active, all of it is forgotten."""
+    top = 0 if top + 1 == _FRAMES else top + 1
+    frame = _ACTIVE_COLUMNS * top
+    active[frame + _NODE], active[frame + _IN_LOOP], active[frame + _ROW] = node, loop, row
+    active[frame + _SINCE], active[frame + _STACK], active[frame + _INSIDE] = now, stack, 0
+    active[frame + _HEADER] = header
+    return top
+
+
+@numba.njit(cache=True, nogil=True)
+def _feed(all_words, at, state, all_points, all_contexts, all_counts, all_last, all_rows, all_active):
+    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+    words, count = pointer(all_words.ctypes.data), len(all_words)
+    points, rows, active = (pointer(all_points.ctypes.data), pointer(all_rows.ctypes.data),
+                            pointer(all_active.ctypes.data))
+    contexts, counts, last = (pointer(all_contexts.ctypes.data), pointer(all_counts.ctypes.data),
+                              pointer(all_last.ctypes.data))
+    places, room, top = len(all_contexts), len(all_rows), state[_TOP]
+    while at + 5 <= count:
+        point = 5 * (words[at] & 0xFFFFFFFF)
+        moment, values, loop = points[point + _MOMENT], points[point + _VALUES], points[point + _LOOP]
+        registers = values - 2 if moment in (_ENTRY, _LOOP_ENTRY) else 0
+        size = 5 + (moment != _BACK) + registers
+        if at + size > count:
+            break
+        node, now, stack = words[at + 1] & ~RESUMED, words[at + 2] - words[at + 4], words[at + 3]
+        row = 0
+        if values:
+            row = first_site(contexts, places, counts, last, words[at] & 0xFFFFFFFF, node, values)
+            if row < 0:
+                state[_TOP] = top
+                return at, _MORE_CONTEXTS
+            if counts[1] > room:
+                state[_TOP] = top
+                return at, _MORE_ROWS
+        top = _unwind(active, top, rows, stack, words[at + 5] if moment == _ENTRY else 0, now)
+        if moment == _ENTRY:
+            top = _push(active, top, node, -1, row, now, stack, 0)
+        elif moment == _LOOP_ENTRY:
+            again = _loop_below(active, top, node, loop)
+            top = _push(active, top if again < 0 else again - 1, node, loop, row, now, stack, words[at + 5])
+        elif moment == _LOOP_EXIT:
+            found = _loop_below(active, top, node, loop)
+            if found >= 0:
+                frame = _ACTIVE_COLUMNS * found
+                way = words[at + 5] - active[frame + _HEADER]
+                if points[point + _STEP] < 0:
+                    way = -way
+                if points[point + _WIDTH] == 32:
+                    way &= 0xFFFFFFFF
+                _note_amount(rows, active[frame + _ROW], now - active[frame + _SINCE])
+                _note_amount(rows, active[frame + _ROW] + 1, way // abs(points[point + _STEP]))
+                top = found - 1
+        for register in range(registers):
+            _note(rows, row + 2 + register, words[at + 6 + register])
+        at += size
+        state[_NOW] = now
+    state[_TOP] = top
+    return at, _DONE
+
+
+@numba.njit(cache=True)
+def _end(state, all_rows, all_active):
+    """All functions are over."""
+    _unwind(pointer(all_active.ctypes.data), state[_TOP], pointer(all_rows.ctypes.data), _HIGHEST, 0, state[_NOW])
+    state[_TOP] = -1
+
+
+class Values(Reading):
+    """Those of one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = numpy.array([-1, 0], numpy.int64)
+        self._points = numpy.zeros((0, 5), numpy.int64)
+        self._known: list[Point] = []
+        self._rows = zeros(1 << 8, _COLUMNS)
+        self._active = numpy.zeros((_FRAMES, _ACTIVE_COLUMNS), numpy.int64)
+
+    def know_points(self, points: Sequence[Point]) -> None:
+        """More of them, numbered on."""
+        self._points = extended(self._points, [
+            (p.moment.value, len(names(p)), -1 if p.loop is None else p.loop, 1 if p.trips is None else p.trips.step,
+             64 if p.trips is None else p.trips.bits) for p in points])
+        self._last = extended(self._last, [(-1, 0)] * len(points))
+        self._known += points
+
+    def feed(self, words: Words) -> None:
+        pending = self._pending(words)
+        at, more = 0, -1
+        while more != _DONE:
+            at, more = _feed(pending, at, self._state, self._points, self._context_blocks, self._counts, self._last,
+                             self._rows, self._active)
+            if more == _MORE_CONTEXTS:
+                self._more_contexts()
+            while len(self._rows) < self._counts[1]:
+                self._rows = longer(self._rows)
+        self._rest = pending[at:].copy()
+
+    def all(self) -> Iterator[Value]:
+        """In the order in which their points were met, now that the trace has ended. Functions that are active end
+        there."""
+        _end(self._state, self._rows, self._active)
+        found = self._context_blocks[self._context_blocks[:, 1] != -1]
+        for node, number, first in found[numpy.argsort(found[:, 2])].tolist():
+            point = self._known[number]
+            for row, name in zip(self._rows[first:first + len(names(point))], names(point), strict=True):
+                if row[_COUNT]:
+                    yield _value(node, point, name, row)
+
+
+def _value(node: int, point: Point, name: str, row: Array) -> Value:
+    count, least, most, total, bits, changes = row[:_LAST].tolist()
+    classes = {1 << n >> 1: times for n, times in enumerate(row[_CLASSES:].tolist()) if times}
+    return Value(node, point.number, point.loop, name, count, least, most, total, bits, changes,
+                 counted(row[_PAIRS:_CLASSES]), classes)
+
+
+def names(point: Point) -> tuple[str, ...]:
+    """Of the values that belong to a point; those of a loop are known when it is left."""
+    match point.moment:
+        case Moment.ENTRY:
+            return ("cycles", "own cycles", *point.registers)
+        case Moment.LOOP_ENTRY:
+            return ("cycles", "trips", *point.registers)
+    return ()

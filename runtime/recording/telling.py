@@ -1,0 +1,137 @@
+"""What copies tell in a trace (memopt.traces.trace), and the probes that write its words.
+
+Precondition of every probe: it stands between two instructions of the program. When the trace is full behind it, the
+thread asks memopt to take it, and goes on there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from memopt.analysis.accesses import Access, accesses
+from memopt.analysis.nesting import Nesting
+from memopt.analysis.points import Moment, Point
+from memopt.ir.graph import FlowGraph, Kind
+from memopt.ir.reasons import Reason, Rejected
+from memopt.traces.trace import BLOCK
+from runtime.recording import encode
+from runtime.recording.encode import (
+    NAMES,
+    RAX,
+    RCX,
+    RDX,
+    RSP,
+    lea,
+    lea_relative,
+    load,
+    load_state,
+    store,
+    store_32_bits,
+    store_state,
+)
+from runtime.recording.routines import Routines
+from runtime.recording.state import DESTINATION, MOST_ACCESSES, NODE, NODE_CALLER, RECORD, SAVED, TRACE, WAITED
+from runtime.recording.unit import Watched
+from runtime.recording.writer import Writer
+
+
+class Told(Enum):
+    """ACCESSES: to memory, and the runs of blocks around them; BLOCKS: the runs of all, and nothing else is counted;
+    VALUES: of functions and loops as they are entered and left."""
+
+    NOTHING = "nothing"
+    ACCESSES = "accesses"
+    BLOCKS = "blocks"
+    VALUES = "values"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What copies tell in their traces. ``elided``: what a register says is not counted."""
+
+    told: Told = Told.NOTHING
+    elided: bool = True
+
+    @property
+    def traces(self) -> bool:
+        return self.told is not Told.NOTHING
+
+
+def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
+    """The blocks whose runs are told: those that access memory, and those by which one knows which iteration of which
+    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. Raises Rejected
+    for a block with too many."""
+    marks = {graph.entry, *(loop.header for loop in nesting.loops),
+             *(b.end for b in graph.blocks.values() if b.kind is Kind.CALL)}
+    watched: list[Watched] = []
+    untold: list[int] = []
+    for start, block in graph.blocks.items():
+        found: list[tuple[int, Access]] = []
+        for instruction in block.instructions:
+            made = accesses(instruction)
+            if made is None:
+                untold.append(instruction.address)
+            elif not instruction.kind.ends_block:
+                found += ((instruction.address, access) for access in made)
+        if len(found) > MOST_ACCESSES:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found)} accesses to memory in one block")
+        leaves = block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
+        if found or leaves or start in marks:
+            watched.append(Watched(first + len(watched), start, tuple(found)))
+    return tuple(watched), tuple(untold)
+
+
+def tell_block(w: Writer, number: int, key: object) -> None:
+    """That the block of this number runs. ``key``: names the probe."""
+    w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
+    w(encode.move_64_bits(RDX, BLOCK << 48 | number), store(RCX, 0, RDX), load_state(RDX, NODE), store(RCX, 8, RDX))
+    _behind(w, 16, key)
+
+
+def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:
+    """What belongs to ``point``. ``trips``: where the node counts those of the loop."""
+    w(store_state(SAVED[0], RAX), store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
+    w(encode.READ_TIME_STAMP, load_state(RCX, TRACE), store_32_bits(RCX, 16, RAX), store_32_bits(RCX, 20, RDX))
+    w(encode.move_64_bits(RAX, BLOCK << 48 | point.number), store(RCX, 0, RAX), load_state(RDX, NODE))
+    w(store(RCX, 8, RDX), store(RCX, 24, RSP), load_state(RAX, WAITED), store(RCX, 32, RAX))
+    registers = list(point.registers)
+    at = 40
+    if point.moment is Moment.ENTRY:
+        w(load(RAX, RDX, NODE_CALLER), store(RCX, at, RAX))
+        at += 8
+    elif point.trips is not None:
+        registers.insert(0, point.trips.register)
+    elif point.loop is not None:
+        w(load(RAX, RDX, trips), store(RCX, at, RAX))
+        at += 8
+    for register in map(NAMES.index, registers):
+        if register in (RAX, RCX, RDX):
+            w(load_state(RAX, SAVED[(RAX, RCX, RDX).index(register)]))
+            register = RAX
+        w(store(RCX, at, register))
+        at += 8
+    w(load_state(RAX, SAVED[0]))
+    _behind(w, at, key)
+
+
+def _behind(w: Writer, size: int, key: object) -> None:
+    """``size`` bytes at rcx are written; rcx and rdx are saved."""
+    w(lea(RCX, RCX, size), store_state(TRACE, RCX), encode.load_state_byte(RCX, TRACE + 2))
+    w.if_zero(("near full", key))
+    w(encode.SKIP_JUMP)
+    w.place(("near full", key))
+    w.jump(("full", key))
+    w(load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
+    w.place(("drained", key))
+
+
+def ask_to_drain(w: Writer, key: object, original: int, shared: Routines) -> None:
+    """Where the probe that ``key`` names goes when the trace is full; the program is at ``original``."""
+    w.place(("full", key))
+    w(store_state(SAVED[0], RAX))
+    w.to_label(lea_relative(RDX), ("drained", key))
+    w(store_state(RECORD, RDX))
+    w.to(lea_relative(RDX), original)
+    w(store_state(DESTINATION, RDX))
+    w.to(encode.JUMP, shared.drain)
