@@ -190,7 +190,7 @@ def _trace(file: str) -> int:
 @click.argument("file")
 def _report(file: str, least: float, html: str | None, speedscope: str | None, callgrind: str | None) -> int:
     """Show the profile FILE: functions and loops, by what calls and holds them."""
-    from memopt.report import exports, memory, page, patterns, profile
+    from memopt.report import details, exports, memory, page, patterns, profile
     from memopt.store.schema import StoreError, open_existing
     from memopt.store.tree import read_tree
 
@@ -202,7 +202,7 @@ def _report(file: str, least: float, html: str | None, speedscope: str | None, c
                          *patterns.lines(connection, least)):
                 click.echo(line)
         if html is not None:
-            _write("--html", html, page.page(root, unit))
+            _write("--html", html, page.page(root, unit, details.details(connection)))
         if speedscope is not None:
             _write("--speedscope", speedscope, exports.speedscope(root, unit))
         if callgrind is not None:

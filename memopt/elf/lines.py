@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from memopt.elf.image import ElfError, Image
-from memopt.elf.linetable import Header, find_row
+from memopt.elf.linetable import Header, find_row, rows_between
 
 _MAX_DEBUG_BYTES = 256 << 20
 _MAX_LINE_PROGRAM_BYTES = 2 << 20
 _SECONDS = 1.0
+_Answer = TypeVar("_Answer")
 
 
 def _malformed() -> tuple[type[Exception], ...]:
@@ -30,6 +31,27 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 def source_line(path: str, address: int) -> str | None:
     """``file.c:12`` for link-time ``address``, or None without (usable) debug information."""
+    def line(_: Any, program: Any) -> str | None:
+        row = find_row(*_opcodes(program), address)
+        return f"{os.path.basename(_names(program, row[0])[1])}:{row[1]}" if row else None
+
+    return _ask(path, address, line)
+
+
+def source_lines(path: str, start: int, end: int) -> list[tuple[int, str, int]]:
+    """(link-time address, path of the source, line) of ``[start, end)``, each to the next, by their addresses; nothing
+    without (usable) debug information."""
+    def lines(unit: Any, program: Any) -> list[tuple[int, str, int]]:
+        base = os.fsdecode(unit.get_top_DIE().attributes["DW_AT_comp_dir"].value)
+        last = {address: (file, number) for address, file, number in rows_between(*_opcodes(program), start, end)}
+        paths = {file: os.path.join(base, *_names(program, file)) for file, _ in last.values()}
+        return [(address, paths[file], number) for address, (file, number) in sorted(last.items())]
+
+    return _ask(path, start, lines) or []
+
+
+def _ask(path: str, address: int, ask: Callable[[Any, Any], _Answer | None]) -> _Answer | None:
+    """What ``ask`` says, if anything, of the first unit that may hold ``address`` and its line program."""
     try:
         with Image(path) as image:  # a look that spares most programs the import of a big library
             if not any(section.name.endswith("debug_line") for section in image.sections):
@@ -38,28 +60,24 @@ def source_line(path: str, address: int) -> str | None:
         return None
     try:
         with open(path, "rb") as stream:
-            return _find_line(stream, address)
+            return next(filter(None, (ask(unit, program) for unit, program in _programs(stream, address))), None)
     except _malformed():
         return None
 
 
-def _find_line(stream: Any, address: int) -> str | None:
+def _programs(stream: Any, address: int) -> Iterator[tuple[Any, Any]]:
     from elftools.elf.elffile import ELFFile
 
     elf = ELFFile(stream)
     debug = [s for s in elf.iter_sections() if s.name.startswith((".debug_", ".zdebug_"))]
     if not any(s.name.endswith("debug_line") for s in debug) or sum(s.data_size for s in debug) > _MAX_DEBUG_BYTES:
-        return None
+        return
     dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
     deadline = time.monotonic() + _SECONDS
     for unit in _units_for(dwarf, address, deadline):
         program = dwarf.line_program_for_CU(unit)
-        if program is None or program.header["unit_length"] > _MAX_LINE_PROGRAM_BYTES:
-            continue
-        line = _line_in_program(program, address)
-        if line:
-            return line
-    return None
+        if program is not None and program.header["unit_length"] <= _MAX_LINE_PROGRAM_BYTES:
+            yield unit, program
 
 
 def _units_for(dwarf: Any, address: int, deadline: float) -> Iterator[Any]:
@@ -87,17 +105,19 @@ def _covers(unit: Any, address: int) -> bool:
     return bool(low.value <= address < end)
 
 
-def _line_in_program(program: Any, address: int) -> str | None:
+def _opcodes(program: Any) -> tuple[Header, bytes]:
     header = program.header
     program.stream.seek(program.program_start_offset)
     code = program.stream.read(program.program_end_offset - program.program_start_offset)
-    fields = Header(header.opcode_base, header.line_base, header.line_range, header.minimum_instruction_length,
-                    header.standard_opcode_lengths)
-    row = find_row(fields, code, address)
-    return f"{_file_name(program, row[0])}:{row[1]}" if row else None
+    return Header(header.opcode_base, header.line_base, header.line_range, header.minimum_instruction_length,
+                  header.standard_opcode_lengths), code
 
 
-def _file_name(program: Any, index: int) -> str:
-    files = program.header["file_entry"]
-    name = files[index if program.header["version"] >= 5 else index - 1].name
-    return os.path.basename(os.fsdecode(name))
+def _names(program: Any, index: int) -> tuple[str, str]:
+    """Folder and name of a file; the folder of index 0 is where the compiler ran (DWARF 5, 6.2.4)."""
+    header = program.header
+    later = header["version"] >= 5
+    entry = header["file_entry"][index if later else index - 1]
+    folders = header["include_directory"]
+    number = entry.dir_index if later else entry.dir_index - 1
+    return os.fsdecode(folders[number]) if number >= 0 else "", os.fsdecode(entry.name)

@@ -45,6 +45,14 @@ def find_row(header: Header, program: bytes, address: int) -> tuple[int, int] | 
     return None
 
 
+def rows_between(header: Header, program: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(address, file number, line) of the rows that lie in ``[start, end)``, those of no line left out. Raises as
+    ``find_row`` does."""
+    for address, file, line, ends in _rows(header, program):
+        if start <= address < end and line and not ends:
+            yield address, file, line
+
+
 def _rows(header: Header, program: bytes) -> Iterator[tuple[int, int, int, bool]]:
     """(address, file, line, ends its sequence) of each row, in program order."""
     if header.line_range <= 0 or header.opcode_base <= _FIXED_ADVANCE_PC:

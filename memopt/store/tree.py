@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Frame:
-    """``kind``: "program", "thread", "function" or "loop". ``own``, ``total``: instructions or seconds, without and
-    with what is below. ``entries``, ``iterations``: None where they were not counted."""
+    """``kind``: "program", "thread", "function" or "loop"; ``function``: its number, or that of the
+    loop's. ``own``, ``total``: instructions or seconds, without and with what is below. ``entries``, ``iterations``:
+    None where they were not counted."""
 
     name: str
     kind: str
@@ -23,6 +24,7 @@ class Frame:
     file: str = ""
     below: list[Frame] = field(default_factory=list)
     total: float = 0
+    function: int | None = None
 
     def walk(self) -> Iterator[tuple[int, Frame]]:
         """Depth and frame, this one first, what is below in the order of its weight."""
@@ -54,18 +56,20 @@ def _contexts(connection: sqlite3.Connection, root: Frame) -> None:
     inside: dict[int, list[tuple[int, int | None, int, int, int, int]]] = {}
     for context, *row in counted:
         inside.setdefault(context, []).append((row[0], row[1], row[2], row[3], row[4], row[5]))
-    for number, thread, parent, name, entry, file, loop, entries, instructions in connection.execute(
-            """SELECT c.id, c.thread, c.parent, f.name, c.entry, m.path, c.loop, c.entries, c.instructions
+    for number, thread, parent, function, name, entry, file, loop, entries, instructions in connection.execute(
+            """SELECT c.id, c.thread, c.parent, c.function, f.name, c.entry, m.path, c.loop, c.entries, c.instructions
             FROM context c LEFT JOIN function f ON f.id = c.function LEFT JOIN image m ON m.id = c.image
             ORDER BY c.id"""):
         if thread not in threads:
             threads[thread] = Frame(f"thread {thread}", "thread")
             root.below.append(threads[thread])
         above = loops.get((parent, loop)) or functions.get(parent) or threads[thread]
-        frame = functions[number] = Frame(name or f"{entry:#x}", "function", instructions, entries, None, file or "")
+        frame = functions[number] = Frame(name or f"{entry:#x}", "function", instructions, entries, None, file or "",
+                                          function=function)
         above.below.append(frame)
         for inner, around, header, times, rounds, own in inside.get(number, ()):
-            found = loops[number, inner] = Frame(f"loop {header:#x}", "loop", own, times, rounds, file or "")
+            found = loops[number, inner] = Frame(f"loop {header:#x}", "loop", own, times, rounds, file or "",
+                                                 function=function)
             frame.own -= own
             (loops.get((number, around or 0)) or frame).below.append(found)
 
@@ -85,7 +89,7 @@ def _samples(connection: sqlite3.Connection, root: Frame) -> None:
             root.below.append(threads[thread])
         key = thread, function
         if key not in functions:
-            functions[key] = Frame(name or "code of no known function", "function", file=file or "")
+            functions[key] = Frame(name or "code of no known function", "function", file=file or "", function=function)
             threads[thread].below.append(functions[key])
         frame, around = functions[key], []
         current = loop
@@ -94,7 +98,7 @@ def _samples(connection: sqlite3.Connection, root: Frame) -> None:
             current = nest[current][0]
         for inner in reversed(around):
             if (thread, inner) not in loops:
-                loops[thread, inner] = Frame(f"loop {nest[inner][1]:#x}", "loop", file=file or "")
+                loops[thread, inner] = Frame(f"loop {nest[inner][1]:#x}", "loop", file=file or "", function=function)
                 frame.below.append(loops[thread, inner])
             frame = loops[thread, inner]
         frame.own += seconds

@@ -8,6 +8,7 @@ Q 16 bytes behind its end. (Matsubara and Sato, figures 2 and 3.)
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy
@@ -60,19 +61,20 @@ def affine(patterns: Sequence[Pattern], number: int) -> str | None:
     return ", ".join([form, *(f"i{at} < {count}" for at, (_, count) in enumerate(loops))])
 
 
-def expanded(text: str, definitions: Mapping[int, str], address: int = 0) -> Array:
-    """All addresses that ``text`` stands for, in order, the first one ``address``. Raises ``ValueError``, and
-    ``KeyError`` for a number without definition."""
+def expanded(text: str, definitions: Mapping[int, str], address: int = 0, most: int = sys.maxsize) -> Array:
+    """The addresses that ``text`` stands for, in order, the first one ``address``: all, or the first ``most``. Raises
+    ``ValueError``, and ``KeyError`` for a number without definition."""
     known: dict[int, tuple[Array, int]] = {}
-    addresses, _ = _Reader(text, definitions, known).all()
+    addresses, _ = _Reader(text, definitions, known, most).all()
     return addresses + address
 
 
 class _Reader:
-    """Of one text; what it stands for is (addresses from 0 on, span)."""
+    """Of one text; what it stands for is (addresses from 0 on, as many as are wanted, span)."""
 
-    def __init__(self, text: str, definitions: Mapping[int, str], known: dict[int, tuple[Array, int]]) -> None:
-        self._definitions, self._known = definitions, known
+    def __init__(self, text: str, definitions: Mapping[int, str], known: dict[int, tuple[Array, int]], most: int
+                 ) -> None:
+        self._definitions, self._known, self._most = definitions, known, most
         self._tokens: list[re.Match[str]] = []
         at = 0
         while at < len(text):
@@ -99,11 +101,12 @@ class _Reader:
         if token[1]:
             number = int(token[1])
             if number not in self._known:
-                self._known[number] = _Reader(self._definitions[number], self._definitions, self._known).all()
+                self._known[number] = _Reader(
+                    self._definitions[number], self._definitions, self._known, self._most).all()
             return self._known[number]
         if token[2]:
             size, times = int(token[2]), int(token[3])
-            return size * numpy.arange(times, dtype=numpy.int64), size * times
+            return size * numpy.arange(min(times, self._most), dtype=numpy.int64), size * times
         if not token[5]:
             raise ValueError(f"no pattern: {token[0]!r}")
         parts, span = [], 0
@@ -115,7 +118,7 @@ class _Reader:
             parts += more
         if not token[6]:
             raise ValueError(f"no end of a pattern: {token[0]!r}")
-        return numpy.concatenate(parts), span
+        return numpy.concatenate(parts)[:self._most], span
 
     def _link(self, span: int) -> tuple[list[Array], int]:
         """What comes behind a comma, and the span with it."""
@@ -133,5 +136,6 @@ class _Reader:
             if not token[8]:
                 raise ValueError(f"no number of times: {token[0]!r}")
             times = int(token[8])
-        starts = span + offset + (width + offset) * numpy.arange(times, dtype=numpy.int64)
+        shown = min(times, -(-self._most // len(found)))
+        starts = span + offset + (width + offset) * numpy.arange(shown, dtype=numpy.int64)
         return [(starts[:, None] + found).ravel()], span + times * (width + offset)

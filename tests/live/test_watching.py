@@ -67,7 +67,7 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
 def test_patterns_are_the_trace(tmp_path: Path) -> None:
     """A stencil blocked in space and in time: its blocks are patterns of level 2."""
     program, path, trace = tmp_path / "stencil", tmp_path / "p.db", tmp_path / "t"
-    compile_c(("gcc", "-O2"), KERNELS / "temporal_blocking.c", program, [])
+    compile_c(("gcc", "-O2"), KERNELS / "temporal_blocking.c", program, ["-g"])
     record((str(program), "70", "37", "9", "4"), path, "--memory", "--trace", str(trace))
     connection = open_existing(str(path))
     checked, wrong = compared(connection, Texts(connection), trace, str(program))
@@ -78,6 +78,14 @@ def test_patterns_are_the_trace(tmp_path: Path) -> None:
     assert all(int(str(row["level"])) >= 2 for row in blocks)
     said = run([*memopt_command(), "report", "--least", "0", str(path)], PATIENCE).stdout.decode()
     assert " in update: " in said.split("addresses of the busiest accesses")[1]
+    page = tmp_path / "p.html"
+    run([*memopt_command(), "report", "--html", str(page), str(path)], PATIENCE)
+    text = page.read_text()
+    assert re.search(r'"temporal_blocking\.c:\d+  .*for \(', text)
+    assert text.count("class=dots") == 12
+    assert "class=lines" in text
+    assert "http" not in text
+    assert len(text) < 500_000
     lines = run([*memopt_command(), "trace", str(trace)], PATIENCE).stdout.decode().splitlines()
     (total,) = asked(path, "SELECT sum(count * length(kind)) AS lines FROM access")
     assert len(lines) == total["lines"]

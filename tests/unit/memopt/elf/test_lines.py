@@ -6,7 +6,7 @@ import pytest
 
 from bench.variants import KERNELS
 from memopt.elf.image import Image
-from memopt.elf.lines import source_line
+from memopt.elf.lines import source_line, source_lines
 from memopt.elf.symbols import Symbols
 from tests.conftest import Build
 
@@ -28,6 +28,11 @@ def test_every_address_of_a_function_has_a_line_of_it(build: Build, compiler: st
     found = {source_line(str(program), address) for address in _span(program, "dgemm")[::7]}
     assert found <= expected
     assert len(found) >= 3
+    span = _span(program, "dgemm")
+    rows = source_lines(str(program), span.start, span.stop)
+    assert {path for _, path, _ in rows} == {str(KERNELS / "gemm_ijk.c")}
+    for (address, _, line), following in zip(rows, [*(a for a, _, _ in rows[1:]), span.stop], strict=True):
+        assert {source_line(str(program), a) for a in range(address, following)} == {f"gemm_ijk.c:{line}"}
 
 
 def test_no_line_without_debug_information(build: Build, tmp_path: Path) -> None:
@@ -35,3 +40,4 @@ def test_no_line_without_debug_information(build: Build, tmp_path: Path) -> None
     assert source_line(str(program), _span(program, "dgemm").start) is None
     assert source_line(str(build("gemm_ijk.c", "-g")), 1 << 50) is None
     assert source_line(str(tmp_path / "missing"), 0) is None
+    assert source_lines(str(program), _span(program, "dgemm").start, 1 << 50) == []

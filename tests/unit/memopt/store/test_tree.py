@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memopt.report import exports, page, profile
+from memopt.report import details, exports, page, profile
 from memopt.store.schema import create, open_existing
 from memopt.store.tree import Frame, read_tree
 
@@ -83,9 +83,10 @@ def test_callgrind_costs_and_calls(tmp_path: Path) -> None:
 
 
 def test_the_page_needs_nothing_else_and_holds_the_tree(tmp_path: Path) -> None:
-    root, unit = read_tree(open_existing(str(made(tmp_path, COUNTS))))
+    connection = open_existing(str(made(tmp_path, COUNTS)))
+    root, unit = read_tree(connection)
     root.name = "<script>"
-    text = page.page(root, unit)
+    text = page.page(root, unit, details.details(connection))
     assert "http" not in text
     assert "src=" not in text
     assert text.count("<script>") == 1  # a name is not markup

@@ -29,7 +29,11 @@ def found(addresses: list[int], size: int = 8, pieces: int = 1) -> tuple[Stream,
 def again(stream: Stream, made: list[Pattern]) -> list[int]:
     assert stream.parts is not None
     names = {n: written(made, n) for n in needed(made, {number for _, number in stream.parts})}
-    return [int(a) - BASE for address, number in stream.parts for a in expanded(f"[ID{number}]", names, address)]
+    whole = [(address, expanded(f"[ID{number}]", names, address), number) for address, number in stream.parts]
+    for address, found, number in whole:
+        for most in (1, len(found) // 2 + 1, 2 * len(found)):
+            assert list(expanded(f"[ID{number}]", names, address, most)) == list(found[:most])
+    return [int(a) - BASE for _, found, _ in whole for a in found]
 
 
 def in_full(made: list[Pattern], number: int) -> str:

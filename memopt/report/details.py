@@ -1,0 +1,139 @@
+"""What a page shows of single functions: their instructions with their source, curves of working sets, addresses.
+
+Only what matters: the functions, loops and accesses with the largest shares, and a bounded part of each.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from memopt.elf.lines import source_lines
+from memopt.traces.notation import expanded
+
+_FUNCTIONS, _LEAST, _ROWS = 24, 0.01, 2500  # whose code is shown, from which share on; instructions of each
+_LOOPS, _ACCESSES = 12, 12
+_SEEN = 1 << 13  # how many addresses of an access are shown, from the first one on
+
+Details = dict[str, Any]
+
+
+def details(connection: sqlite3.Connection) -> Details:
+    """``code``: by the number of the function. All is what JSON can hold."""
+    return {"code": dict(_code(connection)), "sets": list(_sets(connection)), "accesses": list(_accesses(connection)),
+            "caches": connection.execute("SELECT name, bytes FROM cache ORDER BY level").fetchall()}
+
+
+def _code(connection: sqlite3.Connection) -> Iterator[tuple[str, object]]:
+    """Of each function rows of (source line or null, address, text, depth of its loop, weight); the weights of all
+    instructions are samples' seconds, or how often each ran."""
+    chosen = connection.execute(f"""
+        WITH own AS (SELECT function, sum(instructions) AS weight FROM context GROUP BY function UNION ALL
+                     SELECT b.function, sum(s.seconds) FROM sample s JOIN block b ON b.id = s.block GROUP BY b.function)
+        SELECT f.id, f.name, m.path, f.start, f.end, m.id
+        FROM function f JOIN image m ON m.id = f.image JOIN own w ON w.function = f.id
+        WHERE w.weight >= {_LEAST} * (SELECT sum(weight) FROM own)
+        ORDER BY w.weight DESC LIMIT {_FUNCTIONS}""").fetchall()
+    for number, name, path, start, end, image in chosen:
+        weights = dict(connection.execute(
+            "SELECT address, sum(seconds) FROM sample WHERE image = ? AND address BETWEEN ? AND ? GROUP BY address",
+            (image, start, end - 1)).fetchall())
+        pieces = connection.execute("SELECT start, end, sum(count) FROM execution WHERE image = ? AND start >= ? AND "
+                                    "start < ? GROUP BY start, end ORDER BY start", (image, start, end)).fetchall()
+        lines = _Lines(path, start, end)
+        rows = []
+        for address, mnemonic, operands, depth in connection.execute(f"""
+                SELECT i.address, i.mnemonic, i.operands, COALESCE(l.depth, 0) FROM block b
+                JOIN instruction i ON i.block = b.id LEFT JOIN loop l ON l.id = b.loop
+                WHERE b.function = ? ORDER BY i.address LIMIT {_ROWS}""", (number,)):
+            weight = weights.get(address, 0) if weights else sum(n for a, b, n in pieces if a <= address < b)
+            rows.append((lines.before(address), address, f"{mnemonic} {operands}", depth, weight))
+        yield str(number), {"name": name, "rows": rows, "unit": "s" if weights else "times"}
+
+
+class _Lines:
+    """The source of a function, each line where its code begins."""
+
+    def __init__(self, path: str, start: int, end: int) -> None:
+        self._rows = source_lines(path, start, end)
+        self._texts: dict[str, list[str]] = {}
+        self._last: tuple[str, int] | None = None
+
+    def before(self, address: int) -> str | None:
+        """What is to be shown before the instruction at ``address``, where that is of another line than the one
+        before; addresses are asked for upwards."""
+        index = bisect.bisect_right(self._rows, address, key=lambda row: row[0]) - 1
+        if index < 0 or self._rows[index][1:] == self._last:
+            return None
+        _, path, line = self._rows[index]
+        self._last = path, line
+        text = self._source(path)
+        return f"{path.rsplit('/', 1)[-1]}:{line}  {text[line - 1] if line <= len(text) else ''}".rstrip()
+
+    def _source(self, path: str) -> list[str]:
+        if path not in self._texts:
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    self._texts[path] = file.read(1 << 22).splitlines()
+            except OSError:
+                self._texts[path] = []
+        return self._texts[path]
+
+
+def _sets(connection: sqlite3.Connection) -> Iterator[Details]:
+    """Of the heaviest loops, each in its heaviest context: points of (iterations, bytes of lines, bytes of pages)."""
+    rows = connection.execute("""
+        SELECT x.inclusive, w.context, w.loop, f.name, l.header, w.iterations, w.lines, w.pages FROM working_set w
+        JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
+        JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
+        WHERE w.lines > 0 AND w.iterations > 0 ORDER BY x.inclusive DESC, w.context, w.loop, w.iterations""")
+    shown: set[int] = set()
+    for (_, _, loop), found in groupby(rows, key=lambda row: row[:3]):
+        points = list(found)
+        if loop not in shown and len(points) > 1:
+            shown.add(loop)
+            yield {"name": f"{points[0][3]} {points[0][4]:#x}", "points": [row[5:] for row in points]}
+        if len(shown) == _LOOPS:
+            return
+
+
+def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
+    """The busiest ones: how their addresses begin, in bytes above the lowest shown."""
+    for number, kind, address, function, count in connection.execute(f"""
+            SELECT a.id, a.kind || a.size, a.address, f.name, a.count FROM access a JOIN context c ON c.id = a.context
+            LEFT JOIN function f ON f.id = c.function WHERE a.parts IS NOT NULL AND a.count > 1
+            ORDER BY a.count DESC, a.id LIMIT {_ACCESSES}""").fetchall():
+        seen: list[int] = []
+        text = ""
+        for start, written in connection.execute("""
+                SELECT p.address, t.text FROM part p JOIN pattern t ON t.id = p.pattern WHERE p.access = ?
+                ORDER BY p.position""", (number,)):
+            text = text or written
+            seen += expanded(written, _Definitions(connection), start, _SEEN - len(seen)).tolist()
+            if len(seen) >= _SEEN:
+                break
+        lowest = min(seen)
+        yield {"name": f"{kind} at {address:#x} in {function or 'an unknown function'}", "count": count, "text": text,
+               "heights": [address - lowest for address in seen]}
+
+
+class _Definitions(Mapping[int, str]):
+    """The texts of patterns, by their numbers."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __getitem__(self, number: int) -> str:
+        found = self._connection.execute("SELECT text FROM pattern WHERE id = ?", (number,)).fetchone()
+        if found is None:
+            raise KeyError(number)
+        return str(found[0])
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for (number,) in self._connection.execute("SELECT id FROM pattern"))
+
+    def __len__(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM pattern").fetchone()[0])
