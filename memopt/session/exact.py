@@ -22,6 +22,7 @@ from runtime import launch as launching
 from runtime.identify import CannotRun, identify
 from runtime.jobcontrol import exit_value
 from runtime.launch import launch, release_inherited_files
+from runtime.recording.escapes import Escapes
 from runtime.recording.intermittent import Intermittent
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.telling import Recording, Told
@@ -61,6 +62,8 @@ def record(options: Options) -> int:
         recorder = Recorder(supervisor, _recording(options), Watches(*watchers) if watchers else None) if (
             paths is None) else intermittent(options, supervisor, paths)
         if executable.note is None:
+            if paths is None:
+                recorder.escapes = Escapes(recorder.pid)
             recorder.seize()
         recorders.append(recorder)
 
@@ -117,8 +120,18 @@ def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch
         met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
     written = write_counts(connection, recorder.counted, _write_structure(recorder, connection, met))
     seen = () if watch is None else watch.write(connection, written)
+    unseen = _write_escapes(recorder, connection)
     _close(options, recorder, connection, seen, "tree",
-           f"{written.instructions:,} instructions in {len(written.contexts):,} calling contexts")
+           f"{written.instructions:,} instructions in {len(written.contexts):,} calling contexts{unseen}")
+
+
+def _write_escapes(recorder: Recorder, connection: sqlite3.Connection) -> str:
+    """What is to be said of it."""
+    escapes = recorder.escapes
+    if escapes is None or not escapes.known or not escapes.samples:
+        return ""
+    connection.execute("INSERT INTO observation VALUES (?, ?)", (escapes.samples, escapes.outside))
+    return f"; {100 * escapes.outside / escapes.samples:.1f} % of the time ran unobserved"
 
 
 def _write_paths(options: Options, recorder: Intermittent, watch: PathWatch, connection: sqlite3.Connection) -> None:

@@ -243,6 +243,9 @@ SELECT {_PLACE.format('s.address')}, s.what, s.loop, s.count, s.inclusive,
        round(100.0 * s.inclusive / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM marks s JOIN function f ON f.id = s.function JOIN image m ON m.id = f.image
 ORDER BY f.image, f.start, s.address"""),
+    "unobserved": Query("--exact: which part of its time the program ran unobserved, by samples", """
+SELECT sum(outside) AS samples_unobserved, sum(samples) AS samples,
+       round(100.0 * sum(outside) / sum(samples), 2) AS percent FROM observation"""),
     "counted-files": Query("--exact: instructions executed by the file they are in", """
 SELECT m.path AS file, sum(e.instructions) AS instructions,
        round(100.0 * sum(e.instructions) / (SELECT sum(instructions) FROM execution), 2) AS percent

@@ -195,6 +195,10 @@ CREATE TABLE bank (               -- --memory: where in a cache line an access b
     count    INTEGER NOT NULL,
     PRIMARY KEY (access, offset)
 ) WITHOUT ROWID;
+CREATE TABLE observation (        -- --exact: one row, where the system tells: samples of processor time
+    samples  INTEGER NOT NULL,
+    outside  INTEGER NOT NULL     -- of them, how many met code that ran unobserved
+);
 CREATE INDEX value_of ON value (context);
 """
 TABLES = """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from runtime import ptrace
 from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.code import Text
+from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.routines import ASKING, Question
 from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import (
@@ -85,7 +87,7 @@ in the original code."""
 
 
 class Recorder:
-    """``notes``: what was not recorded, and why."""
+    """``notes``: what was not recorded, and why; ``escapes``: is asked, where it is set, how much that was."""
 
     def __init__(self, supervisor: Supervisor, recording: Recording,
                  watcher: Watcher | None = None) -> None:
@@ -97,6 +99,7 @@ class Recorder:
         self.counted: list[Counted] = []
         self.answers = 0
         self.program = ""
+        self.escapes: Escapes | None = None
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
@@ -112,8 +115,15 @@ class Recorder:
 
     def run(self) -> None:
         """Until the program has ended."""
+        looked = time.monotonic()
         while self.supervisor.outcome is None:
-            self._handle(self.supervisor.poll(None))
+            self._handle(self.supervisor.poll(LOOK_SECONDS))
+            if self.escapes is not None and time.monotonic() >= looked + LOOK_SECONDS:
+                self.escapes.look(self.space)
+                looked = time.monotonic()
+        if self.escapes is not None:
+            self.escapes.look(self.space)
+            self.escapes.close()
 
     def _handle(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -183,6 +193,8 @@ class Recorder:
             self._note("a program was replaced by another; only the last one is recorded")
             self.counted.clear()
         self._told = 0
+        if self.escapes is not None:
+            self.escapes.begin()
         if self._watcher is not None:
             self._watcher.begin()
         tracee = Tracee(self.pid)

@@ -204,3 +204,18 @@ def test_a_program_that_is_killed_is_recorded_up_to_then(build: Build, tmp_path:
     (row,) = asked(path, "SELECT ended FROM run")
     assert row["ended"] == f"signal {signal.SIGTERM}"
     assert executed(path, "/bin/sh") > 100
+
+
+def test_what_runs_unobserved_is_told(build: Build, tmp_path: Path) -> None:
+    """Code that is written while the program runs cannot be copied; it takes about half of the time here."""
+    program, path = str(build("unobserved.c")), tmp_path / "p.db"
+    native = run([program], PATIENCE)
+    recorded = run([*memopt_command(), "profile", "--exact", "-o", str(path), "--", program], PATIENCE)
+    assert recorded.same_result(native), recorded.stderr
+    assert "ran unrecorded" in recorded.stderr
+    for row in asked(path, "SELECT * FROM observation"):  # none where there are no perf events
+        assert 0.2 < int(str(row["outside"])) / int(str(row["samples"])) < 0.8
+        assert "% of the time ran unobserved" in recorded.stderr
+    record((str(build("counted_signals.c")),), path)
+    for row in asked(path, "SELECT * FROM observation"):
+        assert row["outside"] == 0
