@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from memopt.console import say, say_internal
+from memopt.console import Progress, say, say_internal
 from memopt.options import Options
 from memopt.session.file import create_file
 from memopt.session.images import Images, Place
@@ -71,7 +71,10 @@ def record(options: Options) -> int:
     target = launch(executable, options.arguments, prepare=prepare)
     release_inherited_files()
     (recorder,) = recorders
+    progress = Progress(not options.quiet)
+    recorder.progress = progress.show if progress.wanted else None
     recorder.run()
+    progress.show("what was seen is written down")
     outcome = target.supervisor.outcome
     assert outcome is not None
     if executable.note is not None:
@@ -91,6 +94,7 @@ def record(options: Options) -> int:
                     say(tracing.error)
         except Exception as error:  # noqa: BLE001 - the program's end must still become memopt's
             say_internal("profile", error)
+    progress.clear()
     return exit_value(outcome)
 
 

@@ -9,7 +9,7 @@ from runtime.recording.space import Space
 from runtime.sampling import InterruptSampler, Sampler, open_sampler
 
 _INTERVAL_NS = 10_000_000
-LOOK_SECONDS = 5.0  # between looks at what was sampled, which finds room for ten times as long
+LOOK_SECONDS = 1.0  # between looks at what was sampled
 
 
 class Escapes:

@@ -87,7 +87,8 @@ in the original code."""
 
 
 class Recorder:
-    """``notes``: what was not recorded, and why; ``escapes``: is asked, where it is set, how much that was."""
+    """``notes``: what was not recorded, and why; ``escapes``: is asked, where it is set, how much that was;
+    ``progress``: is told now and then how far the program has come."""
 
     def __init__(self, supervisor: Supervisor, recording: Recording,
                  watcher: Watcher | None = None) -> None:
@@ -100,6 +101,8 @@ class Recorder:
         self.answers = 0
         self.program = ""
         self.escapes: Escapes | None = None
+        self.progress: Callable[[str], None] | None = None
+        self.words = 0  # of traces
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
@@ -118,12 +121,19 @@ class Recorder:
         looked = time.monotonic()
         while self.supervisor.outcome is None:
             self._handle(self.supervisor.poll(LOOK_SECONDS))
-            if self.escapes is not None and time.monotonic() >= looked + LOOK_SECONDS:
-                self.escapes.look(self.space)
+            if time.monotonic() >= looked + LOOK_SECONDS:
+                self._look()
                 looked = time.monotonic()
+        self._look()
+        if self.escapes is not None:
+            self.escapes.close()
+
+    def _look(self) -> None:
         if self.escapes is not None:
             self.escapes.look(self.space)
-            self.escapes.close()
+        if self.progress is not None and self.space is not None:
+            self.progress(f"{len(self.space.units):,} functions met"
+                          + (f", {self.words / 1e6:,.0f} million words of their traces read" if self.words else ""))
 
     def _handle(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -348,6 +358,7 @@ class Recorder:
         if self._watcher is None:
             return 0
         words = space.take_trace(thread)
+        self.words += len(words)
         new, self._told = space.units[self._told:], len(space.units)
         self._watcher.take(thread.tid, new, words)
         return len(words)

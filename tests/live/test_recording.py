@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -219,3 +220,21 @@ def test_what_runs_unobserved_is_told(build: Build, tmp_path: Path) -> None:
     record((str(build("counted_signals.c")),), path)
     for row in asked(path, "SELECT * FROM observation"):
         assert row["outside"] == 0
+
+
+def test_progress_is_shown_on_a_terminal_and_goes(build: Build, tmp_path: Path) -> None:
+    reader, terminal = os.openpty()
+    command = [*memopt_command(), "profile", "--exact", "-o", str(tmp_path / "p.db"), "--",
+               str(build("unobserved.c")), "3500000000"]
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=terminal, check=False, timeout=PATIENCE)
+    os.close(terminal)
+    text = b""
+    with contextlib.suppress(OSError):  # at the end
+        while piece := os.read(reader, 4096):
+            text += piece
+    os.close(reader)
+    assert process.stdout == b"done\n"
+    shown = text.decode().split("\r\x1b[K")
+    assert any(re.fullmatch(r"memopt: \d+ s, \d+ functions met", line) for line in shown)
+    assert shown[-1].startswith("memopt: ")
+    assert shown[-1].endswith("tree\r\n")
