@@ -19,7 +19,7 @@ from memopt.elf.unwind import all_ranges, function_range_at
 _VALUE_OFFSET = 8
 _MAX_SYMBOLS = 1 << 20
 _MAX_NAME = 4096
-_FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
+_FUNCTION_KINDS, _OBJECT_KINDS = (2, 10), (1,)  # STT_FUNC, STT_GNU_IFUNC; STT_OBJECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,12 @@ class Symbols:
         return tuple(sorted({f for table in self._tables for f in self._decode(table, table.entries)}))
 
     @cached_property
+    def objects(self) -> tuple[tuple[int, int, str], ...]:
+        """(start, end, name) of every variable of the symbol table, sorted by address."""
+        return tuple(sorted({(o.start, o.end, o.name) for table in self._tables
+                             for o in self._decode(table, table.entries, _OBJECT_KINDS)}))
+
+    @cached_property
     def everything(self) -> tuple[Function, ...]:
         """Every function, one for each start: those of the symbol table, and those that only the unwind tables know."""
         found = {start: Function(start, end, "") for start, end in all_ranges(self._image)}
@@ -120,9 +126,9 @@ class Symbols:
                 at = table.entries.find(wanted, at + 1)
         return ""
 
-    def _decode(self, table: _Table, entries: bytes) -> Iterator[Function]:
+    def _decode(self, table: _Table, entries: bytes, kinds: tuple[int, ...] = _FUNCTION_KINDS) -> Iterator[Function]:
         for name_at, info, _, section, start, size in SYMBOL.iter_unpack(entries):
-            if info & 0xF in _FUNCTION_KINDS and section != 0 and name_at < table.strings.size:
+            if info & 0xF in kinds and section != 0 and name_at < table.strings.size:
                 with contextlib.suppress(ElfError):
                     name = self._image.string(table.strings.offset + name_at, _MAX_NAME)
                     yield Function(start, start + size, name)

@@ -102,9 +102,10 @@ def _sets(connection: sqlite3.Connection) -> Iterator[Details]:
 
 def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
     """The busiest ones: how their addresses begin, in bytes above the lowest shown."""
-    for number, kind, address, function, count in connection.execute(f"""
-            SELECT a.id, a.kind || a.size, a.address, f.name, a.count FROM access a JOIN context c ON c.id = a.context
-            LEFT JOIN function f ON f.id = c.function WHERE a.parts IS NOT NULL AND a.count > 1
+    for number, kind, address, function, count, leads in connection.execute(f"""
+            SELECT a.id, a.kind || a.size, a.address, f.name, a.count, COALESCE(o.name, o.kind)
+            FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
+            LEFT JOIN object o ON o.access = a.id WHERE a.parts IS NOT NULL AND a.count > 1
             ORDER BY a.count DESC, a.id LIMIT {_ACCESSES}""").fetchall():
         seen: list[int] = []
         text = ""
@@ -116,8 +117,9 @@ def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
             if len(seen) >= _SEEN:
                 break
         lowest = min(seen)
-        yield {"name": f"{kind} at {address:#x} in {function or 'an unknown function'}", "count": count, "text": text,
-               "heights": [address - lowest for address in seen]}
+        to = f" to {leads}" if leads else ""
+        yield {"name": f"{kind} at {address:#x} in {function or 'an unknown function'}{to}", "count": count,
+               "text": text, "heights": [address - lowest for address in seen]}
 
 
 class _Definitions(Mapping[int, str]):

@@ -14,15 +14,17 @@ def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
     """Nothing where memory was not watched. ``least``: percent of all accesses below which one is left out."""
     (total,) = connection.execute("SELECT COALESCE(sum(count), 0) FROM access").fetchone()
     rows = connection.execute("""
-        SELECT a.id, a.kind || a.size, a.address, f.name, a.count, a.parts FROM access a
+        SELECT a.id, a.kind || a.size, a.address, f.name, a.count, a.parts, COALESCE(o.name, o.kind) FROM access a
         JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
+        LEFT JOIN object o ON o.access = a.id
         WHERE 100.0 * a.count >= ? ORDER BY a.count DESC, a.id LIMIT ?""", (least * total, _ACCESSES)).fetchall()
     if not rows or not total:
         return
     yield ""
     yield "addresses of the busiest accesses (8x67: 67 of 8 bytes; (+16+P)*34: 34 times P, each 16 bytes behind)"
-    for number, access, address, function, count, parts in rows:
-        yield f"{access} at {address:#x} in {function or 'an unknown function'}: {count:,} accesses"
+    for number, access, address, function, count, parts, leads in rows:
+        yield (f"{access} at {address:#x} in {function or 'an unknown function'}: {count:,} accesses"
+               + (f" to {leads}" if leads else ""))
         if parts is None:
             yield "    no pattern"
         else:

@@ -123,7 +123,11 @@ def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch
     for item in recorder.counted:
         met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
     written = write_counts(connection, recorder.counted, _write_structure(recorder, connection, met))
-    seen = () if watch is None else watch.write(connection, written)
+    seen: tuple[str, ...] = ()
+    if watch is not None:
+        from memopt.session.objects import Objects
+
+        seen = watch.write(connection, written, Objects(recorder.texts, recorder.mapped.values(), recorder.stacks))
     unseen = _write_escapes(recorder, connection)
     _close(options, recorder, connection, seen, "tree",
            f"{written.instructions:,} instructions in {len(written.contexts):,} calling contexts{unseen}")

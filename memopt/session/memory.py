@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from memopt.analysis.reductions import accumulates
 from memopt.session.counts import Written
+from memopt.session.objects import Objects
 from memopt.traces import notation
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reuse import Reuse, Reuses
@@ -79,7 +80,7 @@ class MemoryWatch:
                 None if around is None else first + around, watched.start in headers, watched.start == unit.graph.entry,
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses)))
 
-    def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
+    def write(self, connection: sqlite3.Connection, written: Written, objects: Objects) -> tuple[str, ...]:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         self._finish()
         connection.execute("BEGIN")
@@ -88,7 +89,7 @@ class MemoryWatch:
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
                 (row for found in dependences.all() if (row := self._row(written, found)) is not None))
-            numbers = self._write_streams(connection, written, streams)
+            numbers = self._write_streams(connection, written, streams, objects)
             for reuse in () if reuses is None else reuses.all():
                 self._write_reuse(connection, numbers, reuse)
             for found_set in sets.all():
@@ -112,7 +113,8 @@ class MemoryWatch:
                 (number, lines, count) for lines, count in ((None, reuse.cold), *zip(least, reuse.counts, strict=True))
                 if count))
 
-    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams) -> dict[Access, int]:
+    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams, objects: Objects
+                       ) -> dict[Access, int]:
         """Also the patterns of all, by numbers that are not used yet. The numbers of the accesses."""
         numbers: dict[Access, int] = {}
         (first,) = connection.execute("SELECT COALESCE(max(id) + 1, 0) FROM pattern").fetchone()
@@ -121,6 +123,10 @@ class MemoryWatch:
             number = self._write_stream(connection, written, stream)
             if number is not None:
                 numbers[stream.access] = number
+                shape = self._shapes[stream.access.block].accesses[stream.access.index]
+                leads = objects.of(stream.lowest, stream.highest + shape.size)
+                if leads is not None:
+                    connection.execute("INSERT INTO object VALUES (?, ?, ?, ?)", (number, *leads))
             if number is not None and stream.parts is not None:
                 used.update(pattern for _, pattern in stream.parts)
                 connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?)", (

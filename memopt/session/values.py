@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from memopt.analysis.points import Point
 from memopt.session.counts import Written
+from memopt.session.objects import Objects
 from memopt.traces.values import AMOUNTS, Value, Values
 from runtime.recording.unit import Unit
 
@@ -34,7 +35,7 @@ class ValueWatch:
             self._threads[tid].know_points([point for _, point in self._points])
         self._threads[tid].feed(words)
 
-    def write(self, connection: sqlite3.Connection, written: Written) -> tuple[str, ...]:
+    def write(self, connection: sqlite3.Connection, written: Written, _: Objects) -> tuple[str, ...]:
         """Rows of ``value`` and of the tables behind it, and of ``trips``; what is to be said about them."""
         connection.execute("BEGIN")
         for values in self._threads.values():

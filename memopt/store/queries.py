@@ -91,8 +91,10 @@ SELECT f.name AS function, printf('0x%x', a.address) AS address, i.mnemonic || '
             WHEN 2 * a.steady >= a.count THEN CASE WHEN abs(m.bytes) = a.size THEN 'sequential in pieces'
                                                    WHEN m.bytes = 0 THEN 'repeated'
                                                    ELSE 'strided in pieces' END
-            ELSE 'irregular' END AS pattern, m.bytes AS stride, a.highest + a.size - a.lowest AS span, a.context
+            ELSE 'irregular' END AS pattern, m.bytes AS stride, a.highest + a.size - a.lowest AS span,
+       o.kind || COALESCE(' ' || o.name, '') || printf(' + 0x%x', o.offset) AS leads_to, a.context
 FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = a.id
+     LEFT JOIN object o ON o.access = a.id
      LEFT JOIN function f ON f.id = c.function
      LEFT JOIN block b ON b.function = f.id AND a.address >= b.start AND a.address < b.end
      LEFT JOIN instruction i ON i.block = b.id AND i.address = a.address

@@ -195,6 +195,12 @@ CREATE TABLE bank (               -- --memory: where in a cache line an access b
     count    INTEGER NOT NULL,
     PRIMARY KEY (access, offset)
 ) WITHOUT ROWID;
+CREATE TABLE object (             -- --memory: what an access leads to, where that is known of all its addresses
+    access   INTEGER PRIMARY KEY REFERENCES access,
+    kind     TEXT NOT NULL,       -- variable; stack, heap (brk), mapped: of these kinds of memory; file
+    name     TEXT,                -- of the variable or the file
+    offset   INTEGER NOT NULL     -- of the lowest address from the start of the variable, or of that memory
+);
 CREATE TABLE observation (        -- --exact: one row, where the system tells: samples of processor time
     samples  INTEGER NOT NULL,
     outside  INTEGER NOT NULL     -- of them, how many met code that ran unobserved

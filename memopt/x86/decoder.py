@@ -51,7 +51,7 @@ def _classify(mnemonic: str, operands: str) -> tuple[Kind, int | None]:
     kind = _branches(mnemonic)
     if kind is Kind.PLAIN:
         return kind, None
-    target = int(operands, 16) if operands.startswith("0x") and "," not in operands else None
+    target = int(operands, 0) if operands[:1].isdigit() and "," not in operands else None  # "7", but "0x10"
     if kind is Kind.INDIRECT and target is not None:
         return Kind.JUMP, target
     return kind, None if kind in (Kind.RETURN, Kind.TRAP) else target

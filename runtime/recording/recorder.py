@@ -25,6 +25,7 @@ from memopt.analysis.counting import Counts
 from memopt.ir.reasons import Reason, Rejected
 from runtime import ptrace
 from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
+from runtime.memory import Mapping, mappings
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.code import Text
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
@@ -103,6 +104,8 @@ class Recorder:
         self.escapes: Escapes | None = None
         self.progress: Callable[[str], None] | None = None
         self.words = 0  # of traces
+        self.mapped: dict[int, Mapping] = {}  # memory that the program had, by its start; what came later counts
+        self.stacks: list[int] = []  # an address in each
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
@@ -131,6 +134,9 @@ class Recorder:
     def _look(self) -> None:
         if self.escapes is not None:
             self.escapes.look(self.space)
+        if self._watcher is not None:
+            with suppress(Rejected):
+                self.mapped |= {mapping.start: mapping for mapping in mappings(self.pid)}
         if self.progress is not None and self.space is not None:
             self.progress(f"{len(self.space.units):,} functions met"
                           + (f", {self.words / 1e6:,.0f} million words of their traces read" if self.words else ""))
@@ -203,6 +209,8 @@ class Recorder:
             self._note("a program was replaced by another; only the last one is recorded")
             self.counted.clear()
         self._told = 0
+        self.mapped.clear()
+        self.stacks.clear()
         if self.escapes is not None:
             self.escapes.begin()
         if self._watcher is not None:
@@ -253,6 +261,7 @@ class Recorder:
         if same:
             try:
                 thread = space.new_thread(tid)
+                self.stacks.append(registers.rsp)
                 unit = space.unit_of_copy(registers.rip)
                 assert unit is not None
                 node = space.child(thread, thread.root, unit)
@@ -462,6 +471,7 @@ class Recorder:
         thread = None if space is None else space.threads.pop(tid, None)
         if space is None or thread is None:
             return
+        self._look()
         self._tell(space, thread)
         found = list(space.collect(thread))
         units = {address: unit for address, unit, *_ in found}

@@ -152,3 +152,15 @@ def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) ->
     assert recorded.same_result(native), recorded.stderr
     (row,) = asked(path, "SELECT count(*) AS count FROM dependence WHERE kind = 'RAW'")
     assert int(str(row["count"])) > 100
+
+
+@pytest.mark.parametrize("flags", [(), ("-static",)])
+def test_accesses_lead_to_variables_stacks_and_the_heap(build: Build, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("watched_objects.c", "-pthread", *flags, level="-O1")),), path, "--memory")
+    found = {(row["function"], str(row["leads_to"])) for row in asked(path, "access-patterns") if row["count"] == 500}
+    assert {(name, place.rpartition(" + ")[0]) for name, place in found if str(name).startswith("on_")} == {
+        ("on_shared", "variable shared_table"), ("on_own", "variable own_table"), ("on_heap", "heap"),
+        ("on_mapped", "mapped"), ("on_stack", "stack"), ("on_stack_of_thread", "stack"),
+        ("on_two", "variable shared_table"), ("on_two", "heap")}
+    assert {("on_shared", "variable shared_table + 0x0"), ("on_own", "variable own_table + 0xfa0")} <= found

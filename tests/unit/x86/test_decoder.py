@@ -22,6 +22,8 @@ from tests.support.binaries import assemble
     ("jmp *0x1000", Kind.INDIRECT, None),
     ("jmp *(%rax,%rcx,8)", Kind.INDIRECT, None),
     ("call .+0x100", Kind.CALL, 0x1100),
+    ("call .-0x1000", Kind.CALL, 0),  # of a weak symbol that nothing defines
+    ("jne .-0xff7", Kind.CONDITIONAL, 9),
     ("call *%rax", Kind.CALL, None),
     ("ret", Kind.RETURN, None),
     ("repz ret", Kind.RETURN, None),
