@@ -49,10 +49,11 @@ _PAGE = mmap.PAGESIZE
 
 
 class Sample(NamedTuple):
-    """``address``: user-mode instruction pointer."""
+    """``address``: user-mode instruction pointer; ``child``: 0, or the process that the program has started."""
 
     address: int
     tid: int
+    child: int = 0
 
 
 class Source(Enum):
@@ -92,15 +93,15 @@ Interrupter = Callable[[], Sequence[Sample]]
 
 
 def open_sampler(pid: int, *, on_exec: bool, interrupter: Interrupter | None = None,
-                 interval_ns: int = INTERVAL_NS) -> Sampler:
-    """Sample process ``pid`` and its threads.
+                 interval_ns: int = INTERVAL_NS, children: bool = False) -> Sampler:
+    """Sample process ``pid`` and its threads; ``children``: and what it starts from now on, where that is possible.
 
     ``on_exec``: the process has not called execve yet and sampling starts there (call it from ``launch``'s
     ``prepare``); otherwise it starts at once with the threads there are and those they make. Without permission for
     perf events, falls back to ``interrupter``, else to a sampler that sees nothing; ``note`` says so.
     """
     try:
-        return _PerfSampler(pid, on_exec, interval_ns)
+        return _PerfSampler(pid, on_exec, interval_ns, children)
     except OSError as error:
         return InterruptSampler(pid, interrupter, _refusal(error))
 
@@ -139,8 +140,9 @@ class _PerfSampler:
     source = Source.PERF_EVENT
     note = ""
 
-    def __init__(self, pid: int, on_exec: bool, interval_ns: int) -> None:
+    def __init__(self, pid: int, on_exec: bool, interval_ns: int, children: bool) -> None:
         self.interval_ns = interval_ns
+        self._children = children
         self.lost = 0
         self._pid = pid
         self._rings: list[_Ring] = []
@@ -153,7 +155,7 @@ class _PerfSampler:
     def read(self) -> list[Sample]:
         samples: list[Sample] = []
         for ring in self._rings:
-            found, lost = parse_records(ring.take(), self._pid)
+            found, lost = parse_records(ring.take(), self._pid, self._children)
             samples += found
             self.lost += lost
         return samples
@@ -185,7 +187,9 @@ class _PerfSampler:
         for tid in threads:
             try:
                 for processor in processors:
-                    self._rings.append(_Ring(_inherited_event(tid, processor, start, self.interval_ns)))
+                    self._rings.append(_Ring(
+                        _event(tid, processor, start | _INHERIT, self.interval_ns) if self._children else
+                        _inherited_event(tid, processor, start, self.interval_ns)))
             except ProcessLookupError:
                 if tid == self._pid:
                     raise  # another thread has merely ended meanwhile
@@ -224,8 +228,9 @@ class InterruptSampler:
         self._interrupter = None
 
 
-def parse_records(data: bytes, pid: int) -> tuple[list[Sample], int]:
-    """User-mode samples of process ``pid`` among perf records of type IP | TID, and the count of lost ones."""
+def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[Sample], int]:
+    """User-mode samples of process ``pid``, or of all processes, among perf records of type IP | TID, and the count of
+    lost ones."""
     samples: list[Sample] = []
     lost = offset = 0
     while offset + _HEADER.size <= len(data):
@@ -234,8 +239,8 @@ def parse_records(data: bytes, pid: int) -> tuple[list[Sample], int]:
             break
         if kind == _RECORD_SAMPLE and misc & _MODE_MASK == _MODE_USER:
             address, process, tid = _SAMPLE.unpack_from(data, offset + _HEADER.size)
-            if process == pid:
-                samples.append(Sample(address, tid))
+            if process == pid or children:
+                samples.append(Sample(address, tid, 0 if process == pid else process))
         elif kind == _RECORD_LOST:
             lost += struct.unpack_from("<8xQ", data, offset + _HEADER.size)[0]
         offset += size

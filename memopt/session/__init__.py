@@ -37,7 +37,8 @@ def run(options: Options) -> int:
         return sessions[0].look() if sessions else ()
 
     target = launch(executable, options.arguments,
-                    prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True, interrupter=look)))
+                    prepare=lambda pid: samplers.append(open_sampler(
+                        pid, on_exec=True, interrupter=look, children=options.profile is not None)))
     release_inherited_files()
 
     from memopt.session.watch import Session

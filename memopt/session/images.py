@@ -17,7 +17,9 @@ from memopt.elf.symbols import Function, Symbols
 from memopt.ir.reasons import Rejected
 from memopt.store.static import add_functions, add_image
 from runtime.memory import mappings
+from runtime.sampling import Sample
 
+_CHOSEN_BY_THE_SYSTEM = 1 << 32  # addresses from here on differ from program to program
 MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
 
 
@@ -54,23 +56,6 @@ class Images:
                         self.places.add(Place(mapping.start, mapping.end, mapping.path, bias))
                         self.first = self.first or mapping.path
 
-    def write(self, connection: sqlite3.Connection, samples: Mapping[tuple[int, int], tuple[int, float]]) -> None:
-        """Structure, mappings and ``samples``: how many, and the seconds they stand for, by thread and live address."""
-        met: dict[str, set[int]] = {}
-        for _, address in samples:
-            if (place := self.place(address)) is not None:
-                met.setdefault(place.path, set()).add(address - place.bias)
-        numbers = self.write_structure(connection, met)
-        found: dict[int | None, dict[tuple[int, int], tuple[int, float]]] = {}
-        for (thread, address), (count, seconds) in samples.items():
-            place = self.place(address)
-            image, bias = (None, 0) if place is None else (numbers[place.path], place.bias)
-            of_image = found.setdefault(image, {})
-            before = of_image.get((thread, address - bias), (0, 0.0))
-            of_image[thread, address - bias] = before[0] + count, before[1] + seconds
-        for image, rows in found.items():
-            _add_samples(connection, image, rows)
-
     def place(self, address: int) -> Place | None:
         """What lay at a live address, most lately seen last where several did."""
         return next((p for p in sorted(self.places, reverse=True) if p.start <= address < p.end), None)
@@ -85,6 +70,34 @@ class Images:
                     (number, p.start, p.end, p.bias) for p in sorted(self.places) if p.path == path))
                 _describe(connection, number, path, met.get(path, set()), path == self.first)
         return numbers
+
+
+def write_samples(connection: sqlite3.Connection, program: Images, children: Mapping[int, Images],
+                  samples: Mapping[Sample, tuple[int, float]]) -> None:
+    """Structure, mappings and ``samples``: how many, and the seconds they stand for. A child that ended before it was
+    looked at is taken for a copy of the program, where its addresses are the program's and no other's."""
+    found: dict[Sample, Place | None] = {}
+    for sample in samples:
+        place = (children[sample.child] if sample.child else program).place(sample.address)
+        if place is None and sample.address >= _CHOSEN_BY_THE_SYSTEM:
+            place = program.place(sample.address)
+        found[sample] = place
+    met: dict[str, set[int]] = {}
+    for sample, place in found.items():
+        if place is not None:
+            met.setdefault(place.path, set()).add(sample.address - place.bias)
+    for images in children.values():
+        program.places |= images.places
+    numbers = program.write_structure(connection, met)
+    by_image: dict[int | None, dict[tuple[int, int], tuple[int, float]]] = {}
+    for sample, (count, seconds) in samples.items():
+        place = found[sample]
+        image, bias = (None, 0) if place is None else (numbers[place.path], place.bias)
+        rows = by_image.setdefault(image, {})
+        before = rows.get((sample.tid, sample.address - bias), (0, 0.0))
+        rows[sample.tid, sample.address - bias] = before[0] + count, before[1] + seconds
+    for image, rows in by_image.items():
+        _add_samples(connection, image, rows)
 
 
 def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[int], whole: bool) -> None:

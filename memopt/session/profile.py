@@ -18,12 +18,12 @@ from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
 from memopt.session.file import create_file
-from memopt.session.images import Images
+from memopt.session.images import Images, write_samples
 from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
-from runtime.sampling import INTERVAL_NS, Sampler
+from runtime.sampling import INTERVAL_NS, Sample, Sampler
 
 if TYPE_CHECKING:
     from memopt.session.survey import Surveyor
@@ -39,9 +39,10 @@ class Profiling(Session):
     def __init__(self, options: Options, target: Target, sampler: Sampler) -> None:
         super().__init__(options, target, sampler)
         self._began = datetime.now(UTC)
-        self._samples: Counter[tuple[int, int]] = Counter()  # by thread and live address
-        self._weights: Counter[tuple[int, int]] = Counter()  # the same, in nanoseconds
+        self._samples: Counter[Sample] = Counter()
+        self._weights: Counter[Sample] = Counter()  # the same, in nanoseconds
         self._images = Images(target.pid)
+        self._of_children: dict[int, Images] = {}
         self._surveyor: Surveyor | None = None
 
     def _watch(self) -> None:
@@ -56,8 +57,13 @@ class Profiling(Session):
         self._take()
 
     def _take(self) -> None:
-        new = [(sample.tid, sample.address) for sample in self.sampler.read()]
-        self._images.see({address for _, address in new})
+        new = self.sampler.read()
+        addresses: dict[int, set[int]] = {}
+        for sample in new:
+            addresses.setdefault(sample.child, set()).add(sample.address)
+        for child, met in addresses.items():
+            images = self._of_children.setdefault(child, Images(child)) if child else self._images
+            images.see(met)
         self._samples.update(new)
         for key in new:
             self._weights[key] += self.sampler.interval_ns
@@ -65,7 +71,7 @@ class Profiling(Session):
         if self.sampler.interval_ns not in (0, interval):
             self.sampler.set_interval(interval)
         if self.options.affine:
-            self.hotness.add(address for _, address in new)
+            self.hotness.add(sample.address for sample in new if not sample.child)
 
     def _new_improver(self) -> Surveyor:
         from memopt.session.survey import Surveyor
@@ -95,8 +101,9 @@ class Profiling(Session):
 
     def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
         each = seconds / max(1, self._samples.total())  # where the system does not say
-        self._images.write(connection, {key: (count, self._weights[key] * 1e-9 or count * each)
-                                        for key, count in self._samples.items()})
+        write_samples(connection, self._images, self._of_children,
+                      {sample: (count, self._weights[sample] * 1e-9 or count * each)
+                       for sample, count in self._samples.items()})
         if self._surveyor is not None:
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()

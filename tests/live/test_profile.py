@@ -49,6 +49,28 @@ def test_code_of_libraries_is_told_by_file(build: Build, tmp_path: Path) -> None
     assert int(str(named["files"])) >= 1
 
 
+def test_children_are_profiled_each_on_its_own(build: Build, tmp_path: Path) -> None:
+    """Copies of the program, and other programs that it starts."""
+    path, program = tmp_path / "p.db", build("gemm_ijk.c")
+    twice = f"import os, subprocess\npid = os.fork()\nsubprocess.run(['{program}', '400'])\nif pid: os.waitpid(pid, 0)"
+    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/usr/bin/python3", "-c", twice], PATIENCE)
+    assert trial.exit_code == 0
+    if "perf events" in trial.stderr:
+        pytest.skip(trial.stderr)
+    found = asked(path, """SELECT s.thread, f.name AS function, sum(s.count) AS samples FROM sample s
+        JOIN block b ON b.id = s.block JOIN function f ON f.id = b.function GROUP BY s.thread, f.id""")
+    hot = {row["thread"] for row in found if row["function"] == "dgemm" and int(str(row["samples"])) > 20}
+    assert len(hot) == 2
+    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/usr/bin/python3", "-c", """import os, zlib
+pid = os.fork()
+for _ in range(4): zlib.compress(bytes(range(256)) * 4000, 9)
+if pid: os.waitpid(pid, 0)"""], PATIENCE)
+    threads = asked(path, """SELECT thread, sum(count) AS samples, sum(count * (block IS NOT NULL)) AS in_blocks
+        FROM sample GROUP BY thread ORDER BY samples""")
+    assert len(threads) == 2
+    assert all(int(str(row["in_blocks"])) > 0.9 * int(str(row["samples"])) > 20 for row in threads)
+
+
 @pytest.mark.parametrize(("script", "ended", "code"), [
     ("exit 7", "exit 7", 7), ("kill -TERM $$", "signal 15", -signal.SIGTERM)])
 def test_the_end_is_the_programs(tmp_path: Path, script: str, ended: str, code: int) -> None:

@@ -26,6 +26,8 @@ def test_only_user_samples_of_the_process_count() -> None:
     samples, lost = parse_records(data, 7)
     assert samples == [Sample(0x1000, 7), Sample(0x1000, 8), Sample(0x3000, 7)]
     assert lost == 42
+    assert parse_records(data, 7, children=True)[0] == [
+        Sample(0x1000, 7), Sample(0x1000, 8), Sample(0x2000, 9, 9), Sample(0x3000, 7)]
 
 
 def test_damaged_record_ends_the_parse() -> None:
