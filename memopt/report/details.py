@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from memopt.elf.lines import source_lines
+from memopt.store.queries import LEADS_TO
 from memopt.traces.notation import expanded
 
 _FUNCTIONS, _LEAST, _ROWS = 24, 0.01, 2500  # whose code is shown, from which share on; instructions of each
@@ -103,7 +104,7 @@ def _sets(connection: sqlite3.Connection) -> Iterator[Details]:
 def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
     """The busiest ones: how their addresses begin, in bytes above the lowest shown."""
     for number, kind, address, function, count, leads in connection.execute(f"""
-            SELECT a.id, a.kind || a.size, a.address, f.name, a.count, COALESCE(o.name, o.kind)
+            SELECT a.id, a.kind || a.size, a.address, f.name, a.count, {LEADS_TO}
             FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
             LEFT JOIN object o ON o.access = a.id WHERE a.parts IS NOT NULL AND a.count > 1
             ORDER BY a.count DESC, a.id LIMIT {_ACCESSES}""").fetchall():

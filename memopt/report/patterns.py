@@ -6,6 +6,8 @@ import re
 import sqlite3
 from collections.abc import Iterator
 
+from memopt.store.queries import LEADS_TO
+
 _ACCESSES, _PARTS, _DEFINITIONS = 10, 8, 12
 _ID = re.compile(r"\[ID(\d+)\]")
 
@@ -13,8 +15,9 @@ _ID = re.compile(r"\[ID(\d+)\]")
 def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
     """Nothing where memory was not watched. ``least``: percent of all accesses below which one is left out."""
     (total,) = connection.execute("SELECT COALESCE(sum(count), 0) FROM access").fetchone()
-    rows = connection.execute("""
-        SELECT a.id, a.kind || a.size, a.address, f.name, a.count, a.parts, COALESCE(o.name, o.kind) FROM access a
+    rows = connection.execute(f"""
+        SELECT a.id, a.kind || a.size, a.address, f.name, a.count, a.parts, {LEADS_TO}
+        FROM access a
         JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
         LEFT JOIN object o ON o.access = a.id
         WHERE 100.0 * a.count >= ? ORDER BY a.count DESC, a.id LIMIT ?""", (least * total, _ACCESSES)).fetchall()

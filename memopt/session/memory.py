@@ -13,6 +13,7 @@ from memopt.analysis.reductions import accumulates
 from memopt.session.counts import Written
 from memopt.session.objects import Objects
 from memopt.traces import notation
+from memopt.traces.allocations import Allocations, allocates
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
@@ -20,7 +21,7 @@ from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.workingset import WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
-_Readers = tuple[Dependences, Streams, WorkingSets, Reuses | None]
+_Readers = tuple[Dependences, Streams, WorkingSets, Allocations, Reuses | None]
 
 
 class MemoryWatch:
@@ -33,7 +34,7 @@ class MemoryWatch:
     def __init__(self, reuse: bool) -> None:
         """``reuse``: distances between touches of a line are found, too."""
         self._reuse = reuse
-        self._workers = [ThreadPoolExecutor(1) for _ in range(3 + reuse)]
+        self._workers = [ThreadPoolExecutor(1) for _ in range(4 + reuse)]
         self._pending: list[Future[None]] = []
         self.begin()
 
@@ -61,7 +62,8 @@ class MemoryWatch:
                 reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
         if found is None:
-            found = self._threads[tid] = Dependences(), Streams(), WorkingSets(), Reuses() if self._reuse else None
+            found = self._threads[tid] = (Dependences(), Streams(), WorkingSets(), Allocations(),
+                                          Reuses() if self._reuse else None)
             for reader in filter(None, found):
                 reader.know(self._shapes, self._loops)
         self._pending = [worker.submit(reader.feed, words)
@@ -78,13 +80,15 @@ class MemoryWatch:
             self._blocks.append((unit, watched))
             self._shapes.append(BlockShape(
                 None if around is None else first + around, watched.start in headers, watched.start == unit.graph.entry,
-                tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses)))
+                tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses),
+                allocates(unit.name) if watched.start == unit.graph.entry else 0))
 
     def write(self, connection: sqlite3.Connection, written: Written, objects: Objects) -> tuple[str, ...]:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         self._finish()
+        objects.know(allocation for *_, allocations, _ in self._threads.values() for allocation in allocations.all())
         connection.execute("BEGIN")
-        for tid, (dependences, streams, sets, reuses) in self._threads.items():
+        for tid, (dependences, streams, sets, _, reuses) in self._threads.items():
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
@@ -126,7 +130,10 @@ class MemoryWatch:
                 shape = self._shapes[stream.access.block].accesses[stream.access.index]
                 leads = objects.of(stream.lowest, stream.highest + shape.size)
                 if leads is not None:
-                    connection.execute("INSERT INTO object VALUES (?, ?, ?, ?)", (number, *leads))
+                    context = written.contexts.get(leads.node)
+                    name = leads.name if context is None else _caller(connection, context)
+                    connection.execute("INSERT INTO object VALUES (?, ?, ?, ?, ?)", (
+                        number, leads.kind, name, leads.offset, context))
             if number is not None and stream.parts is not None:
                 used.update(pattern for _, pattern in stream.parts)
                 connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?)", (
@@ -189,3 +196,18 @@ class MemoryWatch:
             unit.graph.blocks[self._blocks[found.sink.block][1].start].instructions, first, second)
         return (found.kind.name, source_context, source, sink_context, sink, context, loop, found.least, found.most,
                 found.count, reduction)
+
+
+def _caller(connection: sqlite3.Connection, context: int) -> str | None:
+    """The function that has called what runs in ``context``, not one that has passed it on by a jump (the dynamic
+    linker does, and its stubs do)."""
+    at: int | None = context
+    while at is not None:
+        name, mnemonic, at = connection.execute("""
+            SELECT f.name, i.mnemonic, p.id FROM context c LEFT JOIN context p ON p.id = c.parent
+            LEFT JOIN function f ON f.id = p.function
+            LEFT JOIN block b ON b.function = f.id AND c.site >= b.start AND c.site < b.end
+            LEFT JOIN instruction i ON i.block = b.id AND i.address = c.site WHERE c.id = ?""", (at,)).fetchone()
+        if mnemonic is not None and "call" in mnemonic:
+            return str(name)
+    return None

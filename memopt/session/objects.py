@@ -1,15 +1,27 @@
-"""What addresses of data lead to: variables of the program's files, its stacks, its heap, memory it has mapped."""
+"""What addresses of data lead to: variables of the program's files, blocks that it has allocated, stacks, mappings."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols, demangle
+from memopt.traces.allocations import Allocation
 from runtime.memory import Mapping
 from runtime.recording.code import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """As the table ``object`` of memopt.store.schema has it. ``node``: of the function that has allocated it, or 0."""
+
+    kind: str
+    name: str | None
+    offset: int
+    node: int = 0
 
 
 class Objects:
@@ -19,24 +31,30 @@ class Objects:
         """``stacks``: an address in each, where the system does not name it."""
         self._mapped = sorted(mapped, key=lambda m: m.start)
         self._stacks = stacks
+        self._blocks: list[Allocation] = []
         self._variables: list[tuple[int, int, str]] = []
         for path, bias in {(text.mapping.path, text.bias) for text in texts}:
             with suppress(ElfError, OSError), Image(path) as image:
                 self._variables += ((start + bias, end + bias, name) for start, end, name in Symbols(image).objects)
         self._variables.sort()
 
-    def of(self, lowest: int, highest: int) -> tuple[str, str | None, int] | None:
-        """Kind, name and offset of ``lowest``, where all of both is in one (memopt.store.schema: object)."""
+    def know(self, blocks: Iterable[Allocation]) -> None:
+        self._blocks = sorted(blocks, key=lambda b: b.address)
+
+    def of(self, lowest: int, highest: int) -> Place | None:
+        """Where all from ``lowest`` to before ``highest`` is in one."""
         index = bisect.bisect_right(self._variables, lowest, key=lambda v: v[0]) - 1
         if index >= 0 and highest <= self._variables[index][1]:
             start, _, name = self._variables[index]
-            return "variable", demangle(name), lowest - start
+            return Place("variable", demangle(name), lowest - start)
+        index = bisect.bisect_right(self._blocks, lowest, key=lambda b: b.address) - 1
+        if index >= 0 and highest <= self._blocks[index].address + self._blocks[index].size:
+            return Place("block", None, lowest - self._blocks[index].address, self._blocks[index].node)
         index = bisect.bisect_right(self._mapped, lowest, key=lambda m: m.start) - 1
         if index < 0 or highest > self._mapped[index].end:
             return None
         found = self._mapped[index]
-        name = found.path
-        kind = {"[heap]": "heap", "[stack]": "stack", "": "mapped"}.get(name, "file")
+        kind = {"[heap]": "heap", "[stack]": "stack", "": "mapped"}.get(found.path, "file")
         if any(address in found for address in self._stacks):
             kind = "stack"
-        return kind, name if kind == "file" else None, lowest - found.start
+        return Place(kind, found.path if kind == "file" else None, lowest - found.start)

@@ -14,6 +14,9 @@ WITH own AS (SELECT b.loop AS loop, sum(s.seconds) AS seconds FROM sample s JOIN
              WHERE b.loop IS NOT NULL GROUP BY b.loop)
 """
 _PLACE = "f.name AS function, printf('%#x', {0}) AS address"
+LEADS_TO = ("CASE o.kind WHEN 'block' THEN 'block of ' || COALESCE(o.name, '?') "
+            "ELSE o.kind || COALESCE(' ' || o.name, '') END")
+"""What an object, o, is called."""
 _OF_VECTORS = "('movups', 'movupd', 'movdqu', 'lddqu', 'vmovups', 'vmovupd', 'vmovdqu', 'vlddqu')"
 
 
@@ -81,7 +84,7 @@ FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.fun
      LEFT JOIN carried c ON c.loop = l.id
 WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
 GROUP BY l.id HAVING sum(x.iterations) > sum(x.entries) ORDER BY sum(x.inclusive) DESC, l.id"""),
-    "access-patterns": Query("--memory: how the addresses of each access in each context follow each other", """
+    "access-patterns": Query("--memory: how the addresses of each access in each context follow each other", f"""
 WITH main AS (SELECT access, bytes, max(count) AS count FROM stride GROUP BY access)
 SELECT f.name AS function, printf('0x%x', a.address) AS address, i.mnemonic || ' ' || i.operands AS instruction,
        a.kind, a.size, a.count,
@@ -92,7 +95,7 @@ SELECT f.name AS function, printf('0x%x', a.address) AS address, i.mnemonic || '
                                                    WHEN m.bytes = 0 THEN 'repeated'
                                                    ELSE 'strided in pieces' END
             ELSE 'irregular' END AS pattern, m.bytes AS stride, a.highest + a.size - a.lowest AS span,
-       o.kind || COALESCE(' ' || o.name, '') || printf(' + 0x%x', o.offset) AS leads_to, a.context
+       {LEADS_TO} || printf(' + 0x%x', o.offset) AS leads_to, a.context
 FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = a.id
      LEFT JOIN object o ON o.access = a.id
      LEFT JOIN function f ON f.id = c.function
@@ -154,6 +157,19 @@ SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', 
 FROM value v JOIN often o ON o.value = v.id JOIN context c ON c.id = v.context
      LEFT JOIN function f ON f.id = c.function LEFT JOIN loop l ON l.id = v.loop
 WHERE v.total IS NULL ORDER BY v.count DESC, v.id"""),
+    "blocks": Query("--memory: allocated memory by the calls that led to it, innermost first, and accesses to it", """
+WITH RECURSIVE made AS (SELECT o.context, sum(a.count) AS accesses, count(*) AS by_instructions FROM object o
+                        JOIN access a ON a.id = o.access WHERE o.context IS NOT NULL GROUP BY o.context),
+     path AS (SELECT m.context, c.parent, 1 AS depth,
+                     COALESCE(f.name, printf('0x%x', c.entry)) AS calls FROM made m JOIN context c ON c.id = m.context
+              LEFT JOIN function f ON f.id = c.function
+              UNION ALL
+              SELECT p.context, c.parent, p.depth + 1, p.calls || ' < ' || COALESCE(f.name, printf('0x%x', c.entry))
+              FROM path p JOIN context c ON c.id = p.parent LEFT JOIN function f ON f.id = c.function
+              WHERE p.depth < 8)
+SELECT p.calls, printf('0x%x', c.site) AS called_at, c.entries AS calls_in_all, m.accesses, m.by_instructions, m.context
+FROM made m JOIN path p ON p.context = m.context JOIN context c ON c.id = m.context
+WHERE p.depth = (SELECT max(depth) FROM path q WHERE q.context = m.context) ORDER BY m.accesses DESC, m.context"""),
     "banks": Query("--memory: accesses by the eighths of cache lines they begin in, and what divides all addresses", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.alignment,
        b.offset, round(100.0 * b.count / a.count, 1) AS percent, a.context

@@ -197,9 +197,11 @@ CREATE TABLE bank (               -- --memory: where in a cache line an access b
 ) WITHOUT ROWID;
 CREATE TABLE object (             -- --memory: what an access leads to, where that is known of all its addresses
     access   INTEGER PRIMARY KEY REFERENCES access,
-    kind     TEXT NOT NULL,       -- variable; stack, heap (brk), mapped: of these kinds of memory; file
-    name     TEXT,                -- of the variable or the file
-    offset   INTEGER NOT NULL     -- of the lowest address from the start of the variable, or of that memory
+    kind     TEXT NOT NULL,       -- variable; block: allocated by malloc and the like; stack, heap (brk), mapped: of
+                                  -- these kinds of memory; file
+    name     TEXT,                -- of the variable, the file, or the function that called for the block
+    offset   INTEGER NOT NULL,    -- of the lowest address from the start of the variable, block, or memory
+    context  INTEGER REFERENCES context  -- of the call that has allocated the block, the last one there
 );
 CREATE TABLE observation (        -- --exact: one row, where the system tells: samples of processor time
     samples  INTEGER NOT NULL,

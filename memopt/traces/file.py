@@ -22,7 +22,7 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.traces.tables import Array
-from memopt.traces.trace import BLOCK, Words
+from memopt.traces.trace import BLOCK, EXTRA, Words
 
 MAGIC = b"memopt trace 1\n"
 _HEAD = struct.Struct("<4sIQ")
@@ -143,6 +143,9 @@ def _lines(words, at, block, done, firsts, shapes, letters, out):
                 break
             block = word & 0xFFFFFFFF
             at += 2
+            continue
+        if index == EXTRA:
+            at += 1
             continue
         row = firsts[block] + index
         times, address = 1, word & 0xFFFFFFFFFFFF

@@ -2,7 +2,9 @@
 
 A run of a block begins with two words: its number with BLOCK in the upper 16 bits, and the node, plus RESUMED where the
 run goes on that was interrupted. Then comes a word for each access: its index in the block in the upper 16 bits, the
-address below. Behind an access that is repeated another word says how often.
+address below. Behind an access that is repeated another word says how often. Before the accesses there may be words
+with EXTRA in the upper 16 bits: where a call comes back, what rax holds; where a function begins that allocates memory,
+its first two arguments. Nodes are numbers that grow from callers to what they call.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy.typing
 
 Words = numpy.typing.NDArray[numpy.uint64]
 
-BLOCK = 0xFFFF
+BLOCK, EXTRA = 0xFFFF, 0xFFFE
 RESUMED = 1
 LINE, PAGE = 64, 4096  # bytes that caches and mappings are made of
 
@@ -32,12 +34,14 @@ class AccessShape:
 @dataclass(frozen=True, slots=True)
 class BlockShape:
     """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
-    loop's; ``entry``: whether the function begins here."""
+    loop's; ``entry``: whether the function begins here; ``allocates``: 0, or what memopt.traces.allocations has for its
+    function."""
 
     loop: int | None
     header: bool
     entry: bool
     accesses: tuple[AccessShape, ...]
+    allocates: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,13 @@ class Text:
         return address, max(following, address + 1)
 
 
+    def name(self, address: int) -> str:
+        """Of the function that begins there; "" where none is known."""
+        index = bisect.bisect_left(self.functions, address, key=lambda f: f.start)
+        found = index < len(self.functions) and self.functions[index].start == address
+        return self.functions[index].name if found else ""
+
+
 class CodeMap:
     """Code in files that are mapped to be executed and not written, and the kernel's own. What else is executed may
     change at any time, so no copy of it would do. ``all``: what has been mapped, gone or not."""

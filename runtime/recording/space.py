@@ -192,7 +192,7 @@ class Space:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
             found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._recording, self._watched)
+                              self._recording, self._watched, text.name(address))
             self._watched += len(found.watched) + len(found.points)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16

@@ -14,13 +14,15 @@ from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Moment, Point
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
-from memopt.traces.trace import BLOCK
+from memopt.traces.trace import BLOCK, EXTRA
 from runtime.recording import encode
 from runtime.recording.encode import (
     NAMES,
     RAX,
     RCX,
+    RDI,
     RDX,
+    RSI,
     RSP,
     lea,
     lea_relative,
@@ -82,11 +84,15 @@ def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watc
     return tuple(watched), tuple(untold)
 
 
-def tell_block(w: Writer, number: int, key: object) -> None:
-    """That the block of this number runs. ``key``: names the probe."""
+def tell_block(w: Writer, number: int, key: object, allocates: bool = False, returns: bool = False) -> None:
+    """That the block of this number runs. ``key``: names the probe. ``allocates``: a function that allocates begins
+    with it; ``returns``: a call comes back there."""
     w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
     w(encode.move_64_bits(RDX, BLOCK << 48 | number), store(RCX, 0, RDX), load_state(RDX, NODE), store(RCX, 8, RDX))
-    _behind(w, 16, key)
+    extras = (RDI, RSI) if allocates else (RAX,) if returns else ()
+    for at, register in enumerate(extras):
+        w(store(RCX, 16 + 8 * at, register), encode.store_16_bits(RCX, 22 + 8 * at, EXTRA))
+    _behind(w, 16 + 8 * len(extras), key)
 
 
 def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:

@@ -22,6 +22,7 @@ from memopt.analysis.points import Moment, Point, points
 from memopt.analysis.stepping import Stepping, steppings
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
+from memopt.traces.allocations import allocates
 from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
 from runtime.recording.encode import (
@@ -76,9 +77,10 @@ _CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap"
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
-              recording: Recording, first: int = 0) -> Unit:
+              recording: Recording, first: int = 0, name: str = "") -> Unit:
     """The copy of ``graph`` at ``start``, within reach of all it refers to. ``first``: number of the first block that
-    is watched, or point where values are told. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+    is watched, or point where values are told; ``name``: of the
+    function. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
@@ -100,7 +102,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
             watched, untold = watching(graph, nesting, first)
         case Told.VALUES:
             told = points(graph, nesting, elided, first)
-    made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table)
+    made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name)
     if recording.told is Told.BLOCKS:
         made.counter.clear()
         made.begins_anywhere = True
@@ -110,11 +112,12 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
 class _Translation:
     def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
                  stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], points: tuple[Point, ...],
-                 start: int, shared: Routines, table: int) -> None:
+                 start: int, shared: Routines, table: int, name: str) -> None:
         self.number, self.graph, self.nesting, self.counting, self.points = number, graph, nesting, counting, points
         self.stepped, self.watched = stepped, {block.start: block for block in watched}
         self.start, self.shared, self.table = start, shared, table
-        self.write = Writer(start)
+        self.write, self.name = Writer(start), name
+        self.behind_calls = {block.end for block in graph.blocks.values() if block.kind is Kind.CALL}
         self.begins_anywhere = False  # a return that leaves the frame recording began in leads to no callee of it
         self.counter: dict[Place, int] = {
             place: index for index, place in enumerate(counting.places) if index not in stepped}
@@ -183,7 +186,8 @@ class _Translation:
         labels = self.write.labels
         return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
                     self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
-                    tuple(self.originals), tuple(self.watched.values()), untold, self.points)
+                    tuple(self.originals), tuple(self.watched.values()), untold, self.points,
+                    self.name)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -353,7 +357,8 @@ class _Translation:
         told: dict[int, list[tuple[int, Access]]] = {}
         if watched is None:
             return told
-        tell_block(self.write, watched.number, block.start)
+        tell_block(self.write, watched.number, block.start,
+                   block.start == self.graph.entry and allocates(self.name) != 0, block.start in self.behind_calls)
         self.full[block.start] = block.start
         for index, (address, access) in enumerate(watched.accesses):
             told.setdefault(address, []).append((index, access))

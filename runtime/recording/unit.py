@@ -45,7 +45,8 @@ class Unit:
     step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
     ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
     the order of the copies; there, a signal finds the program's own state. ``untold``: addresses of instructions that
-    access memory unwatched though it is watched. ``points``: where values are told."""
+    access memory unwatched though it is watched. ``points``: where values are told.
+    ``name``: of the function, "" where it has none."""
 
     number: int
     graph: FlowGraph
@@ -63,6 +64,7 @@ class Unit:
     watched: tuple[Watched, ...] = ()
     untold: tuple[int, ...] = ()
     points: tuple[Point, ...] = ()
+    name: str = ""
 
     @property
     def counters(self) -> int:

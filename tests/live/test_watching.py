@@ -160,7 +160,10 @@ def test_accesses_lead_to_variables_stacks_and_the_heap(build: Build, tmp_path: 
     record((str(build("watched_objects.c", "-pthread", *flags, level="-O1")),), path, "--memory")
     found = {(row["function"], str(row["leads_to"])) for row in asked(path, "access-patterns") if row["count"] == 500}
     assert {(name, place.rpartition(" + ")[0]) for name, place in found if str(name).startswith("on_")} == {
-        ("on_shared", "variable shared_table"), ("on_own", "variable own_table"), ("on_heap", "heap"),
-        ("on_mapped", "mapped"), ("on_stack", "stack"), ("on_stack_of_thread", "stack"),
-        ("on_two", "variable shared_table"), ("on_two", "heap")}
-    assert {("on_shared", "variable shared_table + 0x0"), ("on_own", "variable own_table + 0xfa0")} <= found
+        ("on_shared", "variable shared_table"), ("on_own", "variable own_table"), ("on_heap", "block of main"),
+        ("on_mapped", "block of main"), ("on_stack", "stack"), ("on_stack_of_thread", "stack"),
+        ("on_two", "variable shared_table"), ("on_two", "block of main")}
+    assert {("on_shared", "variable shared_table + 0x0"), ("on_own", "variable own_table + 0xfa0"),
+            ("on_heap", "block of main + 0x0"), ("on_mapped", "block of main + 0x8000")} <= found
+    assert any(str(row["calls"]).partition(" < ")[0].endswith("calloc") and " < main" in str(row["calls"])
+               for row in asked(path, "blocks"))

@@ -1,0 +1,120 @@
+"""Blocks of memory that a program has allocated: where, how large, and in which context, from a trace.
+
+The entry of a function that allocates is told with its first two arguments, the block where a call comes back with what
+rax holds (memopt.traces.trace: EXTRA). While the function and what it calls run, nodes are no lower than its own; the
+first call that comes back in a lower one is its own, and rax is the block. What it has handed its work on to by a jump
+comes back with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy
+
+from memopt.traces.reading import Reading
+from memopt.traces.tables import larger, new_table, pointer, slot
+from memopt.traces.trace import BLOCK, EXTRA, RESUMED, BlockShape, Words
+
+_FIRST, _PRODUCT, _SECOND = 1, 2, 3  # what the size is, of the two arguments
+_ALLOCATORS: Mapping[str, int] = {"malloc": _FIRST, "valloc": _FIRST, "calloc": _PRODUCT, "realloc": _SECOND,
+                                  "aligned_alloc": _SECOND, "memalign": _SECOND}
+
+_MOST = 1 << 20  # blocks that are kept
+_PENDING = 64
+_AWAITED, _BLOCK_NOW, _NODE_NOW, _EXTRAS, _WAITING, _KNOWN = range(6)
+_DONE, _MORE = range(2)
+_ADDRESS_BITS = (1 << 48) - 1
+
+
+def allocates(function: str) -> int:
+    """0, or how the size follows from the arguments of a function of this name; __libc_malloc is malloc as well. Those
+    that allocate for C++ and Fortran call these."""
+    return _ALLOCATORS.get(function.lstrip("_").removeprefix("libc_"), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """``node``: of the function that has allocated it."""
+
+    address: int
+    size: int
+    node: int
+
+
+@numba.njit(cache=True)
+def _returned(state, waiting, node, address, table, places):
+    """``node`` goes on behind a call, which has returned ``address``."""
+    at = state[_WAITING]
+    while at > 0 and waiting[2 * at - 1] > node:
+        at -= 1
+    if at < state[_WAITING] and address:
+        row = 4 * slot(table, 4, places, address, 0)
+        if table[row + 1] == -1 and state[_KNOWN] < _MOST:
+            state[_KNOWN] += 1
+            table[row], table[row + 1] = address, 0
+        if table[row + 1] == 0:
+            table[row + 2], table[row + 3] = waiting[2 * at], waiting[2 * at + 1]
+    state[_WAITING] = at
+
+
+@numba.njit(cache=True, nogil=True)
+def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
+    """Go on at the word ``at``: where it stopped, and whether the table must grow first."""
+    words, kinds = pointer(all_words.ctypes.data), pointer(all_kinds.ctypes.data)
+    waiting, table = pointer(all_waiting.ctypes.data), pointer(all_table.ctypes.data)
+    places = len(all_table)
+    for place in range(at, len(all_words)):
+        word = words[place]
+        upper = word >> 48 & 0xFFFF
+        if state[_AWAITED]:
+            state[_AWAITED], state[_NODE_NOW], state[_EXTRAS] = 0, word & ~RESUMED, 0
+        elif upper == BLOCK:
+            state[_AWAITED], state[_BLOCK_NOW] = 1, word & 0xFFFFFFFF
+        elif upper == EXTRA:
+            if 2 * (state[_KNOWN] + 1) > places:
+                return place, _MORE
+            kind, value = kinds[state[_BLOCK_NOW]], word & _ADDRESS_BITS
+            if kind == 0:
+                if state[_WAITING]:
+                    _returned(state, waiting, state[_NODE_NOW], value, table, places)
+            elif state[_EXTRAS] == 0:
+                top = min(state[_WAITING], _PENDING - 1)
+                state[_WAITING] = top + 1
+                waiting[2 * top], waiting[2 * top + 1] = value, state[_NODE_NOW]
+            elif kind == _SECOND:
+                waiting[2 * (state[_WAITING] - 1)] = value
+            elif kind == _PRODUCT:
+                waiting[2 * (state[_WAITING] - 1)] *= value
+            state[_EXTRAS] += 1
+    return len(all_words), _DONE
+
+
+class Allocations(Reading):
+    """Those of one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._state = numpy.zeros(6, numpy.int64)
+        self._kinds = numpy.zeros(0, numpy.int64)
+        self._waiting = numpy.zeros((_PENDING, 2), numpy.int64)  # size, node
+        self._table = new_table(1 << 10, 4)  # address, 0, size, node
+
+    def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
+        super().know(blocks, loops)
+        self._kinds = numpy.concatenate((self._kinds, numpy.array([b.allocates for b in blocks], numpy.int64)))
+
+    def feed(self, words: Words) -> None:
+        pending = words.view(numpy.int64)
+        at, more = 0, -1
+        while more != _DONE:
+            at, more = _feed(pending, at, self._state, self._kinds, self._waiting, self._table)
+            if more == _MORE:
+                self._table = larger(self._table)
+
+    def all(self) -> Iterator[Allocation]:
+        """The last ones at their addresses."""
+        for address, _, size, node in self._table[self._table[:, 1] != -1].tolist():
+            yield Allocation(address, size, node)
