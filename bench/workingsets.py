@@ -82,7 +82,7 @@ def _profile(path: Path, option: str, program: Path) -> list[str]:
 
 
 def derived(path: Path) -> Curves:
-    return _curves(path, """SELECT l.header, d.depth, d.iterations, d.lines
+    return _curves(path, """SELECT l.header, l.depth, d.iterations, d.lines
         FROM derived_set d JOIN loop l ON l.id = d.loop""")
 
 

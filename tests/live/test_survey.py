@@ -18,7 +18,7 @@ from tests.live.test_recording import record
 def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
     same, differ = compared(tmp_path, size, tile, again)
     assert differ == 0
-    assert same >= (10 if tile == 0 else 18)
+    assert same >= (10 if tile == 0 else 14)
 
 
 def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
