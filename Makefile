@@ -7,6 +7,7 @@ INSTALLED := $(ENVIRONMENT)/.installed
 BUILD ?= build
 CC ?= gcc
 DEMO_SIZE ?= 2048
+JOBS ?= $(shell nproc)
 DEMO := $(BUILD)/demo/dgemm
 
 .PHONY: demo test lint bench headline suite clean
@@ -15,8 +16,14 @@ DEMO := $(BUILD)/demo/dgemm
 demo: $(INSTALLED) $(DEMO)
 	@$(BIN)/python -m bench.demo $(DEMO) $(DEMO_SIZE)
 
+# Programs that are timed and watched have the machine for themselves. 5: nothing was selected there.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@status=0; \
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_FLAGS) tests/unit tests/property tests/golden \
+	    || [ $$? -eq 5 ] || status=1; \
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/live tests/equivalence tests/mutation \
+	    || [ $$? -eq 5 ] || status=1; \
+	exit $$status
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
