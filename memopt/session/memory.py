@@ -13,7 +13,8 @@ from memopt.analysis.reductions import accumulates
 from memopt.session.counts import Written
 from memopt.session.objects import Objects
 from memopt.traces import notation
-from memopt.traces.allocations import Allocations, allocates
+from memopt.traces.allocations import Allocations
+from memopt.traces.allocators import allocates
 from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numba
 import numpy
 
+from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site
 from memopt.traces.tables import larger, new_table, slot
 from memopt.traces.trace import RESUMED
@@ -24,7 +24,7 @@ TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLA
 DONE, MORE_CONTEXTS, MORE_LOOPS, MORE_OWN = range(4)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _enter(t, loop, node):
     """Another loop is active."""
     at = 3 * slot(t.context_loops, 3, t.state[LOOP_PLACES], node, loop)
@@ -40,7 +40,7 @@ def _enter(t, loop, node):
     t.state[ACTIVE] += 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _follow(t, node):
     """``node`` runs: what it was called from stays, what it called is over."""
     frame = t.state[FRAME]
@@ -54,7 +54,7 @@ def _follow(t, node):
     t.state[FRAME] = frame
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _begin(t, block, node):
     """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
     state, row = t.state, 5 * block
@@ -86,7 +86,7 @@ def _begin(t, block, node):
         _enter(t, around, node)
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def begin_block(t, block, word):
     """A block begins, in the node of ``word``; 0, or what there must be more of first.
 

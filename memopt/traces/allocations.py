@@ -8,31 +8,22 @@ comes back with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy
 
+from memopt.traces.allocators import PRODUCT, SECOND
+from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading
 from memopt.traces.tables import larger, new_table, pointer, slot
 from memopt.traces.trace import BLOCK, EXTRA, RESUMED, BlockShape, Words
-
-_FIRST, _PRODUCT, _SECOND = 1, 2, 3  # what the size is, of the two arguments
-_ALLOCATORS: Mapping[str, int] = {"malloc": _FIRST, "valloc": _FIRST, "calloc": _PRODUCT, "realloc": _SECOND,
-                                  "aligned_alloc": _SECOND, "memalign": _SECOND}
 
 _MOST = 1 << 20  # blocks that are kept
 _PENDING = 64
 _AWAITED, _BLOCK_NOW, _NODE_NOW, _EXTRAS, _WAITING, _KNOWN = range(6)
 _DONE, _MORE = range(2)
 _ADDRESS_BITS = (1 << 48) - 1
-
-
-def allocates(function: str) -> int:
-    """0, or how the size follows from the arguments of a function of this name; __libc_malloc is malloc as well. Those
-    that allocate for C++ and Fortran call these."""
-    return _ALLOCATORS.get(function.lstrip("_").removeprefix("libc_"), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +35,7 @@ class Allocation:
     node: int
 
 
-@numba.njit(cache=True)
+@kernel()
 def _returned(state, waiting, node, address, table, places):
     """``node`` goes on behind a call, which has returned ``address``."""
     at = state[_WAITING]
@@ -60,7 +51,7 @@ def _returned(state, waiting, node, address, table, places):
     state[_WAITING] = at
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
     """Go on at the word ``at``: where it stopped, and whether the table must grow first."""
     words, kinds = pointer(all_words.ctypes.data), pointer(all_kinds.ctypes.data)
@@ -84,9 +75,9 @@ def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
                 top = min(state[_WAITING], _PENDING - 1)
                 state[_WAITING] = top + 1
                 waiting[2 * top], waiting[2 * top + 1] = value, state[_NODE_NOW]
-            elif kind == _SECOND:
+            elif kind == SECOND:
                 waiting[2 * (state[_WAITING] - 1)] = value
-            elif kind == _PRODUCT:
+            elif kind == PRODUCT:
                 waiting[2 * (state[_WAITING] - 1)] *= value
             state[_EXTRAS] += 1
     return len(all_words), _DONE

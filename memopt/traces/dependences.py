@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-import numba
 import numpy
 
 from memopt.traces.activity import (
@@ -33,6 +32,7 @@ from memopt.traces.activity import (
     Activity,
     begin_block,
 )
+from memopt.traces.kernels import kernel
 from memopt.traces.reading import named
 from memopt.traces.tables import larger, longer, new_table, pointer, slot, zeros
 from memopt.traces.trace import BLOCK, Access, Words
@@ -101,7 +101,7 @@ class _Tables(NamedTuple):
     counts: Any
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _distance(rings, first, iteration, time):
     """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
     low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
@@ -124,7 +124,7 @@ def _distance(rings, first, iteration, time):
     return iteration - low
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _find(t, kind, source, sink, time):
     """A dependence on what happened at ``time``."""
     count = t.state[ACTIVE]
@@ -149,7 +149,7 @@ def _find(t, kind, source, sink, time):
     t.found[at + 4] = max(t.found[at + 4], distance)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _new_reader(t, cell, site, first, last):
     reader = t.state[_FREE_READER]
     if reader:
@@ -164,7 +164,7 @@ def _new_reader(t, cell, site, first, last):
     t.cells[8 * cell + 1] = writer & ~_LOW | reader
 
 
-@numba.njit(cache=True)
+@kernel()
 def _split(t, cell, old, count, parts, fine):
     """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
     ``fine``, else two. The cell says where they are."""
@@ -184,7 +184,7 @@ def _split(t, cell, old, count, parts, fine):
     t.cells[8 * cell] = -1 - (new << 1 | fine)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _further_reader(t, cell, site):
     """The third or a later one since the last write."""
     reader, time = t.cells[8 * cell + 1] & _LOW, t.state[TIME]
@@ -196,7 +196,7 @@ def _further_reader(t, cell, site):
         _new_reader(t, cell, site, time, time)
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _write_after(t, kind, site, source, first, last):
     """A write at ``site`` after the reads at ``source``."""
     own = source == site and kind & 1  # it has just read what it writes
@@ -206,7 +206,7 @@ def _write_after(t, kind, site, source, first, last):
         _find(t, 1, source, site, last)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _write_after_further(t, kind, site, reader):
     while reader:
         _write_after(t, kind, site, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
@@ -217,7 +217,7 @@ def _write_after_further(t, kind, site, reader):
         reader = following
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _touch(t, cell, kind, site):
     """A place is read, written or both."""
     c, time = 8 * cell, t.state[TIME]
@@ -248,7 +248,7 @@ def _touch(t, cell, kind, site):
         t.cells[c], t.cells[c + 1], t.cells[c + 2] = time, site << 32, 0
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _access(t, kind, site, address, size):
     """An access of _PIECE bytes at most; 0, or what there must be more of first."""
     state = t.state
@@ -291,7 +291,7 @@ def _access(t, kind, site, address, size):
     return 0
 
 
-@numba.njit(cache=True)
+@kernel()
 def _repeat(t, kind, site, address, size):
     """An access of any size; 0, or what there must be more of before it goes on."""
     while t.state[_DONE_OF_REPEATED] < size:
@@ -305,7 +305,7 @@ def _repeat(t, kind, site, address, size):
     return 0
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _go_on(t, words, count, at):
     while at < count:
         word = words[at]
@@ -337,7 +337,7 @@ def _go_on(t, words, count, at):
     return at, DONE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, pages, cache,
           cells, readers, found, last, counts):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""

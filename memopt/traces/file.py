@@ -17,10 +17,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-import numba
 import numpy
 from numpy.typing import NDArray
 
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import Array
 from memopt.traces.trace import BLOCK, EXTRA, Words
 
@@ -113,7 +113,7 @@ def _tables(firsts: list[int],
     return numpy.array(firsts or [0], numpy.int64), shapes, letters
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _line(out, at, letters, length, address):
     for index in range(length):
         out[at + index] = letters[index]
@@ -130,7 +130,7 @@ def _line(out, at, letters, length, address):
     return at + 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _lines(words, at, block, done, firsts, shapes, letters, out):
     """From the word ``at`` on, ``done`` times of which are out already: where it stopped, in which block, and the bytes
     that were written."""

@@ -6,12 +6,11 @@ one place more would have, never too high.
 
 from __future__ import annotations
 
-import numba
-
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import Array
 
 
-@numba.njit(cache=True)
+@kernel()
 def _add_in_free(rows, first, end, value, times):
     for place in range(first, end, 2):
         if rows[place + 1] == 0:
@@ -19,7 +18,7 @@ def _add_in_free(rows, first, end, value, times):
             return
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def count_value(rows, first, end, value, times):
     """``times`` more of ``value``. ``rows`` from ``first`` to ``end``: pairs of value and count."""
     free = -1

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy
 
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import extended, larger, new_table, pointer, slot
 from memopt.traces.trace import RESUMED, Words
 
@@ -34,7 +34,7 @@ class PathBlock:
     edges: tuple[tuple[int, int, int | None], ...]
 
 
-@numba.njit(cache=True)
+@kernel()
 def _count(counts, places, state, unit, path, times):
     at = 3 * slot(counts, 3, places, unit, path)
     if counts[at + 1] == -1:
@@ -44,7 +44,7 @@ def _count(counts, places, state, unit, path, times):
     state[_PATHS] += times
 
 
-@numba.njit(cache=True)
+@kernel()
 def _over(frames, frame, blocks, counts, places, state):
     """The function of a frame was left behind its last block."""
     block, path = frames[3 * frame + 1], frames[3 * frame + 2]
@@ -52,7 +52,7 @@ def _over(frames, frame, blocks, counts, places, state):
         _count(counts, places, state, blocks[3 * block], path + blocks[3 * block + 2], 1)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _frame_of(frames, top, node):
     """The highest frame of ``node``, -1 where there is none."""
     while top >= 0 and frames[3 * top] != node:
@@ -60,7 +60,7 @@ def _frame_of(frames, top, node):
     return top
 
 
-@numba.njit(cache=True)
+@kernel()
 def _go_on(frames, frame, node, block, blocks, edges, many, counts, places, state):
     """``block`` runs in the frame on top, of ``node``: the frame that it is in, and the path until there."""
     edge = 4 * slot(edges, 4, many, frames[3 * frame + 1], block)
@@ -85,7 +85,7 @@ def _go_on(frames, frame, node, block, blocks, edges, many, counts, places, stat
     return frame, path
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _read(words, state, all_frames, all_blocks, all_edges, all_counts, at):
     """From the word ``at`` on: where it stopped, and whether there must be room for more."""
     frames, blocks = pointer(all_frames.ctypes.data), pointer(all_blocks.ctypes.data)
@@ -171,13 +171,13 @@ class Paths:
             yield int(self._counts[row, 0]), int(self._counts[row, 1]), float(self._weights[row])
 
 
-@numba.njit(cache=True)
+@kernel()
 def _add_edge(edges, source, target, value, start):
     table = pointer(edges.ctypes.data)
     at = 4 * slot(table, 4, len(edges), source, target)
     table[at], table[at + 1], table[at + 2], table[at + 3] = source, target, value, start
 
 
-@numba.njit(cache=True)
+@kernel()
 def _row(counts, unit, path):
     return slot(pointer(counts.ctypes.data), 3, len(counts), unit, path)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-import numba
 import numpy
 
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import Array, longer, pointer, zeros
 
 LONGEST = 8  # sequence of patterns that is recognised when it comes again
@@ -80,13 +80,13 @@ class Pointers(NamedTuple):
     two: Any
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _place(kind, first, offset, times, mask):
     mixed = (first * 0x1E3779B97F4A7C15) ^ (offset * 0x42B2AE3D27D4EB4F) ^ (times * 0x165667B19E3779F9) ^ kind
     return (mixed ^ mixed >> 29) * 0x2545F4914F6CDD1D >> 32 & mask
 
 
-@numba.njit(cache=True)
+@kernel()
 def _pattern(t, kind, first, offset, times):
     """Its number. There is room for it."""
     mask = 2 * t.numbers[_PATTERN_ROOM] - 1
@@ -117,7 +117,7 @@ def _pattern(t, kind, first, offset, times):
     return number
 
 
-@numba.njit(cache=True)
+@kernel()
 def _rehash(patterns, table, count):
     mask = len(table) - 1
     for number in range(count):
@@ -128,17 +128,17 @@ def _rehash(patterns, table, count):
         table[at] = number + 1
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _put(to, place, pattern, start, end):
     to[place], to[place + 1], to[place + 2] = pattern, start, end
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _copy(source, at, to, place):
     to[place], to[place + 1], to[place + 2] = source[at], source[at + 1], source[at + 2]
 
 
-@numba.njit(cache=True)
+@kernel()
 def _made(t, row, to):
     """The run of a level is over: how many patterns go on, which are in ``to`` then. Two of a kind are no run: any two
     have some offset."""
@@ -155,7 +155,7 @@ def _made(t, row, to):
     return min(count, 1)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _run(t, row, pattern, start, end, to):
     """Another pattern comes to a level: how many go on, which are in ``to`` then."""
     rows, count, made = t.rows, t.rows[row + _RUN_COUNT], 0
@@ -177,7 +177,7 @@ def _run(t, row, pattern, start, end, to):
     return made
 
 
-@numba.njit(cache=True)
+@kernel()
 def _end_group(t, row, to, place):
     """The sequence does not come again, or not all of it: how many patterns go on."""
     rows, period, queue = t.rows, t.rows[row + _PERIOD], row + _QUEUE
@@ -189,7 +189,7 @@ def _end_group(t, row, to, place):
     return 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _again(t, queue, waiting, period):
     """Whether the last ``period`` patterns of a queue are those before them once more. Those that are all alike, at one
     offset, will be a run."""
@@ -209,7 +209,7 @@ def _again(t, queue, waiting, period):
     return True
 
 
-@numba.njit(cache=True)
+@kernel()
 def _begin_group(t, row, waiting, period, to, place):
     """How many patterns go on: those before the sequence."""
     rows, queue = t.rows, row + _QUEUE
@@ -228,7 +228,7 @@ def _begin_group(t, row, waiting, period, to, place):
     return before
 
 
-@numba.njit(cache=True)
+@kernel()
 def _sequence(t, row, pattern, start, end, to, place):
     """Another pattern waits for sequences to come again: how many go on."""
     rows, period, queue, on = t.rows, t.rows[row + _PERIOD], row + _QUEUE, 0
@@ -262,7 +262,7 @@ def _sequence(t, row, pattern, start, end, to, place):
     return on
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _wait(t, row, level, count, to, place):
     """``count`` patterns that are in ``to`` wait as ``_sequence`` says, or go on: how many do."""
     if not _SEQUENCES >> level & 1:
@@ -275,7 +275,7 @@ def _wait(t, row, level, count, to, place):
     return on
 
 
-@numba.njit(cache=True)
+@kernel()
 def _empty(t, row, level, to, place):
     """Nothing more comes to a level: how many patterns go on."""
     on = _wait(t, row, level, _made(t, row, to), to, place)
@@ -289,7 +289,7 @@ def _empty(t, row, level, to, place):
     return on
 
 
-@numba.njit(cache=True)
+@kernel()
 def _rise(t, site, pattern, start, end, ends):
     """A datum of a site goes up from level to level as far as it gets; all that waits there too where it ``ends``."""
     row, arrived, now, then = _SITE * site, 1, t.one, t.two
@@ -324,7 +324,7 @@ def _rise(t, site, pattern, start, end, ends):
         t.sites[row + _IRREGULAR] = 1
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _room(t):
     """0, or what there must be more of before a datum can go up."""
     numbers = t.numbers
@@ -337,7 +337,7 @@ def _room(t):
     return DONE
 
 
-@numba.njit(cache=True)
+@kernel()
 def _datum(t, site, size, ends):
     """The datum of a site is complete; 0, or what there must be more of first."""
     row = _SITE * site
@@ -356,7 +356,7 @@ def _datum(t, site, size, ends):
     return DONE
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def follow(t, site, address, size, times):
     """``times`` accesses one behind the other from ``address`` on; 0, or what there must be more of first."""
     sites, row = t.sites, _SITE * site
@@ -383,7 +383,7 @@ def follow(t, site, address, size, times):
     return DONE
 
 
-@numba.njit(cache=True)
+@kernel()
 def _finish(t, first, count, sizes):
     """All sites from ``first`` on are complete; the one that there must be more room for, and of what."""
     for site in range(first, count):
@@ -396,13 +396,13 @@ def _finish(t, first, count, sizes):
     return count, DONE
 
 
-@numba.njit(cache=True)
+@kernel()
 def _finish_all(first, numbers, patterns, table, sites, rows, entries, one, two, sizes):
     t = pointers(numbers, patterns, table, sites, rows, entries, one, two)
     return _finish(t, first, len(sites), sizes)
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def pointers(numbers, patterns, table, sites, rows, entries, one, two):
     """To the arrays of ``Patterns``, in the order in which it has them."""
     return Pointers(pointer(numbers.ctypes.data), pointer(patterns.ctypes.data), pointer(table.ctypes.data),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy
 
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import Array, extended, larger, new_table, slot
 from memopt.traces.trace import Access, BlockShape, Words
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def first_site(context_blocks, places, counts, last, block, node, accesses):
     """The number of the first access of ``block`` in ``node``; below 0 where ``context_blocks`` (node, block, number)
     is too full for another row. ``counts``: of its rows, and the next number; ``last``: of each block the node, and

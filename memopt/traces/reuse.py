@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy
 
+from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
 from memopt.traces.trace import BLOCK, LINE, RESUMED, Access, Words
@@ -37,14 +37,14 @@ class Reuse:
     cold: int
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _add(tree, places, at, value):
     while at <= places:
         tree[at] += value
         at += at & -at
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _until(tree, at):
     count = 0
     while at > 0:
@@ -53,7 +53,7 @@ def _until(tree, at):
     return count
 
 
-@numba.njit(cache=True)
+@kernel()
 def _column(distance):
     column = 0
     while distance:
@@ -62,7 +62,7 @@ def _column(distance):
     return column
 
 
-@numba.njit(cache=True)
+@kernel()
 def _touch(state, recent, times, tree, places, row, where):
     """The line whose word is ``where``, by the site with its columns at ``row``."""
     filled, rank = state[_FILLED], 0
@@ -93,7 +93,7 @@ def _touch(state, recent, times, tree, places, row, where):
     recent[0] = where
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _access(state, recent, times, room, tree, places, pages, page_places, row, address, size):
     """All lines of an access, those before _DONE_OF_REPEATED bytes left out; 0, or what there must be more of first."""
     first, last = (address + state[_DONE_OF_REPEATED]) // LINE, (address + size - 1) // LINE
@@ -117,7 +117,7 @@ def _access(state, recent, times, room, tree, places, pages, page_places, row, a
     return _DONE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, rows, recent, all_times,
           all_tree, all_pages):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy
 
 from memopt.traces.frequent import count_value, counted
+from memopt.traces.kernels import kernel
 from memopt.traces.patterns import Pattern, Patterns, follow, pointers
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, longer, pointer, zeros
@@ -47,7 +47,7 @@ class Stream:
     parts: tuple[tuple[int, int], ...] | None
 
 
-@numba.njit(cache=True)
+@kernel()
 def _banks_of_run(rows, row, address, size, times):
     """Of a repeated access; where it begins comes again after as many as there are bytes in a line."""
     rounds = times // LINE
@@ -55,7 +55,7 @@ def _banks_of_run(rows, row, address, size, times):
         rows[row + _BANKS + ((address + step * size) // BANK & BANKS - 1)] += rounds + (step < times - rounds * LINE)
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _access(rows, row, address, size, times):
     if rows[row + _COUNT]:
         stride = address - rows[row + _LAST]
@@ -85,7 +85,7 @@ def _access(rows, row, address, size, times):
         rows[row + _MISALIGNED] += times
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, all_rows, numbers, patterns,
           table, sites, levels, entries, one, two):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on (from

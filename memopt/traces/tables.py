@@ -11,6 +11,8 @@ import numba
 import numpy
 import numpy.typing
 
+from memopt.traces.kernels import kernel
+
 Array = numpy.typing.NDArray[numpy.int64]
 
 
@@ -25,7 +27,7 @@ def pointer(_typing, _address):
     return kind(numba.types.int64), generate
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def slot(table, width, places, one, two):
     """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
     mask = places - 1
@@ -48,7 +50,7 @@ def larger(old: Array) -> Array:
     return made
 
 
-@numba.njit(cache=True)
+@kernel()
 def _move(old, made, places, width):
     target = pointer(made.ctypes.data)
     for row in range(places):

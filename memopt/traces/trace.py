@@ -34,7 +34,7 @@ class AccessShape:
 @dataclass(frozen=True, slots=True)
 class BlockShape:
     """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
-    loop's; ``entry``: whether the function begins here; ``allocates``: 0, or what memopt.traces.allocations has for its
+    loop's; ``entry``: whether the function begins here; ``allocates``: 0, or what memopt.traces.allocators has for its
     function."""
 
     loop: int | None

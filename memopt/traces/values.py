@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy
 
 from memopt.analysis.points import Moment, Point
 from memopt.traces.frequent import count_value, counted
+from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site
 from memopt.traces.tables import Array, extended, longer, pointer, zeros
 from memopt.traces.trace import RESUMED, Words
@@ -63,7 +63,7 @@ class Value:
     classes: dict[int, int]
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _note(rows, number, value):
     row = _COLUMNS * number
     if rows[row + _COUNT] == 0:
@@ -79,7 +79,7 @@ def _note(rows, number, value):
     count_value(rows, row + _PAIRS, row + _CLASSES, value, 1)
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _note_amount(rows, number, value):
     """A value whose class matters as well."""
     _note(rows, number, value)
@@ -90,7 +90,7 @@ def _note_amount(rows, number, value):
     rows[_COLUMNS * number + _CLASSES + bits] += 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _function_below(active, top):
     """The highest active function from ``top`` downwards, -1 where there is none."""
     while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
@@ -98,7 +98,7 @@ def _function_below(active, top):
     return top
 
 
-@numba.njit(cache=True)
+@kernel()
 def _return(active, top, rows, now):
     """The function at ``top`` is over, and what is active above it: what is on top then."""
     frame = _ACTIVE_COLUMNS * top
@@ -111,7 +111,7 @@ def _return(active, top, rows, now):
     return top - 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _unwind(active, top, rows, stack, caller, now):
     """What was entered below ``stack`` is over, or at it by another than the node ``caller``."""
     while True:
@@ -124,7 +124,7 @@ def _unwind(active, top, rows, stack, caller, now):
         top = _return(active, function, rows, now)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _loop_below(active, top, node, loop):
     """The loop among those active in the function on top, of ``node``; -1 where it is not."""
     while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
@@ -134,7 +134,7 @@ def _loop_below(active, top, node, loop):
     return -1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _push(active, top, node, loop, row, now, stack, header):
     """Where too much is active, all of it is forgotten."""
     top = 0 if top + 1 == _FRAMES else top + 1
@@ -145,7 +145,7 @@ def _push(active, top, node, loop, row, now, stack, header):
     return top
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(all_words, at, state, all_points, all_contexts, all_counts, all_last, all_rows, all_active):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
     words, count = pointer(all_words.ctypes.data), len(all_words)
@@ -197,7 +197,7 @@ def _feed(all_words, at, state, all_points, all_contexts, all_counts, all_last, 
     return at, _DONE
 
 
-@numba.njit(cache=True)
+@kernel()
 def _end(state, all_rows, all_active):
     """All functions are over."""
     _unwind(pointer(all_active.ctypes.data), state[_TOP], pointer(all_rows.ctypes.data), _HIGHEST, 0, state[_NOW])

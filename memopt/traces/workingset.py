@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numba
 import numpy
 
 from memopt.traces.activity import (
@@ -27,6 +26,7 @@ from memopt.traces.activity import (
     Activity,
     begin_block,
 )
+from memopt.traces.kernels import kernel
 from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
 from memopt.traces.trace import BLOCK, LINE, PAGE, RESUMED, Words
 
@@ -92,7 +92,7 @@ class _Tables(NamedTuple):
     times: Any
 
 
-@numba.njit(cache=True)
+@kernel()
 def _note(t, place, lines, pages):
     t.curves[place] += 1
     t.curves[place + 1] += lines
@@ -101,7 +101,7 @@ def _note(t, place, lines, pages):
     t.curves[place + 4] = max(t.curves[place + 4], pages)
 
 
-@numba.njit(cache=True)
+@kernel()
 def _end(t, level):
     """The loop seen at ``level`` is not active any more."""
     row = 5 * level
@@ -116,7 +116,7 @@ def _end(t, level):
     t.curves[place + _TRIPS + trips] += 1
 
 
-@numba.njit(cache=True)
+@kernel()
 def _turn(t):
     """Loops have ended, begun, or begun another iteration."""
     active, level = t.state[ACTIVE], t.state[_SEEN] - 1
@@ -142,7 +142,7 @@ def _turn(t):
                 _note(t, _ROW * t.levels[row + 1] + _POINT * point, t.levels[row + 3], t.levels[row + 4])
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _touched(t, before, column):
     """A line (``column`` 3) or page (4) that was last touched at the time ``before``."""
     level = t.state[_SEEN] - 1
@@ -151,7 +151,7 @@ def _touched(t, before, column):
         level -= 1
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _access(t, address, size):
     """An access of _PIECE bytes at most; 0, or what there must be more of first."""
     state, line, last = t.state, address // LINE, (address + size - 1) // LINE
@@ -180,7 +180,7 @@ def _access(t, address, size):
     return 0
 
 
-@numba.njit(cache=True)
+@kernel()
 def _repeat(t, address, size):
     """An access of any size; 0, or what there must be more of before it goes on."""
     while t.state[_DONE_OF_REPEATED] < size:
@@ -194,7 +194,7 @@ def _repeat(t, address, size):
     return 0
 
 
-@numba.njit(cache=True, forceinline=True)
+@kernel(forceinline=True)
 def _go_on(t, words, count, at):
     while at < count:
         word = words[at]
@@ -229,7 +229,7 @@ def _go_on(t, words, count, at):
     return at, DONE
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, last, counts,
           levels, curves, pages, cache, times):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on. At the end of the

@@ -14,6 +14,7 @@ from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Moment, Point
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
+from memopt.traces.allocators import allocates
 from memopt.traces.trace import BLOCK, EXTRA
 from runtime.recording import encode
 from runtime.recording.encode import (
@@ -60,12 +61,14 @@ class Recording:
         return self.told is not Told.NOTHING
 
 
-def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
+def watching(graph: FlowGraph, nesting: Nesting, first: int,
+             name: str) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
     """The blocks whose runs are told: those that access memory, and those by which one knows which iteration of which
-    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. Raises Rejected
-    for a block with too many."""
-    marks = {graph.entry, *(loop.header for loop in nesting.loops),
-             *(b.end for b in graph.blocks.values() if b.kind is Kind.CALL)}
+    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. ``name``: of the
+    function; one that allocates tells its arguments, and what comes back from a call is told. Raises Rejected for a
+    block with too many accesses."""
+    behind_calls = {b.end for b in graph.blocks.values() if b.kind is Kind.CALL}
+    marks = {graph.entry, *(loop.header for loop in nesting.loops), *behind_calls}
     watched: list[Watched] = []
     untold: list[int] = []
     for start, block in graph.blocks.items():
@@ -80,19 +83,20 @@ def watching(graph: FlowGraph, nesting: Nesting, first: int) -> tuple[tuple[Watc
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found)} accesses to memory in one block")
         leaves = block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
         if found or leaves or start in marks:
-            watched.append(Watched(first + len(watched), start, tuple(found)))
+            registers = ((RDI, RSI) if start == graph.entry and allocates(name)
+                         else (RAX,) if start in behind_calls else ())
+            watched.append(Watched(first + len(watched), start, tuple(found), registers))
     return tuple(watched), tuple(untold)
 
 
-def tell_block(w: Writer, number: int, key: object, allocates: bool = False, returns: bool = False) -> None:
-    """That the block of this number runs. ``key``: names the probe. ``allocates``: a function that allocates begins
-    with it; ``returns``: a call comes back there."""
+def tell_block(w: Writer, block: Watched) -> None:
+    """That ``block`` runs; its start names the probe."""
     w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
-    w(encode.move_64_bits(RDX, BLOCK << 48 | number), store(RCX, 0, RDX), load_state(RDX, NODE), store(RCX, 8, RDX))
-    extras = (RDI, RSI) if allocates else (RAX,) if returns else ()
-    for at, register in enumerate(extras):
+    w(encode.move_64_bits(RDX, BLOCK << 48 | block.number), store(RCX, 0, RDX))
+    w(load_state(RDX, NODE), store(RCX, 8, RDX))
+    for at, register in enumerate(block.registers):
         w(store(RCX, 16 + 8 * at, register), encode.store_16_bits(RCX, 22 + 8 * at, EXTRA))
-    _behind(w, 16 + 8 * len(extras), key)
+    _behind(w, 16 + 8 * len(block.registers), block.start)
 
 
 def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:

@@ -22,7 +22,6 @@ from memopt.analysis.points import Moment, Point, points
 from memopt.analysis.stepping import Stepping, steppings
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
-from memopt.traces.allocations import allocates
 from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
 from runtime.recording.encode import (
@@ -99,7 +98,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
         case Told.BLOCKS:
             watched = tuple(Watched(number, block, ()) for number, block in enumerate(graph.blocks, first))
         case Told.ACCESSES:
-            watched, untold = watching(graph, nesting, first)
+            watched, untold = watching(graph, nesting, first, name)
         case Told.VALUES:
             told = points(graph, nesting, elided, first)
     made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name)
@@ -117,7 +116,6 @@ class _Translation:
         self.stepped, self.watched = stepped, {block.start: block for block in watched}
         self.start, self.shared, self.table = start, shared, table
         self.write, self.name = Writer(start), name
-        self.behind_calls = {block.end for block in graph.blocks.values() if block.kind is Kind.CALL}
         self.begins_anywhere = False  # a return that leaves the frame recording began in leads to no callee of it
         self.counter: dict[Place, int] = {
             place: index for index, place in enumerate(counting.places) if index not in stepped}
@@ -357,8 +355,7 @@ class _Translation:
         told: dict[int, list[tuple[int, Access]]] = {}
         if watched is None:
             return told
-        tell_block(self.write, watched.number, block.start,
-                   block.start == self.graph.entry and allocates(self.name) != 0, block.start in self.behind_calls)
+        tell_block(self.write, watched)
         self.full[block.start] = block.start
         for index, (address, access) in enumerate(watched.accesses):
             told.setdefault(address, []).append((index, access))

@@ -31,11 +31,12 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A block whose runs are told one by one, with its accesses in their order: (address of the instruction, access).
-    ``number``: by which the trace knows it."""
+    ``number``: by which the trace knows it. ``registers``: numbers of those whose values are told as it begins."""
 
     number: int
     start: int
     accesses: tuple[tuple[int, Access], ...]
+    registers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import random
 import numpy
 import pytest
 
-from memopt.traces.allocations import Allocation, Allocations, allocates
+from memopt.traces.allocations import Allocation, Allocations
+from memopt.traces.allocators import allocates
 from memopt.traces.trace import BLOCK, EXTRA, AccessShape, BlockShape
 
 _NAMES = ("malloc", "__libc_calloc", "realloc", "_ZnwmX")

@@ -1,0 +1,90 @@
+"""Compiled kernels are kept by what they are compiled from, whoever compiles at the same time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import memopt.traces
+from memopt.traces.kernels import Kept
+
+_WHOLE = """
+import sys
+import numpy
+from kept.kernels import kernel
+from kept.part import part
+
+@kernel()
+def whole(numbers):
+    return part(numbers) + numbers.itemsize
+
+made = numpy.arange(10, dtype=sys.argv[1])
+assert whole(made) == 45 + made.itemsize + int(sys.argv[2]), whole(made)
+"""
+_PART = """
+from kept.kernels import kernel
+
+@kernel()
+def part(numbers):
+    total = 0
+    for number in numbers:
+        total += number
+    return total
+"""
+_KEYS = 40
+
+
+def _copy(folder: Path) -> tuple[Path, dict[str, str]]:
+    """A package of other kernels, ``kept``, and the environment in which it is found."""
+    package = folder / "kept"
+    package.mkdir()
+    source = Path(memopt.traces.__file__).parent
+    for name in ("__init__.py", "kernels.py"):
+        (package / name).write_text((source / name).read_text().replace("memopt.traces", "kept"))
+    (package / "part.py").write_text(_PART)
+    (package / "whole.py").write_text(_WHOLE)
+    return package, os.environ | {"PYTHONPATH": str(folder)}
+
+
+def _use(kind: str, more: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "kept.whole", kind, str(more)], env=environment,
+                            stderr=subprocess.PIPE)
+
+
+def _save(folder: str, process: int) -> None:
+    for key in range(_KEYS):
+        Kept(folder, "f", "stamp").save((process, key), (process, key))
+
+
+def test_processes_that_compile_at_once_keep_their_own(tmp_path: Path) -> None:
+    processes = [multiprocessing.get_context("fork").Process(target=_save, args=(str(tmp_path), n)) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    kept = Kept(str(tmp_path), "f", "stamp")
+    keys = [(n, key) for n in range(4) for key in range(_KEYS)]
+    assert [kept.load(key) for key in keys] == keys
+    assert Kept(str(tmp_path), "f", "another stamp").load(keys[0]) is None
+
+
+def test_a_change_to_what_a_kernel_calls_compiles_it_again(tmp_path: Path) -> None:
+    package, environment = _copy(tmp_path)
+    for more in (0, 3):
+        (package / "part.py").write_text(_PART.replace("total = 0", f"total = {more}"))
+        process = _use("int64", more, environment)
+        error = process.communicate()[1]
+        assert process.returncode == 0, error.decode()
+
+
+def test_kernels_work_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    package, environment = _copy(tmp_path)
+    (package / "__pycache__").write_text("no folder")
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    process = _use("int64", 0, environment | {"HOME": str(nowhere), "XDG_CACHE_HOME": str(nowhere)})
+    error = process.communicate()[1]
+    assert process.returncode == 0, error.decode()
