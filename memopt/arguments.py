@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
-
-from memopt.options import Options
 
 _SWITCHES: dict[str, tuple[str, bool]] = {
     "--dry-run": ("dry_run", True), "--quiet": ("quiet", True), "--verbose": ("verbose", True),
@@ -19,11 +16,12 @@ _SWITCHES: dict[str, tuple[str, bool]] = {
 _FILES = {"--json": "json", "--report": "report"}
 
 
-def plain(words: Sequence[str]) -> Options | None:
-    """``exec [OPTION]... [--] PROGRAM [ARGUMENT]...`` without anything unusual; None for everything else."""
+def plain(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bool | str]] | None:
+    """Of ``exec [OPTION]... [--] PROGRAM [ARGUMENT]...`` without anything unusual the program with its arguments, and
+    what was chosen (fields of memopt.options); None for everything else."""
     if not words or words[0] != "exec":
         return None
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, bool | str] = {}
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
@@ -36,7 +34,7 @@ def plain(words: Sequence[str]) -> Options | None:
             chosen[_FILES[word]] = rest.pop(0)
         else:
             return None
-    return Options(arguments=tuple(rest), **chosen) if rest else None
+    return (tuple(rest), chosen) if rest else None
 
 
 def _plain_file(path: str) -> bool:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import NoReturn
 
 from memopt.arguments import plain
-from memopt.console import say, say_internal
-from memopt.options import Options
+
+TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+    from memopt.options import Options
 
 _FAILED = 1
 _OWN_PACKAGES = ("memopt", "passes", "runtime")
@@ -25,33 +29,58 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends memopt without a traceback
     words = sys.argv[1:]
-    parsed: Options | int | None = plain(words)
-    if parsed is None:
-        from memopt.usage import parse
+    found = plain(words)
+    if found is not None:
+        arguments, chosen = found
+        _leave(_guarded(lambda: _execute(arguments, chosen), arguments))
+    from memopt.usage import parse
 
-        parsed = parse(words)
-    if isinstance(parsed, int):
-        _leave(parsed)
-    _leave(_run(parsed))
+    options = parse(words)
+    if isinstance(options, int):
+        _leave(options)
+    _leave(_guarded(lambda: _run(options), None if options.pid is not None else options.arguments))
+
+
+def _execute(arguments: tuple[str, ...], chosen: dict[str, bool | str]) -> int:
+    from memopt import session
+
+    target = session.start(arguments)  # before the rest is imported
+
+    from memopt.options import Options
+
+    return session.run(Options(arguments=arguments, **chosen), target)  # type: ignore[arg-type]  # fields of Options
 
 
 def _run(options: Options) -> int:
-    """Exit code, or minus the signal to die by."""
+    from memopt import session
+
+    return session.run(options) if options.pid is None else session.attach(options)
+
+
+def _guarded(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
+    """What ``run`` returns: an exit code, or minus the signal to die by. Should it fail, ``arguments`` run as they
+    are."""
     from runtime.identify import CannotRun
 
     try:
-        from memopt.session import attach, run
-
-        return run(options) if options.pid is None else attach(options)
+        return run()
     except CannotRun as error:
-        say(str(error))
+        _say(str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the last resort: nothing may come out as a traceback
+        from memopt.console import say_internal
+
         say_internal(_stage(error), error)
-        return _FAILED if options.pid is not None else _go_on_natively(options)
+        return _FAILED if arguments is None else _go_on_natively(arguments)
 
 
-def _go_on_natively(options: Options) -> int:
+def _say(text: str) -> None:
+    from memopt.console import say
+
+    say(text)
+
+
+def _go_on_natively(arguments: Sequence[str]) -> int:
     from runtime.identify import CannotRun, identify
     from runtime.jobcontrol import wait_to_end
     from runtime.launch import replace, supervised
@@ -60,9 +89,9 @@ def _go_on_natively(options: Options) -> int:
     if supervisor is not None:
         return wait_to_end(supervisor)
     try:
-        replace(identify(options.arguments[0], os.environ.get("PATH")), options.arguments)
+        replace(identify(arguments[0], os.environ.get("PATH")), arguments)
     except CannotRun as error:
-        say(str(error))
+        _say(str(error))
         return error.exit_code
 
 

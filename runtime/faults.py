@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 
 from memopt.ir.reasons import VerifyError
 
 VARIABLE = "MEMOPT_FAULT"
 
 
-@dataclass(slots=True)
 class Fault:
     """``remaining`` counts down to the pass on which ``action`` ("kill" or "raise") happens. For ``action`` "log",
     ``name`` is the file."""
 
-    action: str
-    name: str
-    remaining: int
+    __slots__ = ("action", "name", "remaining")
+
+    def __init__(self, action: str, name: str, remaining: int) -> None:
+        self.action, self.name, self.remaining = action, name, remaining
 
     def matches(self, name: str) -> bool:
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name

@@ -2,7 +2,8 @@
 
 Invariant: only what the kernel would refuse, or what would crash because its file is cut short, is refused here;
 anything else runs. At most ``_TABLE_LIMIT`` bytes of a table and one page of a name are read from any file, so a
-hostile file costs nothing and raises nothing but ``CannotRun``.
+hostile file costs nothing and raises nothing but ``CannotRun``. What is imported here delays the program: nothing slow,
+no dataclasses.
 
 Sources: execve(2), POSIX shell "Exit Status for Commands", System V ABI chapters 4 and 5, linux/fs/binfmt_elf.c and
 binfmt_script.c.
@@ -14,7 +15,6 @@ import errno
 import os
 import stat
 import struct
-from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason
 
@@ -47,25 +47,26 @@ class CannotRun(Exception):
         self.exit_code = exit_code
 
 
-@dataclass(frozen=True, slots=True)
 class Note:
     """The program runs, but memopt cannot help it."""
 
-    reason: Reason
-    detail: str
+    __slots__ = ("detail", "reason")
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        self.reason, self.detail = reason, detail
 
     def __str__(self) -> str:
         return f"{self.detail}: {self.reason.explain}; it runs natively"
 
 
-@dataclass(frozen=True, slots=True)
 class Executable:
     """``path`` is what execve gets. ``image`` is the ELF file the kernel will map: ``path`` itself, or the
     interpreter at the end of the ``#!`` chain. ``note`` is set when it must be left alone."""
 
-    path: str
-    image: str
-    note: Note | None = None
+    __slots__ = ("image", "note", "path")
+
+    def __init__(self, path: str, image: str, note: Note | None = None) -> None:
+        self.path, self.image, self.note = path, image, note
 
 
 def identify(program: str, path_environment: str | None) -> Executable:
@@ -202,16 +203,13 @@ def _not_elf(head: bytes, path: str) -> str:
     return f"{path} is neither an ELF program nor a script with #!; name its interpreter first, as in: sh {path}"
 
 
-@dataclass(frozen=True, slots=True)
 class _Header:
     """The fields of an ELF header that decide whether the kernel runs it."""
 
-    wide: bool
-    kind: int
-    machine: int
-    table: int
-    entry_size: int
-    entries: int
+    __slots__ = ("entries", "entry_size", "kind", "table", "wide")
+
+    def __init__(self, wide: bool, kind: int, table: int, entry_size: int, entries: int) -> None:
+        self.wide, self.kind, self.table, self.entry_size, self.entries = wide, kind, table, entry_size, entries
 
 
 def _header(head: bytes, path: str) -> _Header:
@@ -229,7 +227,7 @@ def _header(head: bytes, path: str) -> _Header:
         raise _truncated(path)
     table, = struct.unpack_from("<Q" if wide else "<I", head, 32 if wide else 28)
     entry_size, entries = struct.unpack_from("<HH", head, 54 if wide else 42)
-    return _Header(wide, kind, machine, table, entry_size, entries)
+    return _Header(wide, kind, table, entry_size, entries)
 
 
 def _check_elf(descriptor: int, head: bytes, size: int, path: str) -> bool:

@@ -26,6 +26,8 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
+from runtime.signals import BLOCKED, UNBLOCKABLE, SignalState
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 _SYS_RT_SIGTIMEDWAIT = 128
@@ -36,15 +38,11 @@ _SIGINFO_BYTES = 128
 _SI_KERNEL = 0x80
 _SI_TKILL = -6
 
-_UNBLOCKABLE = frozenset({signal.SIGKILL, signal.SIGSTOP})
-_BLOCKED = frozenset(signal.valid_signals()) - _UNBLOCKABLE
-_BLOCKED_WORD = sum(1 << (number - 1) for number in _BLOCKED)
+_BLOCKED_WORD = sum(1 << (number - 1) for number in BLOCKED)
 
 # What the terminal sends, it sends to the whole process group: the program has it already.
 _TIMERS = frozenset({signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF})
 _JOB_STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
-# Python ignores these from its start; what they were before cannot be known. Default is what shells leave.
-_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,38 +81,6 @@ class Asked:
 
 
 Event = Asked | Exited | Signaled | Stopped | Continued | TraceStop
-
-
-@dataclass(frozen=True, slots=True)
-class SignalState:
-    """The signal state memopt was started with, to be given to the program."""
-
-    mask: frozenset[int]
-    child_ignored: bool
-
-    @staticmethod
-    def hold() -> SignalState:
-        """Block every signal and remember the state before. Main thread only, before any other thread is made."""
-        mask = frozenset(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)))
-        # An ignored SIGCHLD would make the kernel throw the program's exit status away.
-        child_ignored = signal.signal(signal.SIGCHLD, signal.SIG_DFL) == signal.SIG_IGN
-        return SignalState(mask, child_ignored)
-
-    def give_to_program(self) -> None:
-        """In the process about to execve: dispositions and mask as memopt inherited them."""
-        for number in _PYTHON_IGNORES:
-            signal.signal(number, signal.SIG_DFL)
-        for number in signal.valid_signals():
-            # A handler of Python's would swallow what arrives between here and execve.
-            if callable(signal.getsignal(number)):
-                signal.signal(number, signal.SIG_DFL)
-        self.release()
-
-    def release(self) -> None:
-        """Undo ``hold``."""
-        if self.child_ignored:
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
 
 class Supervisor:
@@ -301,7 +267,7 @@ def _die_by(number: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # a core_pattern that is a pipe does not ask for the limit
     with contextlib.suppress(OSError, ValueError):
-        if number not in _UNBLOCKABLE:
+        if number not in UNBLOCKABLE:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)

@@ -4,6 +4,8 @@ Invariant: the program gets memopt's initial environment byte for byte, memopt's
 dispositions, mask, limits, affinity, priority and directory unchanged, and no tracer: set-uid works. It does not
 depend on memopt: when memopt is killed at any step, before execve included, the program runs on.
 
+What is imported before the program runs delays it: nothing slow here, no dataclasses; the supervisor comes after.
+
 Sources: execve(2), environ(7), fork(2), PEP 538 (Python changes its own environment).
 """
 
@@ -18,29 +20,38 @@ import select
 import struct
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
 
 from runtime import faults
 from runtime.identify import Executable, exec_failure
-from runtime.jobcontrol import SignalState, Supervisor, wait_to_end
+from runtime.signals import SignalState
+
+TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from runtime.jobcontrol import Supervisor
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _EXEC_FAILED = 127
 _EXEC_CHECK_MS = 20
 
+_child: tuple[int, SignalState] | None = None
 _supervised: Supervisor | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Target:
     """The program that was started. ``started``: seconds on the monotonic clock, just before it began."""
 
-    pid: int
-    executable: Executable
-    arguments: tuple[str, ...]
-    started: float
-    supervisor: Supervisor
+    __slots__ = ("arguments", "executable", "pid", "started")
+
+    def __init__(self, pid: int, executable: Executable, arguments: tuple[str, ...], started: float) -> None:
+        self.pid, self.executable, self.arguments, self.started = pid, executable, arguments, started
+
+    @property
+    def supervisor(self) -> Supervisor:
+        found = supervised()
+        assert found is not None
+        return found
 
 
 def launch(executable: Executable, arguments: Sequence[str], *, environment: Sequence[bytes] | None = None,
@@ -52,7 +63,7 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
     memopt is blocked and taken by the supervisor. Raises ``CannotRun`` when the kernel refuses the file, OSError
     when there is no process to be had; main thread only.
     """
-    global _supervised
+    global _child, _supervised
     image = _Image(executable, arguments, environment)
     with contextlib.ExitStack() as stack:
         go_read, go_write = _pipe(stack)
@@ -65,7 +76,7 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
             raise
         if pid == 0:
             _become_program(image, signals, go_read, go_write, error_write)
-        supervisor = _supervised = Supervisor(pid, signals)
+        _child, _supervised = (pid, signals), None
         faults.point("launch")
         go_read.close()
         error_write.close()
@@ -73,13 +84,17 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
             prepare(pid)
         started = time.monotonic()
         go_write.close()
-        failure = _await_execve(supervisor, error_read)
+        failure = _await_execve(error_read)
     if failure:
-        _supervised = None
+        from runtime.jobcontrol import wait_to_end
+
+        supervisor = supervised()
+        assert supervisor is not None
+        _child = _supervised = None
         wait_to_end(supervisor)
         supervisor.close()
         raise exec_failure(executable, *struct.unpack("<i", failure))
-    return Target(pid, executable, tuple(arguments), started, supervisor)
+    return Target(pid, executable, tuple(arguments), started)
 
 
 def replace(executable: Executable, arguments: Sequence[str]) -> NoReturn:
@@ -95,6 +110,11 @@ def replace(executable: Executable, arguments: Sequence[str]) -> NoReturn:
 
 def supervised() -> Supervisor | None:
     """The program this process has started, if any: whatever fails later must still wait for it."""
+    global _supervised
+    if _supervised is None and _child is not None:
+        from runtime.jobcontrol import Supervisor
+
+        _supervised = Supervisor(*_child)
     return _supervised
 
 
@@ -152,7 +172,7 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[io.FileIO, io.FileIO]:
     return stack.enter_context(io.FileIO(read, "r")), stack.enter_context(io.FileIO(write, "w"))
 
 
-def _await_execve(supervisor: Supervisor, error_read: io.FileIO) -> bytes:
+def _await_execve(error_read: io.FileIO) -> bytes:
     """Empty when execve succeeded (or a signal ended the child first), else its errno as four bytes.
 
     Ctrl-Z may stop the child before execve: memopt must then stop too, so it does not just wait for the pipe.
@@ -160,6 +180,8 @@ def _await_execve(supervisor: Supervisor, error_read: io.FileIO) -> bytes:
     waiter = select.poll()
     waiter.register(error_read, select.POLLIN)
     while not waiter.poll(_EXEC_CHECK_MS):
+        supervisor = supervised()
+        assert supervisor is not None
         supervisor.poll(0)
     return error_read.read(4)
 

@@ -102,6 +102,8 @@ def open_sampler(pid: int, *, on_exec: bool, interrupter: Interrupter | None = N
     """
     try:
         return _PerfSampler(pid, on_exec, interval_ns, children)
+    except ProcessLookupError:  # it has ended
+        return InterruptSampler(pid, None, "")
     except OSError as error:
         return InterruptSampler(pid, interrupter, _refusal(error))
 
@@ -196,7 +198,7 @@ class _PerfSampler:
 
 
 class InterruptSampler:
-    """One sample of each running thread per ``read``, by stopping it. ``note`` is for the user."""
+    """One sample of each running thread per ``read``, by stopping it. ``reason``: why not better, for the user."""
 
     interval_ns = 0
     lost = 0
@@ -207,7 +209,7 @@ class InterruptSampler:
         self._interrupter = interrupter
         self._paused = False
         how = "nothing can be sampled" if interrupter is None else "sampling is coarser, by stopping the program"
-        self.note = f"{reason}; {how}"
+        self.note = f"{reason}; {how}" if reason else ""
 
     def read(self) -> list[Sample]:
         """Only a thread that is on a processor is stopped: a system call that waits is never disturbed."""

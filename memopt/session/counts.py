@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -93,52 +93,59 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], num
 
 def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[int, int],
                 entries: Mapping[int, int], loops: Mapping[int, list[tuple[int, int, int, int]]]) -> dict[int, int]:
-    known = {item.address for item in counted}
+    """The ids of the contexts, by the addresses of their nodes."""
+    by_address = {item.address: item for item in counted}
+    order = _callers_first(counted, by_address)
+    number = {item.address: index for index, item in enumerate(order, 1)}
+    last, inclusive = dict(number), dict(own)
+    calls: dict[tuple[int, int], int] = {}  # instructions of callees, by node and index of the loop around the call
+    for item in reversed(order):
+        if item.caller in by_address:
+            last[item.caller] = max(last[item.caller], last[item.address])
+            inclusive[item.caller] += inclusive[item.address]
+            if item.loop is not None:
+                key = item.caller, item.loop
+                calls[key] = calls.get(key, 0) + inclusive[item.address]
+    for item in order:
+        caller = by_address.get(item.caller)
+        unit = None if caller is None else caller.unit
+        loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
+        node = item.address
+        connection.execute(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", (
+            number[node], last[node], item.tid, number.get(item.caller), *static.function(item.unit),
+            static.site(unit, item.site), loop, entries[node], own[node], inclusive[node]))
+    for item in order:
+        found = {index: row for index, *row in loops[item.address]}
+        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls)
+        connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
+            (number[item.address], loop, *row, totals[index]) for index, row in found.items()
+            if (loop := static.loop(item.unit, index)) is not None))
+    return number
+
+
+def _callers_first(counted: Sequence[Counted], by_address: Mapping[int, Counted]) -> list[Counted]:
+    """Each node right behind its caller and what that has called before."""
     below: dict[int, list[Counted]] = {}
     for item in counted:
-        below.setdefault(item.caller if item.caller in known else 0, []).append(item)
+        below.setdefault(item.caller if item.caller in by_address else 0, []).append(item)
     order: list[Counted] = []
     pending = list(reversed(below.get(0, ())))
     while pending:
         item = pending.pop()
         order.append(item)
         pending += reversed(below.get(item.address, ()))
-    number = {item.address: index for index, item in enumerate(order, 1)}
-    last, inclusive = dict(number), dict(own)
-    calls: dict[tuple[int, int], int] = {}  # instructions of callees, by node and index of the loop around the call
-    for item in reversed(order):
-        if item.caller in known:
-            last[item.caller] = max(last[item.caller], last[item.address])
-            inclusive[item.caller] += inclusive[item.address]
-            loop = item.loop
-            if loop is not None:
-                key = item.caller, loop
-                calls[key] = calls.get(key, 0) + inclusive[item.address]
-    by_address = {item.address: item for item in counted}
+    return order
 
-    def rows() -> Iterator[tuple[object, ...]]:
-        for item in order:
-            caller = by_address.get(item.caller)
-            function, image, entry = static.function(item.unit)
-            unit = None if caller is None else caller.unit
-            loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
-            node = item.address
-            yield (number[node], last[node], item.tid, number.get(item.caller), function, image, entry,
-                   static.site(unit, item.site), loop, entries[node], own[node], inclusive[node])
 
-    connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows())
-    for item in order:
-        found = {index: row for index, *row in loops[item.address]}
-        forest = item.unit.nesting.loops
-        totals = {index: row[2] + calls.get((item.address, index), 0) for index, row in found.items()}
-        for index in sorted(found, reverse=True):  # inner loops come later
-            parent = forest[index].parent
-            if parent in totals:
-                totals[parent] += totals[index]
-        connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
-            (number[item.address], loop, *row, totals[index]) for index, row in found.items()
-            if (loop := static.loop(item.unit, index)) is not None))
-    return number
+def _with_callees(item: Counted, instructions: Mapping[int, int],
+                  calls: Mapping[tuple[int, int], int]) -> dict[int, int]:
+    """By the loops of a node, those inside and what is called there included. ``instructions``: of each itself."""
+    totals = {index: count + calls.get((item.address, index), 0) for index, count in instructions.items()}
+    for index in sorted(totals, reverse=True):  # inner loops come later
+        parent = item.unit.nesting.loops[index].parent
+        if parent in totals:
+            totals[parent] += totals[index]
+    return totals
 
 
 class Static:

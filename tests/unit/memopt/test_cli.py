@@ -16,7 +16,9 @@ import sys, types
 sys.path.insert(0, {root!r})
 fake = types.ModuleType("memopt.session")
 source = '''
-def run(options):
+def start(arguments):
+    return None
+def run(options, target=None):
 {body}
 def attach(options):
 {body}
@@ -164,3 +166,11 @@ def test_import_is_light() -> None:
     assert "memopt.cli" in loaded
     assert not loaded & {"numpy", "islpy", "lief", "capstone", "keystone", "pyvex", "unicorn", "elftools", "rich",
                          "click", "memopt.session"}
+
+
+def test_the_program_is_started_before_anything_slow_is_imported() -> None:
+    code = "import sys, memopt.cli, memopt.session; print(*sys.modules)"
+    loaded = set(subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True,
+                                text=True).stdout.split())
+    assert {"memopt.session", "runtime.launch"} <= loaded
+    assert not loaded & {"dataclasses", "inspect", "typing", "re", "memopt.options", "runtime.jobcontrol"}
