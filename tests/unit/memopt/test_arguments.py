@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memopt.arguments import plain
+from memopt.options import Options
 from memopt.usage import parse
 
 
@@ -19,9 +20,10 @@ from memopt.usage import parse
 def test_plain_command_lines_mean_the_same(words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "old").touch()
     line = ("exec", *(word.format(tmp_path) for word in words))
-    options = plain(line)
-    assert options is not None
-    assert options == parse(line)
+    found = plain(line)
+    assert found is not None
+    arguments, chosen = found
+    assert Options(arguments=arguments, **chosen) == parse(line)  # type: ignore[arg-type]  # fields of Options
 
 
 @pytest.mark.parametrize("words", [
