@@ -44,11 +44,11 @@ def main() -> NoReturn:
 def _execute(arguments: tuple[str, ...], chosen: dict[str, bool | str]) -> int:
     from memopt import session
 
-    target = session.start(arguments)  # before the rest is imported
+    started = session.start(arguments)  # before the rest is imported
 
     from memopt.options import Options
 
-    return session.run(Options(arguments=arguments, **chosen), target)  # type: ignore[arg-type]  # fields of Options
+    return session.run(Options(arguments=arguments, **chosen), started)  # type: ignore[arg-type]  # fields of Options
 
 
 def _run(options: Options) -> int:

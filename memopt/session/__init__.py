@@ -9,6 +9,7 @@ import os
 
 from runtime.identify import identify
 from runtime.launch import launch, release_inherited_files
+from runtime.perfevents import Events
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
@@ -17,60 +18,44 @@ if TYPE_CHECKING:
     from memopt.options import Options
     from memopt.session.watch import Session
     from runtime.launch import Target
-    from runtime.sampling import Sample, Sampler
+    from runtime.sampling import Sample
 
 
-def start(arguments: Sequence[str]) -> Target:
-    """The program that ``memopt exec`` runs, before anything else is made ready. Raises ``CannotRun``."""
-    target = launch(identify(arguments[0], os.environ.get("PATH")), arguments)
+def start(arguments: Sequence[str], *, children: bool = False) -> tuple[Target, Events]:
+    """The program, before anything else is made ready, and what samples it and, ``children``, what it starts. Raises
+    ``CannotRun``."""
+    events: list[Events] = []
+    target = launch(identify(arguments[0], os.environ.get("PATH")), arguments,
+                    prepare=lambda pid: events.append(Events(pid, on_exec=True, children=children)))
     release_inherited_files()
-    return target
+    return target, events[0]
 
 
-def run(options: Options, target: Target | None = None) -> int:
-    """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. ``target``: it
-    was started already. Raises ``CannotRun``."""
+def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
+    """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. ``started``:
+    it was started already. Raises ``CannotRun``."""
     if options.exact or options.paths:
         from memopt.session.exact import record
 
         return record(options)
-    if options.profile is not None:
-        return _profile(options)
-    target = target or start(options.arguments)
+    if options.profile is None:
+        target, events = started or start(options.arguments)
+        from memopt.session.watch import Session
+    else:  # nothing is to be missed, and the program may wait
+        from memopt.session.profile import Profiling
+        target, events = start(options.arguments, children=True)
 
-    from memopt.session.watch import Session
-    from runtime.sampling import open_sampler
+    from runtime.sampling import sampler_of
 
     sessions: list[Session] = []
 
     def look() -> Sequence[Sample]:
         return sessions[0].look() if sessions else ()
 
-    sessions.append(Session(options, target, open_sampler(target.pid, on_exec=False, interrupter=look)))
-    return _watch(sessions[0])
-
-
-def _profile(options: Options) -> int:
-    """Nothing is to be missed, and the program may wait."""
-    from memopt.session.profile import Profiling
-    from runtime.sampling import open_sampler
-
-    executable = identify(options.arguments[0], os.environ.get("PATH"))
-    samplers: list[Sampler] = []
-    sessions: list[Session] = []
-
-    def look() -> Sequence[Sample]:
-        return sessions[0].look() if sessions else ()
-
-    target = launch(executable, options.arguments, prepare=lambda pid: samplers.append(
-        open_sampler(pid, on_exec=True, interrupter=look, children=True)))
-    release_inherited_files()
-    sessions.append(Profiling(options, target, samplers[0]))
-    return _watch(sessions[0])
-
-
-def _watch(session: Session) -> int:
-    note = session.target.executable.note
+    sampler = sampler_of(events, look)
+    session = Session(options, target, sampler) if options.profile is None else Profiling(options, target, sampler)
+    sessions.append(session)
+    note = target.executable.note
     return session.watch() if note is None else session.leave_alone(note)
 
 

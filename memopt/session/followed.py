@@ -16,9 +16,10 @@ from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from memopt.session.looking import look
 from memopt.session.pace import Pace
+from runtime.perfevents import Events
 from runtime.processes import descendants, running_seconds
 from runtime.refusals import Identity, identity
-from runtime.sampling import open_sampler
+from runtime.sampling import sampler_of
 
 WORTH_SECONDS = 0.1  # of processor time, before a process is looked at
 SCAN_SECONDS = 0.05
@@ -32,7 +33,7 @@ class Followed:
         self.process = process
         self.name = name
         self.hotness = Hotness()
-        self.sampler = open_sampler(process.pid, on_exec=False, interrupter=lambda: look(process.pid, self.attached))
+        self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
         self.pace = Pace(self.sampler, self.hotness, time.monotonic())
         self.improver = Improver(options, process.pid, self.attached, time.monotonic())
 

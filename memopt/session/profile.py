@@ -23,7 +23,8 @@ from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
 from runtime.launch import Target
-from runtime.sampling import INTERVAL_NS, Sample, Sampler
+from runtime.perfevents import INTERVAL_NS
+from runtime.sampling import Sample, Sampler
 
 if TYPE_CHECKING:
     from memopt.session.survey import Surveyor

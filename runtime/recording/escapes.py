@@ -5,8 +5,9 @@ Where the system has no perf events, nothing is known.
 
 from __future__ import annotations
 
+from runtime.perfevents import Events
 from runtime.recording.space import Space
-from runtime.sampling import InterruptSampler, Sampler, open_sampler
+from runtime.sampling import InterruptSampler, Sampler, sampler_of
 
 _INTERVAL_NS = 10_000_000
 LOOK_SECONDS = 1.0  # between looks at what was sampled
@@ -17,7 +18,7 @@ class Escapes:
 
     def __init__(self, pid: int) -> None:
         """Before the program is executed."""
-        self._sampler: Sampler = open_sampler(pid, on_exec=True, interval_ns=_INTERVAL_NS)
+        self._sampler: Sampler = sampler_of(Events(pid, on_exec=True, interval_ns=_INTERVAL_NS))
         self.known = not isinstance(self._sampler, InterruptSampler)
         self.begin()
 

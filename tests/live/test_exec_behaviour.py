@@ -302,9 +302,9 @@ def test_program_of_this_python_is_left_as_it_is() -> None:
 # The command line of a machine whose kernel refuses perf events to this user.
 _WITHOUT_PERF = """
 import errno, sys
-from runtime import sampling
+from runtime import perfevents
 def refuse(*_): raise PermissionError(errno.EACCES, "Permission denied")
-sampling._event = refuse
+perfevents._event = refuse
 from memopt.cli import main
 sys.argv[0] = "memopt"
 main()

@@ -13,7 +13,8 @@ import pytest
 
 from runtime.identify import identify
 from runtime.launch import Target, launch
-from runtime.sampling import Sampler, Source, open_sampler
+from runtime.perfevents import Events
+from runtime.sampling import Sampler, Source, sampler_of
 
 PROGRAM = """
 #include <pthread.h>
@@ -41,7 +42,7 @@ def spinner(tmp_path_factory: pytest.TempPathFactory) -> str:
 def running(spinner: str, request: pytest.FixtureRequest) -> Iterator[tuple[Target, list[Sampler]]]:
     samplers: list[Sampler] = []
     target = launch(identify(spinner, None), [spinner, *request.param], prepare=lambda pid: samplers.append(
-        open_sampler(pid, on_exec=True)))
+        sampler_of(Events(pid, on_exec=True))))
     children = Path(f"/proc/{target.pid}/task/{target.pid}/children")
     yield target, samplers
     for pid in (*children.read_text().split(), target.pid):
@@ -103,7 +104,7 @@ def test_threads_count_and_children_do_not(running: tuple[Target, list[Sampler]]
 def test_attach_sees_the_threads_there_are(running: tuple[Target, list[Sampler]]) -> None:
     target, samplers = running
     run_for(target.pid, 0.05)
-    sampler = open_sampler(target.pid, on_exec=False)
+    sampler = sampler_of(Events(target.pid, on_exec=False))
     samplers.append(sampler)
     need_perf(sampler)
     run_for(target.pid, 0.3)
@@ -126,7 +127,7 @@ def test_pause_resume_and_interval(running: tuple[Target, list[Sampler]]) -> Non
 
 def test_sampling_leaks_no_descriptor(spinner: str) -> None:
     before = sorted(os.listdir("/proc/self/fd"))
-    sampler = open_sampler(os.getpid(), on_exec=False)
+    sampler = sampler_of(Events(os.getpid(), on_exec=False))
     sampler.close()
     sampler.close()
     assert sorted(os.listdir("/proc/self/fd")) == before
@@ -136,7 +137,7 @@ def test_program_sees_no_descriptor_of_the_sampler(tmp_path: Path) -> None:
     found = tmp_path / "found"
     samplers: list[Sampler] = []
     target = launch(identify("sh", "/bin"), ["sh", "-c", f"readlink /proc/$$/fd/* > {found}"],
-                    prepare=lambda pid: samplers.append(open_sampler(pid, on_exec=True)))
+                    prepare=lambda pid: samplers.append(sampler_of(Events(pid, on_exec=True))))
     while target.supervisor.outcome is None:
         target.supervisor.poll(None)
     target.supervisor.close()

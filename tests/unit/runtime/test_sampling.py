@@ -4,8 +4,9 @@ import struct
 
 import pytest
 
-from runtime import sampling
-from runtime.sampling import InterruptSampler, Sample, Source, open_sampler, parse_records
+from runtime import perfevents, sampling
+from runtime.perfevents import Events
+from runtime.sampling import InterruptSampler, Sample, Source, parse_records, sampler_of
 
 SAMPLE, LOST, THROTTLE = 9, 2, 5
 KERNEL, USER = 1, 2
@@ -39,9 +40,9 @@ def test_refused_perf_events_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sampling, "_event", refuse)
+    monkeypatch.setattr(perfevents, "_event", refuse)
     monkeypatch.setattr(sampling, "_runs", lambda pid: True)
-    fallback = open_sampler(1, on_exec=True, interrupter=lambda: [Sample(5, 1)])
+    fallback = sampler_of(Events(1, on_exec=True), lambda: [Sample(5, 1)])
     assert fallback.source is Source.INTERRUPT
     assert "perf_event_paranoid" in fallback.note
     assert fallback.read() == [Sample(5, 1)]
@@ -51,7 +52,7 @@ def test_refused_perf_events_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fallback.read() == [Sample(5, 1)]
     fallback.close()
     assert fallback.read() == []
-    assert open_sampler(1, on_exec=True).source is Source.NONE
+    assert sampler_of(Events(1, on_exec=True)).source is Source.NONE
 
 
 def test_waiting_program_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,15 +62,15 @@ def test_waiting_program_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ring_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = sampling._RING_PAGES * sampling._PAGE
-    ring = sampling._Ring.__new__(sampling._Ring)
-    memory = bytearray(sampling._PAGE + size)
+    size = perfevents._RING_PAGES * perfevents._PAGE
+    ring = perfevents._Ring.__new__(perfevents._Ring)
+    memory = bytearray(perfevents._PAGE + size)
     ring.memory = memory  # type: ignore[assignment]
     first, second = sample(0xAAAA, 7, 7), sample(0xBBBB, 7, 7)
     tail = 3 * size - 28
     data = first + second
     for index, byte in enumerate(data):
-        memory[sampling._PAGE + (tail + index) % size] = byte
+        memory[perfevents._PAGE + (tail + index) % size] = byte
     struct.pack_into("<QQ", memory, 1024, tail + len(data), tail)
     assert bytes(ring.take()) == data
     assert ring.take() == b""
