@@ -161,7 +161,8 @@ def _lane_operand(lane: Lane, layout: FrameLayout) -> tuple[Mem, list[Item]]:
 
 
 def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """R by exact division, R > ``left``; H = min(R - left, limit, most) >= 1."""
+    """R by exact division, R > ``left``; H = min(R - left, limit, most) >= 1. The limit is read once: memopt may be
+    changing it."""
     numerator, divisor = trips.numerator, trips.divisor
     yield from checked(numerator, layout, FAIL)
     if divisor < 0:
@@ -172,8 +173,9 @@ def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> It
     yield jump(FAIL, "le")
     yield instruction("mov", Mem("rbp", displacement=layout.symbols[TRIPS]), "rax")
     yield instruction("sub", "rax", left)
-    yield instruction("cmp", "rax", Mem("rbp", displacement=layout.limit))
-    yield instruction("cmovg", "rax", Mem("rbp", displacement=layout.limit))
+    yield instruction("mov", "rcx", Mem("rbp", displacement=layout.limit))
+    yield instruction("cmp", "rax", "rcx")
+    yield instruction("cmovg", "rax", "rcx")
     if most is not None:
         yield instruction("mov", "rcx", most)
         yield instruction("cmp", "rax", "rcx")

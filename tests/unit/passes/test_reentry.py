@@ -1,6 +1,7 @@
-"""A signal handler that enters the same nest at every single instruction of a version: nobody's registers are lost.
+"""What may happen between any two instructions of a version: a signal handler that enters the same nest, which runs to
+its end there, and another limit, when memopt has the version rest or run again. Nobody's registers are lost.
 
-Emulated, with the SSE state only: the handler runs to its end wherever the outer entry happens to be.
+Emulated, with the SSE state only.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_HOOK_CODE, UC_MODE_64, Uc
 from unicorn import x86_const as x86
 
-from memopt.ir.code import STATISTICS_RUNS
+from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS
 from memopt.ir.region import LiveIn, Register, Rejoin, Trips
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Label, code, instruction, jump
@@ -47,9 +48,12 @@ class Machine:
         self.emulator.mem_write(self.placement.code, self.compiled.code)
         self.end = self.placement.code  # the displaced instructions
 
-    def reset(self) -> None:
-        self.emulator.mem_write(self.placement.frame, struct.pack("<Qq", 0, LIMIT) + bytes(4000))
+    def reset(self, limit: int = LIMIT) -> None:
+        self.emulator.mem_write(self.placement.frame, struct.pack("<Qq", 0, limit) + bytes(4000))
         self.emulator.mem_write(self.placement.statistics, bytes(32))
+
+    def limit(self, iterations: int) -> None:
+        self.emulator.mem_write(self.placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
 
     def start(self, values: Mapping[str, int]) -> None:
         for name, value in values.items():
@@ -83,11 +87,11 @@ class Machine:
         data = self.emulator.mem_read(self.placement.statistics + STATISTICS_RUNS, 8)
         return int(struct.unpack("<Q", data)[0])
 
-    def instructions(self, values: Mapping[str, int]) -> int:
+    def instructions(self, values: Mapping[str, int], limit: int = LIMIT) -> int:
         """Length of an undisturbed entry."""
         counted: list[int] = []
         hook = self.emulator.hook_add(UC_HOOK_CODE, lambda _uc, address, _size, _data: counted.append(address))
-        self.reset()
+        self.reset(limit)
         self.start(values)
         self.go()
         self.emulator.hook_del(hook)
@@ -138,3 +142,20 @@ def test_a_handler_enters_the_nest_at_every_instruction(outer_rcx: int, inner_rc
         assert bytes(busy) == bytes(8)
     # Entered before busy was taken, it runs the version; afterwards the original.
     assert 0 < inner_ran < 10
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, LIMIT), (LIMIT, 0), (0, 1 << 62), (3, LIMIT), (LIMIT, 3)])
+def test_the_limit_changes_at_every_instruction(before: int, after: int) -> None:
+    machine = Machine(flags_dead=False)
+    entered = values(0x33, 77, TRIPS)
+    iterations = set()
+    for step in range(machine.instructions(entered, before)):
+        machine.reset(before)
+        machine.start(entered)
+        machine.go(step)
+        machine.limit(after)
+        machine.go()
+        seen = machine.registers()
+        iterations.add(seen["rcx"] - entered["rcx"])
+        assert all(seen[name] == value for name, value in entered.items() if name != "rcx"), f"at instruction {step}"
+    assert iterations == {min(limit, TRIPS - 1) for limit in (before, after)}
