@@ -1,7 +1,7 @@
 """``python -m tests.mutation.seeding``: run the check of each fault with the fault seeded, and without.
 
-One process imports what is not memopt's own, then forks for every run; nothing of memopt is loaded before the fork.
-Prints "caught", "survived" or "stale" (the text is not there), the name, and seconds.
+One process imports what is not memopt's own, then forks for every run, one for each processor at a time; nothing of
+memopt is loaded before the fork. Prints "caught", "survived" or "stale" (the text is not there), the name, and seconds.
 """
 
 from __future__ import annotations
@@ -54,12 +54,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(name, spec.origin, loader=loader)
 
 
-def run(check: Check, fault: Fault | None) -> int:
-    """In a process of its own; an exit code."""
+def start(check: Check, fault: Fault | None) -> int:
+    """In a process of its own, whose number this is; it ends with one of the codes above, or dies of what it tried."""
     child = os.fork()
     if child:
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return _CAUGHT if code < 0 else code  # wrong code in the test's own process
+        return child
     code = _BROKEN
     try:
         if fault is not None:
@@ -112,16 +111,25 @@ def main() -> None:
     assert not any(m.partition(".")[0] in ("memopt", "passes", "runtime") for m in sys.modules)
     wanted = sys.argv[1:]
     faults = [f for f in FAULTS if not wanted or f.name in wanted]
-    for check in dict.fromkeys(f.check for f in faults):
-        _report("without ", check, None, str(check))
-    for fault in faults:
-        _report("", fault.check, fault, fault.name)
+    runs: list[tuple[str, Check, Fault | None, str]] = [
+        *(("without ", check, None, str(check)) for check in dict.fromkeys(f.check for f in faults)),
+        *(("", fault.check, fault, fault.name) for fault in faults)]
+    running: dict[int, tuple[str, str, float]] = {}
+    for prefix, check, fault, name in runs:
+        if len(running) == os.cpu_count():
+            _report(running)
+        running[start(check, fault)] = prefix, name, time.monotonic()
+    while running:
+        _report(running)
 
 
-def _report(prefix: str, check: Check, fault: Fault | None, name: str) -> None:
-    before = time.monotonic()
-    word = WORDS[run(check, fault)]
-    sys.stdout.write(f"{prefix}{word}\t{name}\t{time.monotonic() - before:.1f}\n")
+def _report(running: dict[int, tuple[str, str, float]]) -> None:
+    """Wait for one of them."""
+    child, status = os.wait()
+    prefix, name, began = running.pop(child)
+    code = os.waitstatus_to_exitcode(status)
+    word = WORDS[_CAUGHT if code < 0 else code]  # wrong code in the test's own process
+    sys.stdout.write(f"{prefix}{word}\t{name}\t{time.monotonic() - began:.1f}\n")
     sys.stdout.flush()
 
 
