@@ -14,7 +14,19 @@ from memopt.analysis.polyhedra import Polyhedron, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import LIMIT, Access, Apply, Array, ElementType, Expression, Index, Scop, Statement
+from memopt.ir.scop import (
+    LIMIT,
+    Access,
+    Apply,
+    Array,
+    Constant,
+    ElementType,
+    Expression,
+    Index,
+    Scalar,
+    Scop,
+    Statement,
+)
 from passes.contracted import contracted
 from passes.narrowing import narrowed
 
@@ -55,7 +67,7 @@ class Stream:
 @dataclass(frozen=True, slots=True)
 class LeafShape:
     """``bounds``: each is >= 0 at every point. ``reads`` are those of the statement, ``indices`` the values of its
-    ``Index`` operands."""
+    ``Index`` operands that are not the same everywhere."""
 
     leaf: Leaf
     statement: Statement
@@ -78,6 +90,10 @@ class LeafShape:
     def nodes(self) -> Iterator[Expression]:
         """Every node of the statement's expression."""
         return _nodes(self.statement.expression)
+
+    def is_constant(self, node: Expression) -> bool:
+        """Whether an operand is the same at every point."""
+        return isinstance(node, Scalar | Constant) or (isinstance(node, Index) and node not in self.indices)
 
     def with_definitions(self) -> tuple[LeafShape, tuple[tuple[str, Linear], ...]]:
         """The shape with one symbol for each sum over dates and symbols, and what these symbols stand for."""
@@ -117,8 +133,9 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
         home = _home(array, access, storage.get(array.name), scratch)
         return Stream(array.name, array.element, _along(home.substitute(point)))
 
+    dimensions = {dimension.name for dimension in statement.dimensions}
     indices = {node: _along(node.value.substitute(point)) for node in _nodes(statement.expression)
-               if isinstance(node, Index)}
+               if isinstance(node, Index) and (node.value.quotients or node.value.symbols & dimensions)}
     shape = LeafShape(leaf, statement, bounds, stream(statement.write), tuple(map(stream, statement.reads)), indices)
     _check_bounded(shape)
     return _aligned(shape)

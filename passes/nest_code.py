@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 from memopt.analysis.scanning import Block, Call, For, If, Node
+from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
-from memopt.ir.scop import Constant, ElementType, Expression, Scalar, Scop
+from memopt.ir.scop import Constant, ElementType, Expression, Index, Scalar, Scop
 from memopt.x86.instructions import Mem
 from passes.emitter import Emitter, Value
 from passes.joining import joined
-from passes.leaf_shape import LeafShape, date_name, leaf_shape
+from passes.leaf_shape import date_name, leaf_shape
 from passes.loop_leaf import LeafCode
 from passes.macro_instances import macro_nest
 from passes.routine import Routine
@@ -55,12 +56,12 @@ class NestCode:
         homes, _ = _storage(region.scop, plan, scratch)
         homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.passed}
         self._shapes = [joined(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
-        self._constants = _Constants()
+        self._constants = _Constants(self._symbols)
 
     def prepare(self) -> None:
         """While live-in vector registers hold their values: what no loop changes."""
         self._constants.section = self._emitter.section()
-        for node in dict.fromkeys(n for shape in self._shapes for n in _scalars(shape)):
+        for node in dict.fromkeys(n for shape in self._shapes for n in shape.nodes if isinstance(n, Scalar)):
             self._constants.place(node)
 
     def run(self) -> None:
@@ -106,7 +107,8 @@ class _Routine:
 class _Constants:
     """Slots with one element each of what expressions need, filled once before the loops."""
 
-    def __init__(self) -> None:
+    def __init__(self, symbols: Mapping[str, Value]) -> None:
+        self._symbols = symbols
         self.section: Emitter | None = None
         self._places: dict[Expression, Mem] = {}
         self._saved: dict[tuple[str, int], Mem] = {}
@@ -118,6 +120,8 @@ class _Constants:
                     self._places[node] = self._scalar(node)
                 case Constant(bits, element):
                     self._places[node] = self._constant(bits, element)
+                case Index(value, element):
+                    self._places[node] = self._sum(value, element)
                 case _:
                     raise VerifyError(f"{node} is no constant")
         return self._places[node]
@@ -143,6 +147,17 @@ class _Constants:
         self.section.op("mov", slot, "rax")
         return Mem(slot.base, displacement=slot.displacement, size=element.size)
 
+    def _sum(self, value: Linear, element: ElementType) -> Mem:
+        assert self.section is not None
+        self.section.load("rax", value.constant)
+        for symbol, factor in value.terms:
+            self.section.load("rcx", self._symbols[symbol])
+            self.section.scale("rcx", factor, "rdx")
+            self.section.op("add", "rax", "rcx")
+        slot = self.section.slot()
+        self.section.op("mov", slot, "rax")
+        return Mem(slot.base, displacement=slot.displacement, size=element.size)
+
 
 def _calls(node: Node) -> Iterator[str]:
     match node:
@@ -158,6 +173,3 @@ def _calls(node: Node) -> Iterator[str]:
             if otherwise is not None:
                 yield from _calls(otherwise)
 
-
-def _scalars(shape: LeafShape) -> Iterator[Scalar]:
-    return (node for node in shape.nodes if isinstance(node, Scalar))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Rejected
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.ir.scop import Apply, ElementType, Expression, Index, Read
 from memopt.x86.instructions import Mem
 from passes import masks, strided
 from passes.addresses import Group, Groups, Pointers
@@ -29,8 +29,8 @@ _SEEN, _NEW = "k2", "k3"
 
 @dataclass(frozen=True, slots=True)
 class TileContext:
-    """What all tiles of a leaf have in common. ``constants``: where the value of a ``Scalar`` or ``Constant`` lies, one
-    element in memory."""
+    """What all tiles of a leaf have in common. ``constants``: where the value of a constant operand lies, an element in
+    memory."""
 
     shape: LeafShape
     groups: Groups
@@ -265,7 +265,7 @@ class TileBody:
             number = self._values.number(node, point)
             if number in self._places:
                 return self._places[number]
-            if isinstance(node, Scalar | Constant):
+            if self._shape.is_constant(node):
                 return replace(self._context.constants(node), broadcast=self.kind.unit.lanes)
             if number in self._busy:
                 return None
@@ -294,7 +294,7 @@ class TileBody:
         match node:
             case Read():
                 self._load(register, self._values.stream(node), point)
-            case Index():
+            case Index() if not self._shape.is_constant(node):
                 self._count(register, node, point)
             case _:
                 self._lowering.into(register, node, self._leaf(point, used))

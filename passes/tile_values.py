@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from memopt.ir.scop import Apply, Constant, Expression, Index, Read, Scalar
+from memopt.ir.scop import Apply, Expression, Index, Read
 from passes.addresses import Group, Groups
 from passes.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape, Stream
 
@@ -131,10 +131,10 @@ class Values:
                 written = stream.array == self._shape.write.array and not self.promoted
                 key = ("read", stream.element, member.number, distance + self.displacement(member, point),
                        point.step if written else 0)
-            case Index(_, element):
+            case Index(_, element) if not self._shape.is_constant(node):
                 member, distance = self._groups.members[self._shape.indices[node]]
                 key = ("index", element, member.number, distance + self.displacement(member, point))
-            case Scalar() | Constant():
+            case _:
                 key = (node,)
         return self._numbers.setdefault(key, len(self._numbers))
 
@@ -148,7 +148,7 @@ class Values:
                 stream = self.stream(node)
                 return not self.is_accumulator(node) and not (inner and stream.address.factor(inner)) and (
                     self.promoted or stream.array != self._shape.write.array)
-            case Index():
+            case Index() if not self._shape.is_constant(node):
                 return not (inner and self._shape.indices[node].factor(inner))
         return True
 

@@ -9,7 +9,7 @@ import pytest
 from memopt.ir.code import Placement
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Lane, LiveIn, Passed, Region
+from memopt.ir.region import Lane, LiveIn, Passed, Region, Register
 from memopt.ir.scop import Access, Apply, Constant, ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
@@ -95,6 +95,25 @@ for i < R
 """, MATRICES)
     leaf = Leaf("S0", dates("0"), vector="i", vector_count=2, sequential="k", promote=True)
     check(nest, plan(nest, isa, leaf), {"H": 43}, seed=1)
+
+
+LEAVES = [Leaf("S0", dates("i"), sequential="j"), Leaf("S0", dates("i"), vector="j", vector_count=2),
+          Leaf("S0", dates("0"), rows="i", row_count=3, vector="j", vector_count=1)]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("leaf", LEAVES)
+def test_more_integers_that_never_change_than_registers(isa: Isa, leaf: Leaf) -> None:
+    """As doubles that a compiler has spilled are, where the copy that is captured knows them as integers."""
+    terms = [f"mul(bits(i64(n + {k})), B[i, j + {k}])" for k in range(40)]
+    terms += ["i32tof64(i32(2*n - 3*m + 7))", "i32tof64(i32(m - 4 + j))"]
+    total = terms[0]
+    for term in terms[1:]:
+        total = f"add({total}, {term})"
+    nest = region(f"for i < R\n  for j < 19\n    A[i, j] = {total}", MATRICES)
+    nest = replace(nest, live_ins=(*nest.live_ins, LiveIn("n", Register("rax")), LiveIn("m", Register("rbx"))))
+    check(nest, plan(nest, isa, leaf), {"H": 7, "n": 0x3FF123456789ABCD, "m": -5}, seed=2, specials=True)
+    check(nest, plan(nest, isa, leaf), {"H": 7, "n": 0x3FF123456789ABCD, "m": -5}, seed=3, poison=True)
 
 
 PIXELS = {"A": (60, 3), "B": (60, 3), "C": (60, 3), "D": (60, 30), "E": (60, 30)}
