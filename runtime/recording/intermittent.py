@@ -19,6 +19,7 @@ from runtime.jobcontrol import Event, Supervisor
 from runtime.memory import PAGE
 from runtime.processes import running_seconds
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.recording.escapes import LOOK_SECONDS
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import (
@@ -82,10 +83,16 @@ class Intermittent(Recorder):
         self.inside_seconds = 0.0
 
     def run(self) -> None:
+        looked = time.monotonic()
         while self.supervisor.outcome is None:
-            self._handle(self.supervisor.poll(max(0.0, self._due - time.monotonic()) if self._outside else None))
-            if self._outside and time.monotonic() >= self._due:
-                self._take_up()
+            wait = max(0.0, self._due - time.monotonic()) if self._outside else LOOK_SECONDS
+            self._handle(self.supervisor.poll(wait))
+            with self._going_on():
+                if time.monotonic() >= looked + LOOK_SECONDS:
+                    looked = time.monotonic()
+                    self._ask_back()  # what could not be answered the first time
+                if self._outside and time.monotonic() >= self._due:
+                    self._take_up()
 
     def _begin(self, tid: int) -> None:
         for of_program in (self._outside, self._windows, self._copies, self._nodes, self._ended_windows):
@@ -135,7 +142,8 @@ class Intermittent(Recorder):
         """What windows have told is read when the threads run again."""
         super()._handle(events)
         while self._ended_windows and self.space is not None:
-            self._end_window(self.space, *self._ended_windows.pop())
+            with self._going_on(), suppress(Rejected):  # its memory may be that of another program by now
+                self._end_window(self.space, *self._ended_windows.pop())
 
     def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
         window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # one that began in copies has none
@@ -171,6 +179,9 @@ class Intermittent(Recorder):
             except TargetEnded as ended:
                 self._outside.discard(tid)
                 self._ended(tid, ended)
+            except Exception:
+                self._go(tid)
+                raise
 
     def _resume(self, tid: int, now: float) -> None:
         """A thread that stands still goes on as a copy, where it is in code that can be copied."""

@@ -13,8 +13,8 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from memopt.analysis.counting import Counts
 from memopt.ir.reasons import Reason, Rejected
-from runtime import ptrace
+from runtime import faults, ptrace
 from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.memory import Mapping, mappings
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
@@ -125,9 +125,13 @@ class Recorder:
         while self.supervisor.outcome is None:
             self._handle(self.supervisor.poll(LOOK_SECONDS))
             if time.monotonic() >= looked + LOOK_SECONDS:
-                self._look()
+                with self._going_on():
+                    faults.point("record.look")
+                    self._ask_back()  # what could not be answered the first time
+                    self._look()
                 looked = time.monotonic()
-        self._look()
+        with self._going_on():
+            self._look()
         if self.escapes is not None:
             self.escapes.close()
 
@@ -146,7 +150,16 @@ class Recorder:
             if isinstance(event, TraceStop):
                 self._met(event.tid, event.status)
             elif isinstance(event, Asked):
-                self._ask_back()
+                with self._going_on():
+                    self._ask_back()
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Whatever fails here, memopt looks after the program."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._note(f"memopt failed, please report it ({error!r})")
 
     def _note(self, text: str) -> None:
         self.notes[text] = self.notes.get(text, 0) + 1
@@ -164,7 +177,7 @@ class Recorder:
             self._ended(tid, ended)
         except Exception as error:  # noqa: BLE001
             self._note(f"memopt failed, please report it ({error!r})")
-            with suppress(OSError):
+            with suppress(OSError, TargetEnded):
                 self._go(tid, stop.signal if stop.kind is StopKind.SIGNAL else 0)
 
     def _ended(self, tid: int, ended: TargetEnded) -> None:
@@ -318,6 +331,7 @@ class Recorder:
         state = struct.unpack("<16Q", space.memory.read(thread.state, 128))
         if not state[ASKED // 8]:
             return
+        faults.point("record.answer")
         self.answers += 1
         names = ("rax", "rcx", "rdx", "r11", "rdi", "rsi")
         values = (state[offset // 8] for offset in (*SAVED, *KEPT))
@@ -333,7 +347,11 @@ class Recorder:
         if self._recording.told is Told.VALUES:
             space.memory.write(thread.state + GO_ON, registers.rip.to_bytes(8, "little"))
             registers = replace(registers, rip=region.shared.answered)
-        ptrace.set_registers(tid, registers)
+        try:
+            ptrace.set_registers(tid, registers)
+        except Exception:  # it is answered later
+            space.memory.write(thread.state + ASKED, state[ASKED // 8].to_bytes(8, "little"))
+            raise
 
     def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         target = space.memory.word(thread.state + TARGET)

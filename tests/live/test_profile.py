@@ -63,7 +63,7 @@ def test_children_are_profiled_each_on_its_own(build: Build, tmp_path: Path) -> 
     assert len(hot) == 2
     trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/usr/bin/python3", "-c", """import os, zlib
 pid = os.fork()
-for _ in range(4): zlib.compress(bytes(range(256)) * 4000, 9)
+for _ in range(40): zlib.compress(bytes(range(256)) * 4000, 9)
 if pid: os.waitpid(pid, 0)"""], PATIENCE)
     threads = asked(path, """SELECT thread, sum(count) AS samples, sum(count * (block IS NOT NULL)) AS in_blocks
         FROM sample GROUP BY thread ORDER BY samples""")

@@ -238,3 +238,16 @@ def test_progress_is_shown_on_a_terminal_and_goes(build: Build, tmp_path: Path) 
     assert any(re.fullmatch(r"memopt: \d+ s, \d+ functions met", line) for line in shown)
     assert shown[-1].startswith("memopt: ")
     assert shown[-1].endswith("tree\r\n")
+
+
+@pytest.mark.parametrize("fault", ["record.answer:1", "record.answer:4", "ptrace.interrupt:2", "ptrace.setregset:9"])
+@pytest.mark.parametrize("how", [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")])
+def test_memopt_fails_inside_and_the_program_runs_on(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                     how: tuple[str, ...], fault: str) -> None:
+    command = (str(build("counted_signals.c")),)
+    native = run(command, PATIENCE)
+    monkeypatch.setenv("MEMOPT_FAULT", f"raise:{fault}")
+    done = run([*memopt_command(), "profile", *how, "-o", str(tmp_path / "p.db"), "--", *command], PATIENCE)
+    assert done.same_result(native), done.stderr
+    assert "memopt failed, please report it" in done.stderr
+    assert "Traceback" not in done.stderr
