@@ -30,12 +30,11 @@ from memopt.analysis.values import (
     LiveVector,
     Node,
     Opaque,
+    Substitution,
     Truth,
     Value,
     constant,
     constant_of,
-    substitute,
-    substitute_formula,
 )
 from memopt.analysis.walk import LeavingPoint, Passage, Walk, Walker
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -84,15 +83,16 @@ class OuterLoop:
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
-        node = rewritten(self.node, values)
+        new = Substitution(values)
+        node = rewritten(self.node, new)
         assert isinstance(node, LoopNode)
-        obligations = tuple(replace(o, linear=o.linear.substitute(values),
-                                    given=tuple(g.substitute(values) for g in o.given)) for o in self.obligations)
-        exit_state = {p: substitute(v, values) for p, v in self.exit_state.items()}
-        reads = tuple(replace(r, pointer=r.pointer.substitute(values),
-                              conditions=tuple(c.substitute(values) for c in r.conditions)) for r in self.reads)
+        obligations = tuple(replace(o, linear=new.linear(o.linear), given=tuple(map(new.linear, o.given)))
+                            for o in self.obligations)
+        exit_state = {p: new.value(v) for p, v in self.exit_state.items()}
+        reads = tuple(replace(r, pointer=new.linear(r.pointer), conditions=tuple(map(new.linear, r.conditions)))
+                      for r in self.reads)
         return replace(self, node=node, obligations=obligations, exit_state=exit_state, reads=reads,
-                       ranges={c: n.substitute(values) for c, n in self.ranges.items()})
+                       ranges={c: new.linear(n) for c, n in self.ranges.items()})
 
 
 class Executor:
@@ -142,7 +142,7 @@ class Executor:
         for formula, earlier in others:
             self._not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
             if earlier and leaves_first:
-                self._not_taken(substitute_formula(formula, {counter: Linear.symbol("R")}), ())
+                self._not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         check_roots(node)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,

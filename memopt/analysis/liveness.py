@@ -102,6 +102,7 @@ class _Liveness:
         self.following = {c.location: c.following for c in outer.node.carried}
         self.left = 0
         self.first = ""  # the counter of an inner loop whose first iteration is looked at
+        self.ends: dict[int, tuple[Value, tuple[Value, ...]]] = {}  # by the identity of the first of each pair
         self.renewed: dict[str, set[str]] = {}  # inner loops whose header values are those of later iterations
 
     def needed(self, values: Iterable[Value], left: int) -> set[str]:
@@ -132,16 +133,30 @@ class _Liveness:
             case Carried() | Final():
                 parts = self._parts(value)
                 found |= set() if parts else {value.location + "?"}
-            case Node("and", (inner, Integer() as mask), _) if (kept := constant_of(mask)) is not None:
+            case Node("and", (inner, mask), _) if _decides(value) and (kept := constant_of(mask)) is not None:
                 parts = () if self._steady(inner, kept) else (inner,)
-            case Node("select", (Truth(formula), first, second), _) if not list(data(formula)):
+            case Node("select", (Truth(formula), first, second), _) if _decides(value):
                 parts = [v for v, f in ((first, formula), (second, negate(formula))) if not self._never(f)]
-            case Node(_, operands, _):
-                parts = operands
-            case Truth(formula):
-                parts = data(formula)
+            case Node() | Truth():
+                parts = self._ends(value)
         for part in parts:
             self._collect(part, seen, found)
+
+    def _ends(self, value: Node | Truth) -> tuple[Value, ...]:
+        """What plain operations make ``value`` of: all else among its parts that may depend on a header value."""
+        if id(value) not in self.ends:
+            found: dict[Value, None] = {}
+            seen: set[int] = set()
+            pending = list(_operands(value))
+            while pending:
+                part = pending.pop()
+                if isinstance(part, Carried | Final) or _decides(part):
+                    found[part] = None
+                elif id(part) not in seen:
+                    seen.add(id(part))
+                    pending += _operands(part)
+            self.ends[id(value)] = value, tuple(found)
+        return self.ends[id(value)][1]
 
     def _never(self, formula: Formula) -> bool:
         """Whether ``formula`` is known to be false in this iteration."""
@@ -227,6 +242,25 @@ class _Liveness:
             case Node("or", (inner, added), _):
                 return self._origins(inner, mask, seen) if mask & _possible(added) == 0 else None
         return None
+
+
+def _operands(value: Value) -> Iterable[Value]:
+    match value:
+        case Node(_, operands, _):
+            return operands
+        case Truth(formula):
+            return data(formula)
+    return ()
+
+
+def _decides(value: Value) -> bool:
+    """Whether an operation depends on some of its operands only now and then."""
+    match value:
+        case Node("and", (_, Integer() as mask), _):
+            return constant_of(mask) is not None
+        case Node("select", (Truth(formula), _, _), _):
+            return not list(data(formula))
+    return False
 
 
 def _possible(value: Value) -> int:

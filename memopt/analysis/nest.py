@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.values import Value, substitute
+from memopt.analysis.values import Substitution, Value
 from memopt.ir.linear import Linear
 
 
@@ -118,25 +118,23 @@ class Guarded:
 Item = LoadEvent | StoreEvent | LoopNode | Guarded
 
 
-def rewritten(item: Item, values: dict[str, Linear]) -> Item:
+def rewritten(item: Item, new: Substitution) -> Item:
     """``item`` with symbols replaced by expressions."""
     match item:
         case LoadEvent(pointer=pointer):
-            return replace(item, pointer=pointer.substitute(values))
+            return replace(item, pointer=new.linear(pointer))
         case StoreEvent(pointer=pointer, value=value):
-            return replace(item, pointer=pointer.substitute(values), value=substitute(value, values),
-                           beside=tuple(substitute(v, values) for v in item.beside))
+            return replace(item, pointer=new.linear(pointer), value=new.value(value),
+                           beside=tuple(map(new.value, item.beside)))
         case Guarded(conditions, items):
-            return Guarded(tuple(c.substitute(values) for c in conditions), tuple(rewritten(i, values) for i in items))
+            return Guarded(tuple(map(new.linear, conditions)), tuple(rewritten(i, new) for i in items))
         case LoopNode():
-            carried = tuple(CarriedValue(c.location, substitute(c.entry, values), substitute(c.following, values))
-                            for c in item.carried)
-            return replace(item, trips=None if item.trips is None else item.trips.substitute(values),
-                           items=tuple(rewritten(i, values) for i in item.items), carried=carried,
-                           finals=tuple((p, substitute(v, values)) for p, v in item.finals),
-                           roots=tuple(substitute(r, values) for r in item.roots),
-                           raising=tuple((substitute(r, values), tuple(c.substitute(values) for c in under))
-                                         for r, under in item.raising))
+            carried = tuple(CarriedValue(c.location, new.value(c.entry), new.value(c.following)) for c in item.carried)
+            return replace(item, trips=None if item.trips is None else new.linear(item.trips),
+                           items=tuple(rewritten(i, new) for i in item.items), carried=carried,
+                           finals=tuple((p, new.value(v)) for p, v in item.finals),
+                           roots=tuple(map(new.value, item.roots)),
+                           raising=tuple((new.value(r), tuple(map(new.linear, under))) for r, under in item.raising))
 
 
 def bounds(item: Item) -> frozenset[Linear]:

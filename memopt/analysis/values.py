@@ -8,7 +8,7 @@ that is not linear stays a ``Node`` and is never guessed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from memopt.ir.linear import Linear
@@ -193,26 +193,51 @@ def within(value: Value) -> Iterator[Value]:
                 pending += data(part.formula)
 
 
-def substitute(value: Value, values: dict[str, Linear]) -> Value:
-    """``value`` with symbols of its linear parts replaced."""
-    match value:
-        case Integer(linear, width):
-            return Integer(linear.substitute(values), width)
-        case Node(operator, operands, width):
-            return Node(operator, tuple(substitute(o, values) for o in operands), width)
-        case Truth(formula, width):
-            return Truth(substitute_formula(formula, values), width)
-    return value
+class Substitution:
+    """Symbols of linear expressions replaced by others, all at once. What values have in common is rewritten once and
+    stays common: written out as trees, they may be of any size."""
 
+    def __init__(self, values: Mapping[str, Linear]) -> None:
+        self._values = values
+        self._done: dict[int, tuple[Value, Value]] = {}  # by the identity of the first of each pair
+        self._formulas: dict[int, tuple[Formula, Formula]] = {}
 
-def substitute_formula(formula: Formula, values: dict[str, Linear]) -> Formula:
-    match formula:
-        case Atom(linear, equal, needs, width):
-            return Atom(linear.substitute(values), equal, tuple(n.substitute(values) for n in needs), width)
-        case Opaque(value):
-            return Opaque(substitute(value, values))
-        case Not(operand):
-            return Not(substitute_formula(operand, values))
-        case Either(left, right):
-            return Either(substitute_formula(left, values), substitute_formula(right, values))
-    return formula
+    def linear(self, linear: Linear) -> Linear:
+        return linear.substitute(self._values)
+
+    def value(self, value: Value) -> Value:
+        if id(value) not in self._done:
+            self._done[id(value)] = value, self._rewritten(value)
+        return self._done[id(value)][1]
+
+    def _rewritten(self, value: Value) -> Value:
+        match value:
+            case Integer(linear, width):
+                new = self.linear(linear)
+                return value if new is linear else Integer(new, width)
+            case Node(operator, operands, width):
+                rewritten = tuple(map(self.value, operands))
+                same = all(new is old for new, old in zip(rewritten, operands, strict=True))
+                return value if same else Node(operator, rewritten, width)
+            case Truth(formula, width):
+                return Truth(self.formula(formula), width)
+        return value
+
+    def formula(self, formula: Formula) -> Formula:
+        if isinstance(formula, bool):
+            return formula
+        if id(formula) not in self._formulas:
+            self._formulas[id(formula)] = formula, self._rewritten_formula(formula)
+        return self._formulas[id(formula)][1]
+
+    def _rewritten_formula(self, formula: Formula) -> Formula:
+        match formula:
+            case Atom(linear, equal, needs, width):
+                return Atom(self.linear(linear), equal, tuple(map(self.linear, needs)), width)
+            case Opaque(value):
+                return Opaque(self.value(value))
+            case Not(operand):
+                return Not(self.formula(operand))
+            case Either(left, right):
+                return Either(self.formula(left), self.formula(right))
+        return formula

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
 PATIENCE = 5.0  # processor seconds to understand one loop
+ASK_SECONDS = 0.005  # from one look at how much was used to the next
 FEW_TRIPS = 1 << 16  # left of an entry: the next one may be looked at
 NEAR_SECONDS = 0.02  # within which it has to come
 TRIALS = 6  # where one could not run to its end
@@ -421,9 +422,18 @@ class Stages:
 
 
 def _patient(seconds: float) -> Callable[[], bool]:
-    """Whether this thread has worked for less than ``seconds`` from now."""
-    deadline = time.thread_time() + seconds
-    return lambda: time.thread_time() < deadline
+    """Whether this thread has worked for less than ``seconds`` from now. What it has worked is a question to the
+    kernel, so it is only asked now and then."""
+    deadline, asked = time.thread_time() + seconds, time.monotonic()
+    patient = True
+
+    def goes_on() -> bool:
+        nonlocal asked, patient
+        if (now := time.monotonic()) >= asked + ASK_SECONDS:
+            asked, patient = now, time.thread_time() < deadline
+        return patient
+
+    return goes_on
 
 
 def exits(site: Site, loop: Loop) -> frozenset[int]:

@@ -11,6 +11,9 @@ from memopt.analysis.values import (
     Node,
     Not,
     Opaque,
+    Substitution,
+    Truth,
+    Value,
     both,
     centred,
     constant,
@@ -18,7 +21,6 @@ from memopt.analysis.values import (
     data,
     either,
     negate,
-    substitute,
 )
 from memopt.ir.linear import Linear
 
@@ -67,4 +69,22 @@ def test_data_of_a_formula() -> None:
 
 def test_substitution_reaches_the_operands_of_nodes() -> None:
     value = Node("mul", (Integer(X + 1, 64), Loaded(0, 64)), 64)
-    assert substitute(value, {"x": Linear.of(3)}) == Node("mul", (Integer(Linear.of(4), 64), Loaded(0, 64)), 64)
+    new = Substitution({"x": Linear.of(3)})
+    assert new.value(value) == Node("mul", (Integer(Linear.of(4), 64), Loaded(0, 64)), 64)
+    truth = Truth(either(Opaque(value), negate(Atom(X, True, (X - 1,)))), 8)
+    three = Not(Atom(Linear.of(3), True, (Linear.of(2),)))
+    assert new.value(truth) == Truth(either(Opaque(new.value(value)), three), 8)
+
+
+def test_what_values_have_in_common_is_rewritten_once() -> None:
+    """As a tree this value has 2**200 leaves."""
+    value: Value = Integer(X, 64)
+    for _ in range(200):
+        value = Node("mul", (value, value), 64)
+    found = Substitution({"x": Linear.of(3)}).value(value)
+    for _ in range(200):
+        assert isinstance(found, Node)
+        assert found.operands[0] is found.operands[1]
+        found = found.operands[0]
+    assert found == constant(3, 64)
+    assert Substitution({"y": Linear.of(3)}).value(value) is value

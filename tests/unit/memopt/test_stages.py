@@ -156,6 +156,10 @@ def test_trials_end(reason: Reason, times: int, monkeypatch: pytest.MonkeyPatch)
 def test_patience_ends_at_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two questions there may be a tenth of a second; what is tried after the first refusal asks again."""
     worked = iter([1.0, 5.9, 6.1, 6.2])
+    clock = iter([0.0, 0.1, 0.2, 0.2 + stages.ASK_SECONDS / 2, 0.3])
     monkeypatch.setattr(stages.time, "thread_time", lambda: next(worked))
+    monkeypatch.setattr(stages.time, "monotonic", lambda: next(clock))
     patient = stages._patient(5.0)
-    assert [patient() for _ in range(3)] == [True, False, False]
+    assert [patient() for _ in range(4)] == [True, False, False, False]
+    monkeypatch.undo()
+    assert list(clock) == list(worked) == []
