@@ -20,8 +20,17 @@ LEVELS = 64  # active loops, at most
 FRAMES = 4096
 
 # Where numbers are kept from one call of a kernel to the next; what a kernel needs beyond comes from OWN on.
-TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLACES, OWN = range(9)
+(TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLACES, NODE_NOW, LOOP_NOW,
+ OWN) = range(11)
 DONE, MORE_CONTEXTS, MORE_LOOPS, MORE_OWN = range(4)
+
+# What is known of an active loop: which it is, when it was entered, when the iteration that goes on began, its number
+# in its context, which iteration goes on, and when those before it began. Loops that are not active have NEVER for all
+# times; the row behind theirs holds a time before all others and a number that no loop has.
+ROW, TOLD_BEFORE = 8, 3
+LOOP, ENTERED, BEGAN, NUMBER, ITERATION, BEFORE = range(6)
+NEVER = 1 << 62
+_UNKNOWN = -2  # no loop, nor none
 
 
 @kernel()
@@ -33,11 +42,35 @@ def _enter(t, loop, node):
         t.context_loops[at + 2] = t.state[CONTEXT_LOOPS]
         t.state[CONTEXT_LOOPS] += 1
     level, time = t.state[ACTIVE], t.state[TIME]
-    row = 5 * level
-    t.active[row], t.active[row + 1], t.active[row + 2] = loop, time, time
-    t.active[row + 3], t.active[row + 4] = t.context_loops[at + 2], 1
+    row = ROW * level
+    t.active[row + LOOP], t.active[row + ENTERED], t.active[row + BEGAN] = loop, time, time
+    t.active[row + NUMBER], t.active[row + ITERATION] = t.context_loops[at + 2], 1
     t.rings[FAR * level + 1] = time
     t.state[ACTIVE] += 1
+
+
+@kernel(forceinline=True)
+def _leave(t, stay):
+    """Of the active loops, the outermost ones ``stay``."""
+    while t.state[ACTIVE] > stay:
+        t.state[ACTIVE] -= 1
+        row = ROW * t.state[ACTIVE]
+        t.active[row + ENTERED] = t.active[row + BEGAN] = NEVER
+        for before in range(TOLD_BEFORE):
+            t.active[row + BEFORE + before] = NEVER
+
+
+@kernel(forceinline=True)
+def _next_iteration(t):
+    """Of the innermost active loop."""
+    level, time = t.state[ACTIVE] - 1, t.state[TIME]
+    row = ROW * level
+    iteration = t.active[row + ITERATION] + 1
+    for before in range(TOLD_BEFORE - 1, 0, -1):
+        t.active[row + BEFORE + before] = t.active[row + BEFORE + before - 1]
+    t.active[row + BEFORE] = t.active[row + BEGAN]
+    t.active[row + BEGAN], t.active[row + ITERATION] = time, iteration
+    t.rings[FAR * level + (iteration & (FAR - 1))] = time
 
 
 @kernel()
@@ -47,63 +80,64 @@ def _follow(t, node):
     while frame >= 0 and t.frames[2 * frame] != node:
         frame -= 1
     if frame >= 0:
-        t.state[ACTIVE] = t.frames[2 * frame + 3]
+        _leave(t, t.frames[2 * frame + 3])
     else:
         frame = min(t.state[FRAME] + 1, FRAMES - 1)
         t.frames[2 * frame], t.frames[2 * frame + 1] = node, t.state[ACTIVE]
     t.state[FRAME] = frame
 
 
-@kernel(forceinline=True)
+@kernel()
 def _begin(t, block, node):
     """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
     state, row = t.state, 5 * block
     base, loop, header = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2], t.blocks[row + 3]
-    state[TIME] += 1
-    if t.blocks[row + 4] and not header:
-        state[ACTIVE] = base
     depth = 0 if loop < 0 else t.loops[2 * loop + 1]
-    if state[ACTIVE] - base > depth:
-        state[ACTIVE] = base + depth
+    _leave(t, base if t.blocks[row + 4] else base + depth)
     while state[ACTIVE] > base:  # those around the block stay
         around = loop
         for _ in range(depth - (state[ACTIVE] - base)):
             around = t.loops[2 * around]
-        if t.active[5 * (state[ACTIVE] - 1)] == around:
+        if t.active[ROW * (state[ACTIVE] - 1) + LOOP] == around:
             break
-        state[ACTIVE] -= 1
+        _leave(t, state[ACTIVE] - 1)
     if state[ACTIVE] - base == depth:
         if depth and header:
-            level = state[ACTIVE] - 1
-            iteration = t.active[5 * level + 4] + 1
-            t.active[5 * level + 2], t.active[5 * level + 4] = state[TIME], iteration
-            t.rings[FAR * level + (iteration & (FAR - 1))] = state[TIME]
-        return
-    while state[ACTIVE] - base < depth and state[ACTIVE] < LEVELS:
-        around = loop
-        for _ in range(depth - 1 - (state[ACTIVE] - base)):
-            around = t.loops[2 * around]
-        _enter(t, around, node)
+            _next_iteration(t)
+    else:
+        while state[ACTIVE] - base < depth and state[ACTIVE] < LEVELS:
+            around = loop
+            for _ in range(depth - 1 - (state[ACTIVE] - base)):
+                around = t.loops[2 * around]
+            _enter(t, around, node)
+    state[LOOP_NOW] = loop if state[ACTIVE] - base == depth else _UNKNOWN
 
 
 @kernel(forceinline=True)
 def begin_block(t, block, word):
     """A block begins, in the node of ``word``; 0, or what there must be more of first.
 
-    ``t``: pointers to state, to frames (node, first of its active loops), active (loop, time of its entry, of its
-    iteration, number of the loop in its context, number of the iteration), rings (of FAR, for each active loop the
-    times at which its iterations began), context_loops (node, loop, number), and to the tables of Reading.
+    ``t``: pointers to state, to frames (node, first of its active loops), active (see ROW), rings (of FAR, for each
+    active loop the times at which its iterations began), context_loops (node, loop, number), and to the tables of
+    Reading.
     """
-    state, node = t.state, word & ~RESUMED
-    site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[5 * block + 1])
+    state, node, row = t.state, word & ~RESUMED, 5 * block
+    site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[row + 1])
     if site < 0:
         return MORE_CONTEXTS
-    if 2 * (state[CONTEXT_LOOPS] + LEVELS) > state[LOOP_PLACES]:
-        return MORE_LOOPS
-    if state[FRAME] < 0 or t.frames[2 * state[FRAME]] != node:
-        _follow(t, node)
-    if not word & RESUMED:
-        _begin(t, block, node)
+    if word == state[NODE_NOW] and t.blocks[row + 2] == state[LOOP_NOW] and not t.blocks[row + 4]:
+        state[TIME] += 1  # the same loops as before, if any
+        if t.blocks[row + 3]:
+            _next_iteration(t)
+    else:
+        if 2 * (state[CONTEXT_LOOPS] + LEVELS) > state[LOOP_PLACES]:
+            return MORE_LOOPS
+        if node != state[NODE_NOW]:
+            _follow(t, node)
+            state[NODE_NOW], state[LOOP_NOW] = node, _UNKNOWN
+        if not word & RESUMED:
+            state[TIME] += 1
+            _begin(t, block, node)
     state[BLOCK_NOW], state[CURRENT] = block, site
     return 0
 
@@ -114,9 +148,10 @@ class Activity(Reading):
     def __init__(self, numbers: int) -> None:
         super().__init__()
         self._state = numpy.zeros(numbers, numpy.int64)
-        self._state[[FRAME, BLOCK_NOW]] = -1
+        self._state[[FRAME, BLOCK_NOW, NODE_NOW]] = -1
         self._frames = numpy.zeros((FRAMES + 1, 2), numpy.int64)
-        self._active = numpy.zeros((LEVELS, 5), numpy.int64)
+        self._active = numpy.full((LEVELS + 1, ROW), NEVER, numpy.int64)
+        self._active[LEVELS, [BEGAN, NUMBER]] = 0, -1
         self._rings = numpy.zeros((LEVELS, FAR), numpy.int64)
         self._context_loops = new_table(1 << 12, 3)
 

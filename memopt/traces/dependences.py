@@ -20,34 +20,35 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.activity import (
-    ACTIVE,
-    BLOCK_NOW,
-    CURRENT,
-    DONE,
-    FAR,
-    MORE_OWN,
-    OWN,
-    TIME,
-    Activity,
-    begin_block,
-)
+from memopt.traces.activity import BLOCK_NOW, CURRENT, DONE, TIME, Activity, begin_block
+from memopt.traces.carriers import DEPENDENCE, KNOWN, Finding
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import named
+from memopt.traces.shadow import (
+    CELL,
+    CHUNK,
+    DONE_OF_REPEATED,
+    MORE_CELLS,
+    MORE_FOUND,
+    MORE_PAGES,
+    MORE_READERS,
+    NEXT_CELL,
+    NEXT_CHUNK,
+    NUMBERS,
+    PAGE_PLACES,
+    PAGES,
+    PIECE,
+    RECENT,
+    SHORT,
+    Keeping,
+    look_for_room,
+    split,
+)
 from memopt.traces.tables import larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, Access, Words
+from memopt.traces.touching import touch
+from memopt.traces.trace import BLOCK, PAGE, Access, Words
 
-_PAGE = 4096
 _CACHE = 1 << 10
-
-(_PAGES, _NEXT_CELL, _NEXT_READER, _FREE_READER, _FREE_READERS, _FOUND, _DONE_OF_REPEATED, _PAGE_PLACES, _CELL_ROOM,
- _READER_ROOM, _FOUND_PLACES, _NUMBERS) = range(OWN, OWN + 12)
-_MORE_PAGES, _MORE_CELLS, _MORE_READERS, _MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
-_PIECE = 4096  # bytes of a repeated access that are looked at in one go
-_CELLS_OF_PIECE = 2 * _PAGE // 8 + 16  # at most
-_READERS_OF_PIECE = _PIECE + 16 * 64
-_LOW = (1 << 32) - 1
-_COPIED = 64  # readers of a place that is split; its parts forget more
 
 
 class Kind(Enum):
@@ -75,12 +76,12 @@ class Dependence:
 class _Tables(NamedTuple):
     """Pointers to 64-bit numbers; a table is made of rows, in columns:
 
-    the first ones as Activity and Reading have them. pages: number, 0, first cell. cache:
-    number of a page, first cell. cells, of a cache line each: time of the last write (0: none); its site, and in the
-    lower half the first of the further readers (0: none); the sites of two readers since then (0: none), the first in
-    the upper half; first and last time of the one, and of the other; or, for a place of eight bytes whose parts are
-    told apart, only a number below 0: see _split. readers: site, first time, last time, next. found:
-    source and sink, carrier and kind, count, least, most. last: node, first site of a block.
+    the first ones as Activity and Reading have them. pages: number, 0, first cell. cache: number of a page, first cell.
+    cells, of a cache line each: time of the last write (0: none); its site, and in the lower half the chunk of the last
+    further readers (0: none); the sites of two readers since then (0: none), the first in the upper half; first and
+    last time of the one, and of the other; which further readers there may be, by the low bits of their sites.
+    chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
+    found: source and sink, carrier and kind, count, least, most. known: see find.
     """
 
     state: Any
@@ -95,198 +96,82 @@ class _Tables(NamedTuple):
     pages: Any
     cache: Any
     cells: Any
-    readers: Any
+    chunks: Any
     found: Any
     last: Any
     counts: Any
+    known: Any
+    recent: Any
+    free: Any
 
 
 @kernel(forceinline=True)
-def _distance(rings, first, iteration, time):
-    """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
-    low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
-    if rings[first + (low & (FAR - 1))] > time:
-        return FAR
-    begun = rings[first + (high & (FAR - 1))]
-    each = begun - rings[first + ((high - 1) & (FAR - 1))]
-    middle = min(high - 1, max(low, high - 1 - (begun - time - 1) // each))  # they often take as long as each other
-    step = 1
-    while low < high - 1:
-        if rings[first + (middle & (FAR - 1))] > time:
-            high = middle
-            middle = max(low, middle - step)
-        else:
-            low = middle
-            middle = min(high - 1, middle + step)
-        step *= 2
-        if middle <= low or middle >= high:
-            middle = (low + high) >> 1
-    return iteration - low
+def _finding(t):
+    return Finding(t.state, t.active, t.rings, t.found, t.known)
 
 
 @kernel(forceinline=True)
-def _find(t, kind, source, sink, time):
-    """A dependence on what happened at ``time``."""
-    count = t.state[ACTIVE]
-    carrier, distance = -1, 0
-    if count and time < t.active[5 * (count - 1) + 2]:
-        for level in range(count):
-            if time < t.active[5 * level + 1]:
-                break
-            if time < t.active[5 * level + 2]:
-                carrier, iteration = t.active[5 * level + 3], t.active[5 * level + 4]
-                distance = 1
-                if time < t.rings[FAR * level + ((iteration - 1) & (FAR - 1))]:
-                    distance = _distance(t.rings, FAR * level, iteration, time)
-                break
-    one, two = source << 32 | sink, (carrier + 1) << 2 | kind
-    at = 8 * slot(t.found, 8, t.state[_FOUND_PLACES], one, two)
-    if t.found[at + 1] == -1:
-        t.state[_FOUND] += 1
-        t.found[at], t.found[at + 1], t.found[at + 3], t.found[at + 4] = one, two, distance, distance
-    t.found[at + 2] += 1
-    t.found[at + 3] = min(t.found[at + 3], distance)
-    t.found[at + 4] = max(t.found[at + 4], distance)
+def _keeping(t):
+    return Keeping(t.state, t.cells, t.chunks, t.recent, t.free)
 
 
 @kernel()
-def _new_reader(t, cell, site, first, last):
-    reader = t.state[_FREE_READER]
-    if reader:
-        t.state[_FREE_READER] = t.readers[4 * reader + 3]
-        t.state[_FREE_READERS] -= 1
-    else:
-        reader = t.state[_NEXT_READER]
-        t.state[_NEXT_READER] += 1
-    writer = t.cells[8 * cell + 1]
-    t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2] = site, first, last
-    t.readers[4 * reader + 3] = writer & _LOW
-    t.cells[8 * cell + 1] = writer & ~_LOW | reader
-
-
-@kernel()
-def _split(t, cell, old, count, parts, fine):
-    """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
-    ``fine``, else two. The cell says where they are."""
-    new = t.state[_NEXT_CELL]
-    t.state[_NEXT_CELL] += parts
-    for part in range(parts):
-        source, target = old + part * count // parts, new + part
-        for word in range(8):
-            t.cells[8 * target + word] = t.cells[8 * source + word]
-        t.cells[8 * target + 1] &= ~_LOW
-        reader = t.cells[8 * source + 1] & _LOW
-        for _ in range(_COPIED):
-            if not reader:
-                break
-            _new_reader(t, target, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
-            reader = t.readers[4 * reader + 3]
-    t.cells[8 * cell] = -1 - (new << 1 | fine)
-
-
-@kernel()
-def _further_reader(t, cell, site):
-    """The third or a later one since the last write."""
-    reader, time = t.cells[8 * cell + 1] & _LOW, t.state[TIME]
-    while reader and t.readers[4 * reader] != site:
-        reader = t.readers[4 * reader + 3]
-    if reader:
-        t.readers[4 * reader + 2] = time
-    else:
-        _new_reader(t, cell, site, time, time)
+def _find_page(state, pages, cache, number):
+    """Where its cells are, is in the cache from now on."""
+    at, line = 3 * slot(pages, 3, state[PAGE_PLACES], number, 0), 2 * (number & (_CACHE - 1))
+    if pages[at + 1] == -1:
+        pages[at], pages[at + 1], pages[at + 2] = number, 0, state[NEXT_CELL]
+        state[NEXT_CELL] += PAGE >> 3
+        state[PAGES] += 1
+        look_for_room(state)
+    cache[line], cache[line + 1] = number, pages[at + 2]
 
 
 @kernel(forceinline=True)
-def _write_after(t, kind, site, source, first, last):
-    """A write at ``site`` after the reads at ``source``."""
-    own = source == site and kind & 1  # it has just read what it writes
-    if not own or first != t.state[TIME]:
-        _find(t, 1, source, site, first)
-    if not own and last != first:
-        _find(t, 1, source, site, last)
+def _whole(cells, cell, address, stop):
+    """The cell that is all of the bytes from ``address`` to ``stop`` of the eight of ``cell``, -1 where none is."""
+    parts = -1 - cells[CELL * cell]
+    if parts < 0:
+        return cell if stop - address == 8 else -1
+    if parts & 1:
+        return (parts >> 1) + (address & 7) if stop - address == 1 else -1
+    return (parts >> 1) + (address >> 2 & 1) if stop - address == 4 and address & 3 == 0 else -1
 
 
 @kernel()
-def _write_after_further(t, kind, site, reader):
-    while reader:
-        _write_after(t, kind, site, t.readers[4 * reader], t.readers[4 * reader + 1], t.readers[4 * reader + 2])
-        following = t.readers[4 * reader + 3]
-        t.readers[4 * reader + 3] = t.state[_FREE_READER]
-        t.state[_FREE_READER] = reader
-        t.state[_FREE_READERS] += 1
-        reader = following
-
-
-@kernel(forceinline=True)
-def _touch(t, cell, kind, site):
-    """A place is read, written or both."""
-    c, time = 8 * cell, t.state[TIME]
-    written, writer = t.cells[c], t.cells[c + 1]
-    if kind & 1:
-        if written:
-            _find(t, 0, writer >> 32, site, written)
-        readers = t.cells[c + 2]
-        if readers >> 32 == site:
-            t.cells[c + 4] = time
-        elif readers & _LOW == site:
-            t.cells[c + 6] = time
-        elif readers == 0:
-            t.cells[c + 2], t.cells[c + 3], t.cells[c + 4] = site << 32, time, time
-        elif readers & _LOW == 0:
-            t.cells[c + 2], t.cells[c + 5], t.cells[c + 6] = readers | site, time, time
-        else:
-            _further_reader(t, cell, site)
-    if kind & 2:
-        if written:
-            _find(t, 2, writer >> 32, site, written)
-        readers = t.cells[c + 2]
-        if readers:
-            _write_after(t, kind, site, readers >> 32, t.cells[c + 3], t.cells[c + 4])
-            if readers & _LOW:
-                _write_after(t, kind, site, readers & _LOW, t.cells[c + 5], t.cells[c + 6])
-            _write_after_further(t, kind, site, t.cells[c + 1] & _LOW)
-        t.cells[c], t.cells[c + 1], t.cells[c + 2] = time, site << 32, 0
+def _touch_parts(t, cell, kind, site, time, address, stop):
+    """Several of the parts of ``cell``, or parts that were not told apart before."""
+    cells, k = t.cells, _keeping(t)
+    if cells[CELL * cell] >= 0:
+        fine = 1 if (address | stop) & 3 else 0
+        split(k, cell, cell, 1, 8 if fine else 2, fine)
+    where = -1 - cells[CELL * cell]
+    if not where & 1 and (address | stop) & 3:
+        split(k, cell, where >> 1, 2, 8, 1)
+        where = -1 - cells[CELL * cell]
+    shift = 0 if where & 1 else 2
+    for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
+        touch(_finding(t), k, (where >> 1) + part, kind, site, time)
 
 
 @kernel(forceinline=True)
 def _access(t, kind, site, address, size):
-    """An access of _PIECE bytes at most; 0, or what there must be more of first."""
+    """An access of PIECE bytes at most; 0, or what there must be more of first."""
     state = t.state
-    if state[_FREE_READERS] + state[_READER_ROOM] - state[_NEXT_READER] < _READERS_OF_PIECE:
-        return _MORE_READERS
-    if state[_NEXT_CELL] + _CELLS_OF_PIECE > state[_CELL_ROOM]:
-        return _MORE_CELLS
-    if 2 * (state[_FOUND] + _PAGE) > state[_FOUND_PLACES]:
-        return _MORE_FOUND
-    if 2 * (state[_PAGES] + 2) > state[_PAGE_PLACES]:
-        return _MORE_PAGES
-    end = address + size
+    if state[SHORT]:
+        return state[SHORT]
+    time, end = state[TIME], address + size
     while address < end:
         number = address >> 12
         line = 2 * (number & (_CACHE - 1))
         if t.cache[line] != number:
-            at = 3 * slot(t.pages, 3, state[_PAGE_PLACES], number, 0)
-            if t.pages[at + 1] == -1:
-                t.pages[at], t.pages[at + 1], t.pages[at + 2] = number, 0, state[_NEXT_CELL]
-                state[_NEXT_CELL] += _PAGE >> 3
-                state[_PAGES] += 1
-            t.cache[line], t.cache[line + 1] = number, t.pages[at + 2]
-        cell = t.cache[line + 1] + ((address & (_PAGE - 1)) >> 3)
-        stop = min(end, (address | 7) + 1)
-        if t.cells[8 * cell] >= 0:
-            if (stop - address) & 7 == 0:
-                _touch(t, cell, kind, site)
-                address = stop
-                continue
-            fine = 1 if (address | stop) & 3 else 0
-            _split(t, cell, cell, 1, 8 if fine else 2, fine)
-        where = -1 - t.cells[8 * cell]
-        if not where & 1 and (address | stop) & 3:
-            _split(t, cell, where >> 1, 2, 8, 1)
-            where = -1 - t.cells[8 * cell]
-        shift = 0 if where & 1 else 2
-        for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
-            _touch(t, (where >> 1) + part, kind, site)
+            _find_page(state, t.pages, t.cache, number)
+        cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
+        whole = _whole(t.cells, cell, address, stop)
+        if whole >= 0:
+            touch(_finding(t), _keeping(t), whole, kind, site, time)
+        else:
+            _touch_parts(t, cell, kind, site, time, address, stop)
         address = stop
     return 0
 
@@ -294,59 +179,68 @@ def _access(t, kind, site, address, size):
 @kernel()
 def _repeat(t, kind, site, address, size):
     """An access of any size; 0, or what there must be more of before it goes on."""
-    while t.state[_DONE_OF_REPEATED] < size:
-        done = t.state[_DONE_OF_REPEATED]
-        piece = min(_PIECE, size - done)
+    while t.state[DONE_OF_REPEATED] < size:
+        done = t.state[DONE_OF_REPEATED]
+        piece = min(PIECE, size - done)
         more = _access(t, kind, site, address + done, piece)
         if more:
             return more
-        t.state[_DONE_OF_REPEATED] += piece
-    t.state[_DONE_OF_REPEATED] = 0
+        t.state[DONE_OF_REPEATED] += piece
+    t.state[DONE_OF_REPEATED] = 0
     return 0
 
 
 @kernel(forceinline=True)
 def _go_on(t, words, count, at):
+    state = t.state
     while at < count:
         word = words[at]
-        index = word >> 48 & 0xFFFF
-        if index == BLOCK:
+        if word >> 48 & 0xFFFF == BLOCK:
             if at + 1 == count:
                 break
             more = begin_block(t, word & 0xFFFFFFFF, words[at + 1])
             if more:
                 return at, more
             at += 2
-            continue
-        block = t.state[BLOCK_NOW]
-        if block < 0 or index >= t.blocks[5 * block + 1]:  # cannot be: a trace begins with a block
+        block = state[BLOCK_NOW]
+        if block < 0:  # cannot be: a trace begins with a block
             at += 1
             continue
-        row = 3 * (t.blocks[5 * block] + index)
-        size, kind, address = t.shapes[row], t.shapes[row + 1], word & 0xFFFFFFFFFFFF
-        site, repeated = t.state[CURRENT] + index, t.shapes[row + 2]
-        if repeated:
-            if at + 1 == count:
-                break
-            more = _repeat(t, kind, site, address, size * words[at + 1])
-        else:
-            more = _access(t, kind, site, address, size)
-        if more:
-            return at, more
-        at += 1 + repeated
+        first, number, site = t.blocks[5 * block], t.blocks[5 * block + 1], state[CURRENT]
+        while at < count:
+            word = words[at]
+            index = word >> 48 & 0xFFFF
+            if index >= number:
+                if index == BLOCK:
+                    break
+                at += 1  # of another kind
+                continue
+            row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
+            if t.shapes[row + 2]:
+                if at + 1 == count:
+                    return at, DONE
+                more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
+                at += 1
+            else:
+                more = _access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
+            if more:
+                return at - t.shapes[row + 2], more
+            at += 1
     return at, DONE
 
 
 @kernel(nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, pages, cache,
-          cells, readers, found, last, counts):
+          cells, chunks, found, last, counts, known, recent, free):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
     t = _Tables(pointer(state.ctypes.data), pointer(frames.ctypes.data), pointer(active.ctypes.data),
                 pointer(rings.ctypes.data), pointer(blocks.ctypes.data), pointer(shapes.ctypes.data),
                 pointer(loops.ctypes.data), pointer(context_blocks.ctypes.data), pointer(context_loops.ctypes.data),
                 pointer(pages.ctypes.data), pointer(cache.ctypes.data), pointer(cells.ctypes.data),
-                pointer(readers.ctypes.data), pointer(found.ctypes.data), pointer(last.ctypes.data),
-                pointer(counts.ctypes.data))
+                pointer(chunks.ctypes.data), pointer(found.ctypes.data), pointer(last.ctypes.data),
+                pointer(counts.ctypes.data), pointer(known.ctypes.data), pointer(recent.ctypes.data),
+                pointer(free.ctypes.data))
+    look_for_room(t.state)
     return _go_on(t, pointer(words.ctypes.data), len(words), at)
 
 
@@ -355,14 +249,16 @@ class Dependences(Activity):
     nothing is watched any more, and ``complete`` is false."""
 
     def __init__(self, limit: int = 3 << 30) -> None:
-        super().__init__(_NUMBERS)
+        super().__init__(NUMBERS)
         self._limit = limit
         self.complete = True
-        self._state[_NEXT_READER] = 1
+        self._state[NEXT_CHUNK] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
-        self._cells = zeros(1 << 20, 8)
-        self._readers = zeros(1 << 20, 4)
-        self._found = new_table(1 << 15, 8)
+        self._cells = zeros(1 << 20, CELL)
+        self._chunks, self._free = zeros(1 << 17, CHUNK), zeros(1 << 17, 1)
+        self._recent = numpy.zeros(RECENT, numpy.int64)
+        self._found = new_table(1 << 15, DEPENDENCE)
+        self._known = numpy.zeros((KNOWN, 8), numpy.int64)
 
     def feed(self, words: Words) -> None:
         if not self.complete:
@@ -371,28 +267,29 @@ class Dependences(Activity):
         at, more, state = 0, -1, self._state
         while more != DONE:
             tables = (self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
-                      self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._readers,
-                      self._found, self._last, self._counts)
+                      self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
+                      self._found, self._last, self._counts, self._known, self._recent, self._free)
             self._set_places()
-            state[_PAGE_PLACES:_NUMBERS] = [len(t) for t in (self._pages, self._cells, self._readers, self._found)]
+            state[PAGE_PLACES:SHORT] = [len(t) for t in (self._pages, self._cells, self._chunks, self._found)]
             at, more = _feed(pending, at, state, *tables)
             self._grow(more)
-            if self._cells.nbytes + self._readers.nbytes > self._limit:
+            if self._cells.nbytes + self._chunks.nbytes > self._limit:
                 self.complete = False
-                self._cells, self._readers = zeros(0, 8), zeros(0, 4)
+                self._cells, self._chunks = zeros(0, CELL), zeros(0, CHUNK)
                 return
         self._rest = pending[at:].copy()
 
     def _grow(self, more: int) -> None:
         super()._grow(more)
-        if more == _MORE_PAGES:
+        if more == MORE_PAGES:
             self._pages = larger(self._pages)
-        elif more == _MORE_CELLS:
+        elif more == MORE_CELLS:
             self._cells = longer(self._cells)
-        elif more == _MORE_READERS:
-            self._readers = longer(self._readers)
-        elif more == _MORE_FOUND:
+        elif more == MORE_READERS:
+            self._chunks, self._free = longer(self._chunks), longer(self._free)
+        elif more == MORE_FOUND:
             self._found = larger(self._found)
+            self._known[:] = 0  # they say where the rows were
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""

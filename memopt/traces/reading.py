@@ -33,7 +33,7 @@ class Reading:
 
     def __init__(self) -> None:
         self.words = 0
-        self._blocks = numpy.zeros((0, 5), numpy.int64)  # first shape, how many, loop, header, entry
+        self._blocks = numpy.zeros((0, 5), numpy.int64)  # first shape, how many, loop, header, entry and no header
         self._shapes = numpy.zeros((0, 3), numpy.int64)  # size, reads + 2 * writes, repeated
         self._loops = numpy.zeros((0, 2), numpy.int64)  # around it, depth
         self._context_blocks = new_table(1 << 12, 3)
@@ -47,7 +47,7 @@ class Reading:
         rows: list[tuple[int, ...]] = []
         for block in blocks:
             rows.append((len(self._shapes) + len(shapes), len(block.accesses),
-                         -1 if block.loop is None else block.loop, block.header, block.entry))
+                         -1 if block.loop is None else block.loop, block.header, block.entry and not block.header))
             shapes += [(a.size, a.reads + 2 * a.writes, a.repeated) for a in block.accesses]
         self._blocks = extended(self._blocks, rows)
         self._shapes = extended(self._shapes, shapes)

@@ -19,9 +19,13 @@ from memopt.traces.activity import (
     BLOCK_NOW,
     CONTEXT_LOOPS,
     DONE,
+    ENTERED,
+    ITERATION,
     LEVELS,
     MORE_OWN,
+    NUMBER,
     OWN,
+    ROW,
     TIME,
     Activity,
     begin_block,
@@ -120,18 +124,18 @@ def _end(t, level):
 def _turn(t):
     """Loops have ended, begun, or begun another iteration."""
     active, level = t.state[ACTIVE], t.state[_SEEN] - 1
-    while level >= 0 and (level >= active or t.levels[5 * level] != t.active[5 * level + 1]
-                          or t.levels[5 * level + 1] != t.active[5 * level + 3]):
+    while level >= 0 and (level >= active or t.levels[5 * level] != t.active[ROW * level + ENTERED]
+                          or t.levels[5 * level + 1] != t.active[ROW * level + NUMBER]):
         _end(t, level)
         level -= 1
     for new in range(level + 1, active):
-        row = 5 * new
-        t.levels[row], t.levels[row + 1], t.levels[row + 2] = t.active[row + 1], t.active[row + 3], 1
+        row, active_row = 5 * new, ROW * new
+        t.levels[row], t.levels[row + 1] = t.active[active_row + ENTERED], t.active[active_row + NUMBER]
+        t.levels[row + 2] = 1
         t.levels[row + 3], t.levels[row + 4] = 0, 0
     t.state[_SEEN] = active
     if active:
-        row = 5 * (active - 1)
-        iteration = t.active[row + 4]
+        row, iteration = 5 * (active - 1), t.active[ROW * (active - 1) + ITERATION]
         if iteration != t.levels[row + 2]:
             t.levels[row + 2] = iteration
             after, point = iteration - 1, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy
@@ -20,6 +21,7 @@ class Model:
     """Byte by byte."""
 
     found: Found = field(default_factory=dict)
+    counts: Counter[tuple[Kind, Access, Access, tuple[int, int] | None]] = field(default_factory=Counter)
     written: dict[int, tuple[Access, Vector, int]] = field(default_factory=dict)
     read: dict[int, dict[Access, list[tuple[Vector, int]]]] = field(default_factory=dict)
 
@@ -51,6 +53,7 @@ class Model:
                 break
         least, most = self.found.get((kind, source, sink, carrier), (distance, distance))
         self.found[kind, source, sink, carrier] = min(least, distance), max(most, distance)
+        self.counts[kind, source, sink, carrier] += 1
 
 
 def found_in(seen: Dependences) -> Found:
@@ -70,6 +73,28 @@ def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
     for piece in numpy.split(words, cuts):
         seen.feed(piece)
     assert found_in(seen) == model.found
+
+
+@pytest.mark.parametrize("size", [8, 4, 1])
+@pytest.mark.parametrize("sites", [2, 8, 9, 70])
+def test_places_that_many_instructions_read(sites: int, size: int) -> None:
+    """More of them than a chunk has room for, and than there are bits that tell them apart."""
+    shapes = [BlockShape(0, True, False, (AccessShape(size, True, False),) * sites),
+              BlockShape(0, False, False, (AccessShape(size, False, True),))]
+    model, words, iteration = Model(), [], 0
+    for run, block in enumerate((0, 0, 0, 1, 0, 1) * 8):
+        iteration += block == 0
+        accesses = [(0, 4096 + size * (run % 2))] if block == 1 else [
+            (index, 4096 + size * ((iteration + index) % 3)) for index in range(sites)]
+        words += [BLOCK << 48 | block, 16, *(index << 48 | address for index, address in accesses)]
+        for index, address in accesses:
+            model.access(shapes[block].accesses[index], Access(16, block, index), address, (((16, 0), 0, iteration),),
+                         run)
+    seen = Dependences()
+    seen.know(shapes, [(None, 1)])
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert found_in(seen) == model.found
+    assert {(d.kind, d.source, d.sink, d.carrier): size * d.count for d in seen.all()} == model.counts
 
 
 def chain(distance: int, count: int) -> Dependences:

@@ -1,0 +1,123 @@
+"""Which loop carries a dependence, at which distance, and the table of those that were found."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from memopt.traces.activity import (
+    ACTIVE,
+    BEFORE,
+    BEGAN,
+    ENTERED,
+    FAR,
+    ITERATION,
+    LEVELS,
+    NUMBER,
+    ROW,
+    TOLD_BEFORE,
+)
+from memopt.traces.kernels import kernel
+from memopt.traces.shadow import FOUND, FOUND_PLACES, LOW, look_for_room
+from memopt.traces.tables import slot
+
+RAW, WAR_OF_FIRST, WAR, WAW = range(4)
+DEPENDENCE = 8  # columns of those found
+_COUNT, _LEAST, _MOST = 2, 3, 4
+
+# Rows of those met last: source and sink; where their count is; where in the table of active loops the number of their
+# loop is, and that number; where the times are between which the source is as far back as it was.
+KNOWN = 1 << 13
+_KNOWN_KEY, _KNOWN_COUNT, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH = range(6)
+
+
+class Finding(NamedTuple):
+    """Those of the tables by which dependences are found: a call hands on each of them."""
+
+    state: Any
+    active: Any
+    rings: Any
+    found: Any
+    known: Any
+
+
+@kernel(forceinline=True)
+def _distance(rings, first, iteration, time):
+    """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
+    low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
+    if rings[first + (low & (FAR - 1))] > time:
+        return FAR
+    begun = rings[first + (high & (FAR - 1))]
+    each = begun - rings[first + ((high - 1) & (FAR - 1))]
+    middle = min(high - 1, max(low, high - 1 - (begun - time - 1) // each))  # they often take as long as each other
+    step = 1
+    while low < high - 1:
+        if rings[first + (middle & (FAR - 1))] > time:
+            high = middle
+            middle = max(low, middle - step)
+        else:
+            low = middle
+            middle = min(high - 1, middle + step)
+        step *= 2
+        if middle <= low or middle >= high:
+            middle = (low + high) >> 1
+    return iteration - low
+
+
+@kernel(forceinline=True)
+def _place_of(key):
+    """Where it is known what ``key`` is."""
+    return 8 * ((key ^ key >> 27) & (KNOWN - 1))
+
+
+@kernel()
+def _find_again(f, kind, key, time):
+    """A dependence on what happened at ``time``; what it was is known from now on."""
+    state, active, found, known = f.state, f.active, f.found, f.known
+    level = state[ACTIVE]
+    while level and time < active[ROW * (level - 1) + BEGAN]:
+        level -= 1
+    row, carrier, distance = ROW * level, -1, 0
+    own, low, high = ROW * LEVELS + NUMBER, ROW * (level - 1 if level else LEVELS) + BEGAN, row + ENTERED
+    if level < state[ACTIVE] and time >= active[row + ENTERED]:
+        carrier, iteration, distance = active[row + NUMBER], active[row + ITERATION], 1
+        if time < active[row + BEFORE]:
+            distance = _distance(f.rings, FAR * level, iteration, time)
+        own, low, high = row + NUMBER, row + BEFORE + distance - 1, row + BEFORE + distance - 2
+        if distance == 1:
+            high = row + BEGAN
+    one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | kind
+    at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
+    if found[at + 1] == -1:
+        state[FOUND] += 1
+        found[at], found[at + 1], found[at + _LEAST], found[at + _MOST] = one, two, distance, distance
+        look_for_room(state)
+    found[at + _COUNT] += 1
+    found[at + _LEAST] = min(found[at + _LEAST], distance)
+    found[at + _MOST] = max(found[at + _MOST], distance)
+    place = _place_of(key)
+    known[place + _KNOWN_KEY] = -1
+    if distance <= TOLD_BEFORE:
+        known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, at + _COUNT
+        known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
+        known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
+
+
+@kernel(forceinline=True)
+def find(f, which, source, sink, first, last):
+    """A dependence of the site ``sink`` on what ``source`` did at the time ``first``, and another one on what it did at
+    ``last`` where that is later. ``which``: the kind; WAR_OF_FIRST for the first reader.
+
+    It is known in which row it belongs if the same pair was met before, and both times lie in the same iteration of the
+    same loop as then, relative to the one that goes on: between two times of the table of active loops.
+    """
+    key = source << 32 | sink << 2 | which
+    place, known, active = _place_of(key), f.known, f.active
+    low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
+    if (known[place + _KNOWN_KEY] == key and first >= low and last < high
+            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]):
+        f.found[known[place + _KNOWN_COUNT]] += 1 + (first != last)
+    else:
+        kind = which - (which >> 1)
+        _find_again(f, kind, key, first)
+        if first != last:
+            _find_again(f, kind, key, last)

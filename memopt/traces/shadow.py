@@ -1,0 +1,150 @@
+"""What dependences are found by: of each place in memory the last write and the reads since then, with their times.
+
+Tables of 64-bit numbers, and the kernels that keep the readers of a place beyond the second one. The times of a reader
+are those of its first and of its last read since the write.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from memopt.traces.activity import MORE_OWN, OWN
+from memopt.traces.kernels import kernel
+from memopt.traces.trace import PAGE
+
+# Beside what Activity keeps: (SHORT: what there must be more of before another access is looked at)
+(PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, PAGE_PLACES, CELL_ROOM, CHUNK_ROOM,
+ FOUND_PLACES, SHORT, NUMBERS) = range(OWN, OWN + 12)
+MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
+PIECE = 4096  # bytes of a repeated access that are looked at in one go
+_CELLS_OF_PIECE = 2 * PAGE // 8 + 16  # at most
+_CHUNKS_OF_PIECE = PIECE + 16 * 64
+LOW = (1 << 32) - 1
+_COPIED = 64  # readers of a place that is split; its parts forget more
+
+# Columns of a cell; for a place of eight bytes whose parts are told apart, the first is below 0: see split.
+CELL = 8
+WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = range(CELL)
+
+# A chunk of further readers: its cell, the next chunk and how many it has; their sites; their first and last times.
+CHUNK, OF_CHUNK = 16, 6
+_SITES, TIMES = 1, 4
+_CHUNK_NUMBERS = (1 << 28) - 1
+
+RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
+
+
+class Keeping(NamedTuple):
+    """Those that keep readers."""
+
+    state: Any
+    cells: Any
+    chunks: Any
+    recent: Any
+    free: Any
+
+
+@kernel()
+def look_for_room(state):
+    """Whether there is enough of everything for any access of a piece."""
+    short = 0
+    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _CHUNKS_OF_PIECE:
+        short = MORE_READERS
+    elif state[NEXT_CELL] + _CELLS_OF_PIECE > state[CELL_ROOM]:
+        short = MORE_CELLS
+    elif 2 * (state[FOUND] + PAGE) > state[FOUND_PLACES]:
+        short = MORE_FOUND
+    elif 2 * (state[PAGES] + 2) > state[PAGE_PLACES]:
+        short = MORE_PAGES
+    state[SHORT] = short
+
+
+@kernel(forceinline=True)
+def site_in(chunks, chunk, number):
+    return chunks[CHUNK * chunk + _SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
+
+
+@kernel(forceinline=True)
+def next_chunk(head):
+    return head >> 4 & _CHUNK_NUMBERS
+
+
+@kernel(forceinline=True)
+def _near(cell, site):
+    return cell + 61 * site & (RECENT - 1)
+
+
+@kernel()
+def _new_reader(k, cell, site, first, last):
+    state, cells, chunks = k.state, k.cells, k.chunks
+    writer = cells[CELL * cell + WRITER]
+    chunk = writer & LOW
+    head = chunks[CHUNK * chunk]
+    if not chunk or head & 15 == OF_CHUNK:
+        head = cell << 32 | chunk << 4
+        if state[FREE_CHUNKS]:
+            state[FREE_CHUNKS] -= 1
+            chunk = k.free[state[FREE_CHUNKS]]
+        else:
+            chunk = state[NEXT_CHUNK]
+            state[NEXT_CHUNK] += 1
+        cells[CELL * cell + WRITER] = writer & ~LOW | chunk
+        look_for_room(state)
+    number = head & 15
+    row = CHUNK * chunk
+    chunks[row] = head + 1
+    if number & 1:
+        chunks[row + _SITES + (number >> 1)] |= site << 32
+    else:
+        chunks[row + _SITES + (number >> 1)] = site
+    chunks[row + TIMES + 2 * number], chunks[row + TIMES + 2 * number + 1] = first, last
+    cells[CELL * cell + MAY_READ] |= 1 << (site & 63)
+    k.recent[_near(cell, site)] = chunk << 4 | number
+
+
+@kernel()
+def further_reader(k, cell, site, time):
+    """The third or a later one since the last write."""
+    chunks = k.chunks
+    if k.cells[CELL * cell + MAY_READ] >> (site & 63) & 1:
+        near = _near(cell, site)
+        chunk, number = k.recent[near] >> 4, k.recent[near] & 15
+        met = chunks[CHUNK * chunk] >> 32 == cell and site_in(chunks, chunk, number) == site
+        if not met:
+            chunk = k.cells[CELL * cell + WRITER] & LOW
+        while chunk and not met:
+            number = chunks[CHUNK * chunk] & 15
+            while number and not met:
+                number -= 1
+                met = site_in(chunks, chunk, number) == site
+            if not met:
+                chunk = next_chunk(chunks[CHUNK * chunk])
+        if met:
+            k.recent[near] = chunk << 4 | number
+            chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
+            return
+    _new_reader(k, cell, site, time, time)
+
+
+@kernel()
+def split(k, cell, old, count, parts, fine):
+    """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
+    ``fine``, else two. The cell says where they are."""
+    state, cells, chunks = k.state, k.cells, k.chunks
+    new = state[NEXT_CELL]
+    state[NEXT_CELL] += parts
+    for part in range(parts):
+        source, target = old + part * count // parts, new + part
+        for column in range(CELL):
+            cells[CELL * target + column] = cells[CELL * source + column]
+        cells[CELL * target + WRITER] &= ~LOW
+        cells[CELL * target + MAY_READ] = 0
+        chunk, copied = cells[CELL * source + WRITER] & LOW, 0
+        while chunk and copied < _COPIED:
+            for number in range(chunks[CHUNK * chunk] & 15):
+                times = CHUNK * chunk + TIMES + 2 * number
+                _new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
+            copied += OF_CHUNK
+            chunk = next_chunk(chunks[CHUNK * chunk])
+    cells[CELL * cell] = -1 - (new << 1 | fine)
+    look_for_room(state)

@@ -1,0 +1,84 @@
+"""What follows from an access to one place: dependences on what was done there before, and what is kept of it."""
+
+from __future__ import annotations
+
+from memopt.traces.activity import TIME
+from memopt.traces.carriers import RAW, WAR, WAR_OF_FIRST, WAW, find
+from memopt.traces.kernels import kernel
+from memopt.traces.shadow import (
+    CELL,
+    CHUNK,
+    FIRST,
+    FREE_CHUNKS,
+    LAST,
+    LOW,
+    MAY_READ,
+    READERS,
+    SECOND_FIRST,
+    SECOND_LAST,
+    TIMES,
+    WRITER,
+    WRITTEN,
+    further_reader,
+    next_chunk,
+    site_in,
+)
+
+
+@kernel(forceinline=True)
+def _write_after(f, which, kind, site, source, first, last):
+    """A write at ``site`` after the reads at ``source``."""
+    if source == site and kind & 1:  # it has just read what it writes
+        if first != f.state[TIME]:
+            find(f, which, source, site, first, first)
+    else:
+        find(f, which, source, site, first, last)
+
+
+@kernel()
+def _write_after_further(f, k, kind, site, chunk):
+    """Also gives up the chunks."""
+    chunks = k.chunks
+    while chunk:
+        head = chunks[CHUNK * chunk]
+        for number in range(head & 15):
+            times = CHUNK * chunk + TIMES + 2 * number
+            _write_after(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
+        chunks[CHUNK * chunk] = -1
+        k.free[k.state[FREE_CHUNKS]] = chunk
+        k.state[FREE_CHUNKS] += 1
+        chunk = next_chunk(head)
+
+
+@kernel(forceinline=True)
+def touch(f, k, cell, kind, site, time):
+    """A place is read, written or both."""
+    cells, c = k.cells, CELL * cell
+    written, writer, readers = cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS]
+    if kind & 1:
+        if written:
+            find(f, RAW, writer >> 32, site, written, written)
+        if readers >> 32 == site:
+            cells[c + LAST] = time
+        elif readers & LOW == site:
+            cells[c + SECOND_LAST] = time
+        elif readers == 0:
+            readers = site << 32
+            cells[c + READERS], cells[c + FIRST], cells[c + LAST] = readers, time, time
+        elif readers & LOW == 0:
+            readers |= site
+            cells[c + READERS], cells[c + SECOND_FIRST], cells[c + SECOND_LAST] = readers, time, time
+        else:
+            further_reader(k, cell, site, time)
+            writer = cells[c + WRITER]
+    if kind & 2:
+        if written:
+            find(f, WAW, writer >> 32, site, written, written)
+        if readers:
+            _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST])
+            if readers & LOW:
+                _write_after(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST])
+                if writer & LOW:
+                    _write_after_further(f, k, kind, site, writer & LOW)
+                    cells[c + MAY_READ] = 0
+        cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS] = time, site << 32, 0
