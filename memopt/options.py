@@ -28,10 +28,11 @@ class Options:
 
     ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it executes is
     counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns and working sets are
-    found as well, with ``reuse`` also reuse distances; ``trace``: all accesses to memory go to this file; ``affine``:
-    hot nests are lifted to tell what they touch; ``paths``: acyclic paths are counted, all with ``exact``, else
-    ``unhook`` of them in windows ``rehook`` cycles apart (None: so that windows take ``overhead`` percent of the time);
-    ``values``: arguments, trip counts and cycles are told of every entry of functions and loops.
+    found as well, with ``dependences`` only the first of these, with ``reuse`` also reuse distances; ``trace``: all
+    accesses to memory go to this file; ``affine``: hot nests are lifted to tell what they touch; ``paths``: acyclic
+    paths are counted, all with ``exact``, else ``unhook`` of them in windows ``rehook`` cycles apart (None: so that
+    windows take ``overhead`` percent of the time); ``values``: arguments, trip counts and cycles are told of every
+    entry of functions and loops.
     """
 
     arguments: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Options:
     exact: bool = False
     elide: bool = True
     memory: bool = False
+    dependences: bool = False
     reuse: bool = False
     trace: str | None = None
     affine: bool = False

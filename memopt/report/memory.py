@@ -20,13 +20,14 @@ def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
     shown = [row for row in rows if row["percent"] >= least]
     if not shown:
         return
+    touched = any(row["kib"] is not None for row in shown)
     names = ", ".join(f"{level} the level {level} cache" for level, _ in caches)
     yield ""
-    yield f"loops through memory, and what an entry touches ({names})"
+    yield "loops through memory" + (f", and what an entry touches ({names})" if touched else "")
     for row in shown:
         kib = row["kib"] or 0.0
-        yield (f"{bar(kib, caches)}  {kib:10,.1f} KiB  {row['percent']:5.1f} %  {row['function']} {row['loop']}: "
-               f"{row['through_memory']}")
+        sizes = f"{bar(kib, caches)}  {kib:10,.1f} KiB  " if touched else ""
+        yield f"{sizes}{row['percent']:5.1f} %  {row['function']} {row['loop']}: {row['through_memory']}"
 
 
 def bar(kib: float, caches: list[tuple[int, int]]) -> str:

@@ -102,7 +102,7 @@ def _watch(options: Options) -> MemoryWatch | ValueWatch | None:
     if options.memory:
         from memopt.session.memory import MemoryWatch
 
-        return MemoryWatch(options.reuse)
+        return MemoryWatch(options.dependences, options.reuse)
     if options.values:
         from memopt.session.values import ValueWatch
 

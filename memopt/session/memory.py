@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy
 from numpy.typing import NDArray
@@ -16,13 +17,27 @@ from memopt.traces import notation
 from memopt.traces.allocations import Allocations
 from memopt.traces.allocators import allocates
 from memopt.traces.dependences import Dependence, Dependences
+from memopt.traces.reading import Reading
 from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.workingset import WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
-_Readers = tuple[Dependences, Streams, WorkingSets, Allocations, Reuses | None]
+
+@dataclass(frozen=True, slots=True)
+class _Readers:
+    """Of the trace of one thread; None: not asked for."""
+
+    dependences: Dependences
+    streams: Streams | None
+    sets: WorkingSets | None
+    allocations: Allocations | None
+    reuses: Reuses | None
+
+    def all(self) -> list[Reading]:
+        readers = (self.dependences, self.streams, self.sets, self.allocations, self.reuses)
+        return [reader for reader in readers if reader is not None]
 
 
 class MemoryWatch:
@@ -32,10 +47,10 @@ class MemoryWatch:
     numba lets go of the interpreter. Invariant: one piece at a time, so that memory is bounded.
     """
 
-    def __init__(self, reuse: bool) -> None:
-        """``reuse``: distances between touches of a line are found, too."""
-        self._reuse = reuse
-        self._workers = [ThreadPoolExecutor(1) for _ in range(4 + reuse)]
+    def __init__(self, dependences: bool, reuse: bool) -> None:
+        """``dependences``: nothing else is found; ``reuse``: distances between touches of a line are found, too."""
+        self._alone, self._reuse = dependences, reuse
+        self._workers = [ThreadPoolExecutor(1) for _ in self._new_readers().all()]
         self._pending: list[Future[None]] = []
         self.begin()
 
@@ -59,16 +74,20 @@ class MemoryWatch:
         for unit in new:
             self._add(unit)
         for readers in self._threads.values():
-            for reader in filter(None, readers):
+            for reader in readers.all():
                 reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
         if found is None:
-            found = self._threads[tid] = (Dependences(), Streams(), WorkingSets(), Allocations(),
-                                          Reuses() if self._reuse else None)
-            for reader in filter(None, found):
+            found = self._threads[tid] = self._new_readers()
+            for reader in found.all():
                 reader.know(self._shapes, self._loops)
         self._pending = [worker.submit(reader.feed, words)
-                         for worker, reader in zip(self._workers, filter(None, found), strict=True)]
+                         for worker, reader in zip(self._workers, found.all(), strict=True)]
+
+    def _new_readers(self) -> _Readers:
+        if self._alone:
+            return _Readers(Dependences(), None, None, None, None)
+        return _Readers(Dependences(), Streams(), WorkingSets(), Allocations(), Reuses() if self._reuse else None)
 
     def _add(self, unit: Unit) -> None:
         first, innermost = len(self._loops), unit.nesting.innermost()
@@ -87,21 +106,24 @@ class MemoryWatch:
     def write(self, connection: sqlite3.Connection, written: Written, objects: Objects) -> tuple[str, ...]:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         self._finish()
-        objects.know(allocation for *_, allocations, _ in self._threads.values() for allocation in allocations.all())
+        objects.know(allocation for readers in self._threads.values() if readers.allocations is not None
+                     for allocation in readers.allocations.all())
         connection.execute("BEGIN")
-        for tid, (dependences, streams, sets, _, reuses) in self._threads.items():
+        for tid, readers in self._threads.items():
+            dependences = readers.dependences
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (tid, dependences.words, dependences.complete))
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
                 (row for found in dependences.all() if (row := self._row(written, found)) is not None))
-            numbers = self._write_streams(connection, written, streams, objects)
-            for reuse in () if reuses is None else reuses.all():
+            numbers = {} if readers.streams is None else self._write_streams(
+                connection, written, readers.streams, objects)
+            for reuse in () if readers.reuses is None else readers.reuses.all():
                 self._write_reuse(connection, numbers, reuse)
-            for found_set in sets.all():
+            for found_set in () if readers.sets is None else readers.sets.all():
                 self._write_set(connection, written, found_set)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
-        lost = sum(not dependences.complete for dependences, *_ in self._threads.values())
+        lost = sum(not readers.dependences.complete for readers in self._threads.values())
         notes = []
         if untold:
             notes.append(f"{untold} instructions access memory by a segment, a gather or in a size of their own: "

@@ -54,8 +54,8 @@ def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
         "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
-        "exact=False, elide=True, memory=False, reuse=False, trace=None, affine=False, paths=False, unhook=5000, "
-        "rehook=None, overhead=5.0, values=False)\n")
+        "exact=False, elide=True, memory=False, dependences=False, reuse=False, trace=None, affine=False, paths=False, "
+        "unhook=5000, rehook=None, overhead=5.0, values=False)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:
