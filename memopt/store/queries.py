@@ -102,6 +102,22 @@ FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = 
      LEFT JOIN block b ON b.function = f.id AND a.address >= b.start AND a.address < b.end
      LEFT JOIN instruction i ON i.block = b.id AND i.address = a.address
 GROUP BY a.id ORDER BY a.count DESC, a.id"""),
+    "missing-prefetch": Query("--memory: reads beyond the level 2 cache in steps that neither hardware nor their loop "
+                              "fetches ahead of", f"""
+WITH main AS (SELECT access, bytes, max(count) AS count FROM stride GROUP BY access),
+     steps AS (SELECT a.*, m.bytes AS step, 10 * m.count >= 9 * (a.count - 1) OR 2 * a.steady >= a.count AS even
+               FROM access a JOIN main m ON m.access = a.id)
+SELECT {_PLACE.format('s.address')}, i.mnemonic || ' ' || i.operands AS instruction, sum(s.count) AS count,
+       CASE WHEN min(s.even) THEN 'steps of ' || max(s.step) ELSE 'irregular' END AS pattern,
+       max(s.highest - s.lowest) + s.size AS span, l.depth, m.path AS file
+FROM steps s JOIN context c ON c.id = s.context JOIN function f ON f.id = c.function JOIN image m ON m.id = f.image
+     JOIN block b ON b.function = f.id AND s.address >= b.start AND s.address < b.end JOIN loop l ON l.id = b.loop
+     JOIN instruction i ON i.block = b.id AND i.address = s.address
+WHERE s.kind <> 'W' AND s.highest - s.lowest > COALESCE((SELECT max(bytes) FROM cache WHERE level = 2), 1048576)
+  AND (NOT s.even OR abs(s.step) >= 4096)
+  AND NOT EXISTS (SELECT 1 FROM block q JOIN instruction p ON p.block = q.id
+                  WHERE q.loop = b.loop AND p.mnemonic LIKE 'prefetch%')
+GROUP BY f.id, s.address ORDER BY sum(s.count) DESC, s.address"""),
     "working-sets": Query("--memory: what loops touch after so many iterations, and the cache that holds it", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
        CASE WHEN w.at_end THEN 'end, ' ELSE '' END || round(w.iterations, 1) AS iterations, w.entries,

@@ -92,6 +92,14 @@ def test_patterns_are_the_trace(tmp_path: Path) -> None:
     assert all(re.fullmatch(r"[RW]\d+@[0-9a-f]+ [0-9a-f]+", line) for line in lines[:9999])
 
 
+def test_reads_that_nothing_fetches_ahead(build: Build, tmp_path: Path) -> None:
+    program, path = str(build("unfetched.c", level="-O1")), tmp_path / "p.db"
+    record((program,), path, "--memory")
+    found = {(row["function"], row["pattern"], row["count"]) for row in asked(path, "missing-prefetch")
+             if row["file"] == os.path.realpath(program)}
+    assert found == {("far_steps", "steps of 8192", 2000), ("scattered", "irregular", 2000)}
+
+
 def test_dependences_alone(build: Build, tmp_path: Path) -> None:
     program, verdicts = str(build("watched_dependences.c", level="-O1")), []
     for option in ("--memory", "--dependences"):
@@ -102,7 +110,8 @@ def test_dependences_alone(build: Build, tmp_path: Path) -> None:
     assert verdicts[0] == verdicts[1] != []
     assert asked(path, "SELECT * FROM access") == []
     said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode().split("loops through memory\n")[1]
-    assert "rows 0x" in said and "KiB" not in said
+    assert "rows 0x" in said
+    assert "KiB" not in said
 
 
 def test_reuse_distances_of_known_loops(build: Build, tmp_path: Path) -> None:
