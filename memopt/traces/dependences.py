@@ -13,8 +13,8 @@ dependences between are within those reported.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -39,6 +39,8 @@ from memopt.traces.shadow import (
     PAGES,
     PIECE,
     RECENT,
+    SHARE,
+    SHARE_BITS,
     SHORT,
     Keeping,
     look_for_room,
@@ -46,7 +48,7 @@ from memopt.traces.shadow import (
 )
 from memopt.traces.tables import larger, longer, new_table, pointer, slot, zeros
 from memopt.traces.touching import touch
-from memopt.traces.trace import BLOCK, PAGE, Access, Words
+from memopt.traces.trace import BLOCK, LINE, PAGE, Access, Words
 
 _CACHE = 1 << 10
 
@@ -121,7 +123,7 @@ def _find_page(state, pages, cache, number):
     at, line = 3 * slot(pages, 3, state[PAGE_PLACES], number, 0), 2 * (number & (_CACHE - 1))
     if pages[at + 1] == -1:
         pages[at], pages[at + 1], pages[at + 2] = number, 0, state[NEXT_CELL]
-        state[NEXT_CELL] += PAGE >> 3
+        state[NEXT_CELL] += PAGE >> 3 >> state[SHARE_BITS]
         state[PAGES] += 1
         look_for_room(state)
     cache[line], cache[line + 1] = number, pages[at + 2]
@@ -162,11 +164,16 @@ def _access(t, kind, site, address, size):
         return state[SHORT]
     time, end = state[TIME], address + size
     while address < end:
+        offset = address & (PAGE - 1)
+        if (offset // LINE ^ state[SHARE]) & ((1 << state[SHARE_BITS]) - 1):
+            address += LINE - offset % LINE
+            continue
         number = address >> 12
         line = 2 * (number & (_CACHE - 1))
         if t.cache[line] != number:
             _find_page(state, t.pages, t.cache, number)
-        cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
+        cell = t.cache[line + 1] + (offset // LINE >> state[SHARE_BITS] << 3) + (offset >> 3 & 7)
+        stop = min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address, stop)
         if whole >= 0:
             touch(_finding(t), _keeping(t), whole, kind, site, time)
@@ -246,11 +253,13 @@ def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, contex
 
 class Dependences(Activity):
     """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
-    nothing is watched any more, and ``complete`` is false."""
+    nothing is watched any more, and ``complete`` is false. ``share``: only in one of every ``shares`` lines of memory,
+    a power of two; ``together`` has all."""
 
-    def __init__(self, limit: int = 3 << 30) -> None:
+    def __init__(self, limit: int = 3 << 30, share: int = 0, shares: int = 1) -> None:
         super().__init__(NUMBERS)
         self._limit = limit
+        self._state[[SHARE, SHARE_BITS]] = share, shares.bit_length() - 1
         self.complete = True
         self._state[NEXT_CHUNK] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((_CACHE, 2), -1, numpy.int64)
@@ -298,3 +307,18 @@ class Dependences(Activity):
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
             yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least,
                              most, count)
+
+
+def together(parts: Sequence[Dependences]) -> Iterator[Dependence]:
+    """What was found in all shares of a thread's memory, in no order."""
+    if len(parts) == 1:
+        yield from parts[0].all()
+        return
+    merged: dict[tuple[Kind, Access, Access, tuple[int, int] | None], Dependence] = {}
+    for found in (dependence for part in parts for dependence in part.all()):
+        key = found.kind, found.source, found.sink, found.carrier
+        other = merged.get(key, found)
+        merged[key] = found if other is found else replace(
+            found, least=min(found.least, other.least), most=max(found.most, other.most),
+            count=found.count + other.count)
+    yield from merged.values()

@@ -12,9 +12,10 @@ from memopt.traces.activity import MORE_OWN, OWN
 from memopt.traces.kernels import kernel
 from memopt.traces.trace import PAGE
 
-# Beside what Activity keeps: (SHORT: what there must be more of before another access is looked at)
+# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. SHARE: only lines of
+# memory are looked at whose number ends with it, in as many bits as SHARE_BITS says.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, PAGE_PLACES, CELL_ROOM, CHUNK_ROOM,
- FOUND_PLACES, SHORT, NUMBERS) = range(OWN, OWN + 12)
+ FOUND_PLACES, SHORT, SHARE, SHARE_BITS, NUMBERS) = range(OWN, OWN + 14)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * PAGE // 8 + 16  # at most
