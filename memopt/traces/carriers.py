@@ -27,7 +27,7 @@ _COUNT, _LEAST, _MOST = 2, 3, 4
 # Rows of those met last: source and sink; where their count is; where in the table of active loops the number of their
 # loop is, and that number; where the times are between which the source is as far back as it was.
 KNOWN = 1 << 13
-_KNOWN_KEY, _KNOWN_COUNT, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH = range(6)
+KNOWN_KEY, KNOWN_COUNT, KNOWN_OWN, KNOWN_CARRIER, KNOWN_LOW, KNOWN_HIGH = range(6)
 
 
 class Finding(NamedTuple):
@@ -70,7 +70,7 @@ def _place_of(key):
 
 
 @kernel()
-def _find_again(f, kind, key, time):
+def _find_again(f, key, time):
     """A dependence on what happened at ``time``; what it was is known from now on."""
     state, active, found, known = f.state, f.active, f.found, f.known
     level = state[ACTIVE]
@@ -85,7 +85,7 @@ def _find_again(f, kind, key, time):
         own, low, high = row + NUMBER, row + BEFORE + distance - 1, row + BEFORE + distance - 2
         if distance == 1:
             high = row + BEGAN
-    one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | kind
+    one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | (key & 3) - ((key & 3) >> 1)
     at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
     if found[at + 1] == -1:
         state[FOUND] += 1
@@ -95,29 +95,33 @@ def _find_again(f, kind, key, time):
     found[at + _LEAST] = min(found[at + _LEAST], distance)
     found[at + _MOST] = max(found[at + _MOST], distance)
     place = _place_of(key)
-    known[place + _KNOWN_KEY] = -1
+    known[place + KNOWN_KEY] = -1
     if distance <= TOLD_BEFORE:
-        known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, at + _COUNT
-        known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
-        known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
+        known[place + KNOWN_KEY], known[place + KNOWN_COUNT] = key, at + _COUNT
+        known[place + KNOWN_OWN], known[place + KNOWN_CARRIER] = own, carrier
+        known[place + KNOWN_LOW], known[place + KNOWN_HIGH] = low, high
 
 
 @kernel(forceinline=True)
-def find(f, which, source, sink, first, last):
-    """A dependence of the site ``sink`` on what ``source`` did at the time ``first``, and another one on what it did at
-    ``last`` where that is later. ``which``: the kind; WAR_OF_FIRST for the first reader.
+def key_of(which, source, sink):
+    """``which``: the kind; WAR_OF_FIRST for the first reader."""
+    return source << 32 | sink << 2 | which
+
+
+@kernel(forceinline=True)
+def find(f, key, first, last):
+    """A dependence of what ``key`` says on what was done at the time ``first``, and another one at ``last`` if that is
+    later.
 
     It is known in which row it belongs if the same pair was met before, and both times lie in the same iteration of the
     same loop as then, relative to the one that goes on: between two times of the table of active loops.
     """
-    key = source << 32 | sink << 2 | which
     place, known, active = _place_of(key), f.known, f.active
-    low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
-    if (known[place + _KNOWN_KEY] == key and first >= low and last < high
-            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]):
-        f.found[known[place + _KNOWN_COUNT]] += 1 + (first != last)
+    low, high = active[known[place + KNOWN_LOW]], active[known[place + KNOWN_HIGH]]
+    if (known[place + KNOWN_KEY] == key and first >= low and last < high
+            and active[known[place + KNOWN_OWN]] == known[place + KNOWN_CARRIER]):
+        f.found[known[place + KNOWN_COUNT]] += 1 + (first != last)
     else:
-        kind = which - (which >> 1)
-        _find_again(f, kind, key, first)
+        _find_again(f, key, first)
         if first != last:
-            _find_again(f, kind, key, last)
+            _find_again(f, key, last)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -38,6 +39,14 @@ class Kept(caching.IndexDataCacheFile):  # type: ignore[misc]  # numba has no ty
     def load(self, key: object) -> object:
         with self._locked(fcntl.LOCK_SH):
             return super().load(key)
+
+    def _load_index(self) -> dict[object, str]:
+        """Nothing where another version has named what this one has no name for."""
+        try:
+            found: dict[object, str] = super()._load_index()
+        except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
+            return {}
+        return found
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:

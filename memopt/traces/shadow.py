@@ -13,9 +13,11 @@ from memopt.traces.kernels import kernel
 from memopt.traces.trace import PAGE
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. SHARE: only lines of
-# memory are looked at whose number ends with it, in as many bits as SHARE_BITS says.
+# memory are looked at whose number ends with it, in as many bits as SHARE_BITS says. FREE_HALVES, FREE_BYTES: two
+# cells, and eight, that parts can be kept in; 0 where there are none, the next ones in the column WRITER.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, PAGE_PLACES, CELL_ROOM, CHUNK_ROOM,
- FOUND_PLACES, SHORT, SHARE, SHARE_BITS, NUMBERS) = range(OWN, OWN + 14)
+ FOUND_PLACES, SHORT, SHARE, SHARE_BITS, FREE_HALVES, FREE_BYTES,
+ NUMBERS) = range(OWN, OWN + 16)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * PAGE // 8 + 16  # at most
@@ -29,10 +31,10 @@ WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = ran
 
 # A chunk of further readers: its cell, the next chunk and how many it has; their sites; their first and last times.
 CHUNK, OF_CHUNK = 16, 6
-_SITES, TIMES = 1, 4
+SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
 
-RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
+RECENT, NEAR_STEP = 1 << 12, 61  # further readers, by cell and site, that have been looked for
 
 
 class Keeping(NamedTuple):
@@ -62,7 +64,7 @@ def look_for_room(state):
 
 @kernel(forceinline=True)
 def site_in(chunks, chunk, number):
-    return chunks[CHUNK * chunk + _SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
+    return chunks[CHUNK * chunk + SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
 
 
 @kernel(forceinline=True)
@@ -71,8 +73,18 @@ def next_chunk(head):
 
 
 @kernel(forceinline=True)
+def free_chunk(k, chunk):
+    """It may be another place's; what its next one is."""
+    following = next_chunk(k.chunks[CHUNK * chunk])
+    k.chunks[CHUNK * chunk] = -1
+    k.free[k.state[FREE_CHUNKS]] = chunk
+    k.state[FREE_CHUNKS] += 1
+    return following
+
+
+@kernel(forceinline=True)
 def _near(cell, site):
-    return cell + 61 * site & (RECENT - 1)
+    return cell + NEAR_STEP * site & (RECENT - 1)
 
 
 @kernel()
@@ -95,9 +107,9 @@ def _new_reader(k, cell, site, first, last):
     row = CHUNK * chunk
     chunks[row] = head + 1
     if number & 1:
-        chunks[row + _SITES + (number >> 1)] |= site << 32
+        chunks[row + SITES + (number >> 1)] = chunks[row + SITES + (number >> 1)] & LOW | site << 32
     else:
-        chunks[row + _SITES + (number >> 1)] = site
+        chunks[row + SITES + (number >> 1)] = site
     chunks[row + TIMES + 2 * number], chunks[row + TIMES + 2 * number + 1] = first, last
     cells[CELL * cell + MAY_READ] |= 1 << (site & 63)
     k.recent[_near(cell, site)] = chunk << 4 | number
@@ -132,8 +144,13 @@ def split(k, cell, old, count, parts, fine):
     """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
     ``fine``, else two. The cell says where they are."""
     state, cells, chunks = k.state, k.cells, k.chunks
-    new = state[NEXT_CELL]
-    state[NEXT_CELL] += parts
+    free = FREE_BYTES if fine else FREE_HALVES
+    new = state[free]
+    if new:
+        state[free] = cells[CELL * new + WRITER]
+    else:
+        new = state[NEXT_CELL]
+        state[NEXT_CELL] += parts
     for part in range(parts):
         source, target = old + part * count // parts, new + part
         for column in range(CELL):
@@ -147,5 +164,28 @@ def split(k, cell, old, count, parts, fine):
                 _new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
             copied += OF_CHUNK
             chunk = next_chunk(chunks[CHUNK * chunk])
+    for source in range(old, old + count):
+        chunk = cells[CELL * source + WRITER] & LOW
+        while chunk:
+            chunk = free_chunk(k, chunk)
     cells[CELL * cell] = -1 - (new << 1 | fine)
+    if count > 1:
+        _give_up(k, old, 0)
     look_for_room(state)
+
+
+@kernel(forceinline=True)
+def _give_up(k, parts, fine):
+    """The cells of ``parts``, without further readers, may be others'."""
+    free = FREE_BYTES if fine else FREE_HALVES
+    k.cells[CELL * parts + WRITER] = k.state[free]
+    k.state[free] = parts
+
+
+@kernel(forceinline=True)
+def join(k, cell, site, time):
+    """All parts of ``cell`` were written, and need not be told apart."""
+    cells, c = k.cells, CELL * cell
+    where = -1 - cells[c]
+    _give_up(k, where >> 1, where & 1)
+    cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS], cells[c + MAY_READ] = time, site << 32, 0, 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from memopt.traces.activity import TIME
-from memopt.traces.carriers import RAW, WAR, WAR_OF_FIRST, WAW, find
+from memopt.traces.carriers import RAW, WAR, WAR_OF_FIRST, WAW, find, key_of
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
     FIRST,
-    FREE_CHUNKS,
     LAST,
     LOW,
     MAY_READ,
@@ -19,8 +18,8 @@ from memopt.traces.shadow import (
     TIMES,
     WRITER,
     WRITTEN,
+    free_chunk,
     further_reader,
-    next_chunk,
     site_in,
 )
 
@@ -30,24 +29,20 @@ def _write_after(f, which, kind, site, source, first, last):
     """A write at ``site`` after the reads at ``source``."""
     if source == site and kind & 1:  # it has just read what it writes
         if first != f.state[TIME]:
-            find(f, which, source, site, first, first)
+            find(f, key_of(which, source, site), first, first)
     else:
-        find(f, which, source, site, first, last)
+        find(f, key_of(which, source, site), first, last)
 
 
 @kernel()
-def _write_after_further(f, k, kind, site, chunk):
+def write_after_further(f, k, kind, site, chunk):
     """Also gives up the chunks."""
     chunks = k.chunks
     while chunk:
-        head = chunks[CHUNK * chunk]
-        for number in range(head & 15):
+        for number in range(chunks[CHUNK * chunk] & 15):
             times = CHUNK * chunk + TIMES + 2 * number
             _write_after(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
-        chunks[CHUNK * chunk] = -1
-        k.free[k.state[FREE_CHUNKS]] = chunk
-        k.state[FREE_CHUNKS] += 1
-        chunk = next_chunk(head)
+        chunk = free_chunk(k, chunk)
 
 
 @kernel(forceinline=True)
@@ -57,7 +52,7 @@ def touch(f, k, cell, kind, site, time):
     written, writer, readers = cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS]
     if kind & 1:
         if written:
-            find(f, RAW, writer >> 32, site, written, written)
+            find(f, key_of(RAW, writer >> 32, site), written, written)
         if readers >> 32 == site:
             cells[c + LAST] = time
         elif readers & LOW == site:
@@ -73,12 +68,12 @@ def touch(f, k, cell, kind, site, time):
             writer = cells[c + WRITER]
     if kind & 2:
         if written:
-            find(f, WAW, writer >> 32, site, written, written)
+            find(f, key_of(WAW, writer >> 32, site), written, written)
         if readers:
             _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST])
             if readers & LOW:
                 _write_after(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST])
                 if writer & LOW:
-                    _write_after_further(f, k, kind, site, writer & LOW)
+                    write_after_further(f, k, kind, site, writer & LOW)
                     cells[c + MAY_READ] = 0
         cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS] = time, site << 32, 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+
+import numba
 
 import memopt.traces
 from memopt.traces.kernels import Kept
@@ -52,6 +55,16 @@ def _copy(folder: Path) -> tuple[Path, dict[str, str]]:
 def _use(kind: str, more: int, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "kept.whole", kind, str(more)], env=environment,
                             stderr=subprocess.PIPE)
+
+
+def test_what_another_version_has_left_is_no_hindrance(tmp_path: Path) -> None:
+    kept = Kept(str(tmp_path), "f", "stamp")
+    kept.save((1,), (2,))
+    (index,) = tmp_path.glob("*.nbi")
+    index.write_bytes(pickle.dumps(numba.__version__) + b"cnowhere\nNothing\n.")
+    assert kept.load((1,)) is None
+    kept.save((1,), (3,))
+    assert kept.load((1,)) == (3,)
 
 
 def _save(folder: str, process: int) -> None:
