@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,7 +16,7 @@ from memopt.session.objects import Objects
 from memopt.traces import notation
 from memopt.traces.allocations import Allocations
 from memopt.traces.allocators import allocates
-from memopt.traces.dependences import Dependence, Dependences, together
+from memopt.traces.dependences import Dependence, Dependences
 from memopt.traces.reading import Reading
 from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
@@ -25,27 +24,20 @@ from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.workingset import WorkingSet, WorkingSets
 from runtime.recording.unit import Unit, Watched
 
-_SHARES = 2 if (os.cpu_count() or 1) > 1 else 1  # each of them follows all loops
-
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
     """Of the trace of one thread; None: not asked for."""
 
-    dependences: tuple[Dependences, ...]  # a share of memory each
+    dependences: Dependences
     streams: Streams | None
     sets: WorkingSets | None
     allocations: Allocations | None
     reuses: Reuses | None
 
     def all(self) -> list[Reading]:
-        readers = (*self.dependences, self.streams, self.sets, self.allocations, self.reuses)
+        readers = (self.dependences, self.streams, self.sets, self.allocations, self.reuses)
         return [reader for reader in readers if reader is not None]
-
-    @property
-    def complete(self) -> bool:
-        return all(part.complete for part in self.dependences)
-
 
 class MemoryWatch:
     """A watcher (runtime.recording.recorder) of all threads, each by itself.
@@ -93,8 +85,8 @@ class MemoryWatch:
 
     def _new_readers(self) -> _Readers:
         if self._alone:
-            return _Readers(tuple(Dependences(share=n, shares=_SHARES) for n in range(_SHARES)), None, None, None, None)
-        return _Readers((Dependences(),), Streams(), WorkingSets(), Allocations(), Reuses() if self._reuse else None)
+            return _Readers(Dependences(), None, None, None, None)
+        return _Readers(Dependences(), Streams(), WorkingSets(), Allocations(), Reuses() if self._reuse else None)
 
     def _add(self, unit: Unit) -> None:
         first, innermost = len(self._loops), unit.nesting.innermost()
@@ -118,10 +110,10 @@ class MemoryWatch:
         connection.execute("BEGIN")
         for tid, readers in self._threads.items():
             connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (
-                tid, readers.dependences[0].words, readers.complete))
+                tid, readers.dependences.words, readers.dependences.complete))
             connection.executemany(
                 f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
-                (row for found in together(readers.dependences) if (row := self._row(written, found)) is not None))
+                (row for found in readers.dependences.all() if (row := self._row(written, found)) is not None))
             numbers = {} if readers.streams is None else self._write_streams(
                 connection, written, readers.streams, objects)
             for reuse in () if readers.reuses is None else readers.reuses.all():
@@ -130,7 +122,7 @@ class MemoryWatch:
                 self._write_set(connection, written, found_set)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
-        lost = sum(not readers.complete for readers in self._threads.values())
+        lost = sum(not readers.dependences.complete for readers in self._threads.values())
         notes = []
         if untold:
             notes.append(f"{untold} instructions access memory by a segment, a gather or in a size of their own: "

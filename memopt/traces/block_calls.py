@@ -24,11 +24,12 @@ TABLES = len(Tables._fields)
 CELLS_AT = Tables._fields.index("cells")
 # Behind the addresses of the tables: where the code of each block begins, the cells of the pages met last, how often
 # each block has run without code of its own, for each header the node it ran in last and the number of its loop
-# there, the word that is looked at and where there are no more; what a call returns, and a place that numba wants; a
-# cell and a site meanwhile; where the code goes for what has none, and where it ends; where loops are left, entered
-# and begin another iteration; how many runs are worth code; the kernels here, and the routines for accesses.
-(DISPATCH, NEAR, RUNS, HEADERS, POSITION, END, RETURNED, RAISED, CELL_NOW, SITE_NOW, INTERPRET_AT, EXIT_AT,
- LEAVE_AT, ENTER_AT, ITERATION_AT, ENOUGH, CALLS) = range(TABLES, TABLES + 17)
+# there, the word that is looked at where there are no more, and the last one from which on words are looked at
+# ahead; what a call returns, and a place that numba wants; a cell and a site meanwhile; where the code goes for what
+# has none, and where it ends; where loops are left, entered and begin another iteration; how many runs are worth
+# code; the kernels here, and the routines for accesses.
+(DISPATCH, NEAR, RUNS, HEADERS, POSITION, END, LAST_AHEAD, RETURNED, RAISED, CELL_NOW, SITE_NOW, INTERPRET_AT, EXIT_AT,
+ LEAVE_AT, ENTER_AT, ITERATION_AT, AHEAD_AT, ENOUGH, CALLS) = range(TABLES, TABLES + 19)
 NO_MORE, MORE_CODE = -1, 100
 
 

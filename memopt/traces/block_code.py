@@ -27,6 +27,7 @@ from memopt.traces.activity import (
     TIME,
 )
 from memopt.traces.block_calls import (
+    AHEAD_AT,
     BEGIN,
     END,
     ENTER_AT,
@@ -59,6 +60,7 @@ from memopt.x86.instructions import Item, Label, Mem, instruction, jump
 
 _BYTES = 16 << 20
 _MOST_ACCESSES, _MOST_BYTES = 200, 64  # of a block that is written out, of an access
+MOST_WORDS = _MOST_ACCESSES + 4  # of a block
 _MOST_LEFT = 6  # loops inside another one that are told apart when they are left
 
 
@@ -102,6 +104,9 @@ class _Block:
         yield instruction("cmp", word(2, 4, 4), EXTRA - (1 << 16) << 16)
         yield jump(self.label("extra"), "ae")
         yield Label(self.label("accesses"))
+        if self.accesses:
+            yield instruction("mov", "r9d", count + 2)
+            yield instruction("call", entry(AHEAD_AT))
         for index, shape in enumerate(self.accesses):
             yield instruction("mov", "rax", word(index + 2))
             yield instruction("lea", "r11", Mem("r15", displacement=index))
@@ -185,7 +190,7 @@ class BlockCode:
     """Memory that code is written to by one mapping and run by another, for one directory. Raises ``OSError`` where the
     system allows none."""
 
-    def __init__(self, directory: numpy.typing.NDArray[numpy.int64], share: int, shares: int) -> None:
+    def __init__(self, directory: numpy.typing.NDArray[numpy.int64]) -> None:
         handle = os.memfd_create("memopt-blocks")
         try:
             os.ftruncate(handle, _BYTES)
@@ -195,11 +200,11 @@ class BlockCode:
             os.close(handle)
         self._start = numpy.frombuffer(self._running, numpy.uint8).ctypes.data
         self._next = 0
-        labels = self._write(*_common_code(share, shares))
+        labels = self._write(*_common_code())
         self.interpret = labels["interpret"]
-        directory[[INTERPRET_AT, EXIT_AT, LEAVE_AT, ENTER_AT, ITERATION_AT]] = [
-            labels[name] for name in ("interpret", "exit", "leave", "enter", "iteration")]
-        directory[ROUTINES:] = [labels[Routine(*kind, share, shares).name] for kind in KINDS]
+        directory[[INTERPRET_AT, EXIT_AT, LEAVE_AT, ENTER_AT, ITERATION_AT, AHEAD_AT]] = [
+            labels[name] for name in ("interpret", "exit", "leave", "enter", "iteration", "ahead")]
+        directory[ROUTINES:] = [labels[Routine(*kind).name] for kind in KINDS]
         kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
         self.run: Callable[[int, int], int] = kind(labels["run"])
         """With the address of the directory and of a word: what there must be more of; POSITION says where it is."""
@@ -228,8 +233,8 @@ class BlockCode:
 
 
 @functools.cache
-def _common_code(share: int, shares: int) -> tuple[bytes, Mapping[str, int]]:
-    return _assembled(common(share, shares))
+def _common_code() -> tuple[bytes, Mapping[str, int]]:
+    return _assembled(common())
 
 
 def _assembled(items: Iterable[Item]) -> tuple[bytes, Mapping[str, int]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy
@@ -28,6 +28,7 @@ from memopt.traces.block_calls import (
     ENOUGH,
     HEADERS,
     INTERPRET_AT,
+    LAST_AHEAD,
     MORE_CODE,
     NEAR,
     NO_MORE,
@@ -38,7 +39,7 @@ from memopt.traces.block_calls import (
     addresses,
     interpret_all,
 )
-from memopt.traces.block_code import BlockCode
+from memopt.traces.block_code import MOST_WORDS, BlockCode
 from memopt.traces.carriers import DEPENDENCE, KNOWN
 from memopt.traces.places import CACHE
 from memopt.traces.reading import named
@@ -54,8 +55,6 @@ from memopt.traces.shadow import (
     NUMBERS,
     PAGE_PLACES,
     RECENT,
-    SHARE,
-    SHARE_BITS,
     SHORT,
     look_for_room,
 )
@@ -90,13 +89,11 @@ class Dependence:
 
 class Dependences(Activity):
     """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
-    nothing is watched any more, and ``complete`` is false. ``share``: only in one of every ``shares`` lines of memory,
-    a power of two; ``together`` has all."""
+    nothing is watched any more, and ``complete`` is false."""
 
-    def __init__(self, limit: int = 3 << 30, share: int = 0, shares: int = 1) -> None:
+    def __init__(self, limit: int = 3 << 30) -> None:
         super().__init__(NUMBERS)
         self._limit = limit
-        self._state[[SHARE, SHARE_BITS]] = share, shares.bit_length() - 1
         self.complete = True
         self._state[NEXT_CHUNK] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((CACHE, 2), -1, numpy.int64)
@@ -111,7 +108,7 @@ class Dependences(Activity):
         self._directory[ENOUGH] = OFTEN
         self._code: BlockCode | None = None
         with suppress(OSError):  # then the kernels do it alone
-            self._code = BlockCode(self._directory, share, shares)
+            self._code = BlockCode(self._directory)
         self._dispatch, self._runs = numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64)
         self._headers = numpy.full((0, 2), -1, numpy.int64)
         self._near = numpy.full((CACHE, 2), -1, numpy.int64)
@@ -126,10 +123,11 @@ class Dependences(Activity):
     def feed(self, words: Words) -> None:
         if not self.complete:
             return
-        pending = self._pending(words)
+        pending = self._pending(words) if len(self._rest) else words
         start = pending.ctypes.data
         directory, position, more = self._directory, start, DONE
         directory[END] = start + 8 * len(pending)
+        directory[LAST_AHEAD] = directory[END] - 8 * MOST_WORDS
         while more != NO_MORE:
             self._set_places()
             run = interpret_all if self._code is None else self._code.run
@@ -140,7 +138,7 @@ class Dependences(Activity):
                 self.complete = False
                 self._cells, self._chunks = zeros(0, CELL), zeros(0, CHUNK)
                 return
-        self._rest = pending[(position - start) // 8:].copy()
+        self._rest = pending[(position - start) // 8:].view(numpy.int64).copy()
 
     def _set_places(self) -> None:
         super()._set_places()
@@ -190,18 +188,3 @@ class Dependences(Activity):
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
             yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least,
                              most, count)
-
-
-def together(parts: Sequence[Dependences]) -> Iterator[Dependence]:
-    """What was found in all shares of a thread's memory, in no order."""
-    if len(parts) == 1:
-        yield from parts[0].all()
-        return
-    merged: dict[tuple[Kind, Access, Access, tuple[int, int] | None], Dependence] = {}
-    for found in (dependence for part in parts for dependence in part.all()):
-        key = found.kind, found.source, found.sink, found.carrier
-        other = merged.get(key, found)
-        merged[key] = found if other is found else replace(
-            found, least=min(found.least, other.least), most=max(found.most, other.most),
-            count=found.count + other.count)
-    yield from merged.values()

@@ -14,8 +14,6 @@ from memopt.traces.shadow import (
     PAGE_PLACES,
     PAGES,
     PIECE,
-    SHARE,
-    SHARE_BITS,
     SHORT,
     Keeping,
     join,
@@ -24,7 +22,7 @@ from memopt.traces.shadow import (
 )
 from memopt.traces.tables import pointer, slot
 from memopt.traces.touching import touch
-from memopt.traces.trace import BLOCK, LINE, PAGE
+from memopt.traces.trace import BLOCK, PAGE
 
 CACHE = 1 << 10
 
@@ -86,7 +84,7 @@ def _find_page(state, pages, cache, number):
     at, line = 3 * slot(pages, 3, state[PAGE_PLACES], number, 0), 2 * (number & (CACHE - 1))
     if pages[at + 1] == -1:
         pages[at], pages[at + 1], pages[at + 2] = number, 0, state[NEXT_CELL]
-        state[NEXT_CELL] += PAGE >> 3 >> state[SHARE_BITS]
+        state[NEXT_CELL] += PAGE >> 3
         state[PAGES] += 1
         look_for_room(state)
     cache[line], cache[line + 1] = number, pages[at + 2]
@@ -129,16 +127,11 @@ def access(t, kind, site, address, size):
         return state[SHORT]
     time, end = state[TIME], address + size
     while address < end:
-        offset = address & (PAGE - 1)
-        if (offset // LINE ^ state[SHARE]) & ((1 << state[SHARE_BITS]) - 1):
-            address += LINE - offset % LINE
-            continue
         number = address >> 12
         line = 2 * (number & (CACHE - 1))
         if t.cache[line] != number:
             _find_page(state, t.pages, t.cache, number)
-        cell = t.cache[line + 1] + (offset // LINE >> state[SHARE_BITS] << 3) + (offset >> 3 & 7)
-        stop = min(end, (address | 7) + 1)
+        cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address, stop)
         if whole >= 0:
             touch(finding(t), keeping(t), whole, kind, site, time)

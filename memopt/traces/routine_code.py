@@ -35,6 +35,7 @@ from memopt.traces.block_calls import (
     END,
     FIND,
     INTERPRET,
+    LAST_AHEAD,
     LOOK_AT,
     NEAR,
     POSITION,
@@ -81,6 +82,7 @@ from memopt.x86.instructions import Bytes, Instruction, Item, Label, Mem, instru
 _STATE, _ACTIVE_AT, _RINGS, _CHUNKS_AT, _FOUND_AT, LAST_AT, _KNOWN_AT, _RECENT_AT = map(Tables._fields.index, (
     "state", "active", "rings", "chunks", "found", "last", "known", "recent"))
 _JUMP_RAX, _JUMP_TABLE = Bytes(b"\xff\xe0"), Bytes(b"\xff\x24\xc1")  # jmp rax; jmp [rcx + 8 * rax]
+_AHEAD = 64  # words
 _SAVED = ("rbx", "rbp", "r12", "r13", "r14", "r15")
 
 
@@ -197,6 +199,27 @@ def _iteration() -> Iterator[Item]:
     yield Instruction("ret")
 
 
+def _ahead() -> Iterator[Item]:
+    """r9d words further on: what places they lead to is fetched. r15 stays."""
+    yield Label("ahead")
+    yield instruction("lea", "r10", word(_AHEAD))
+    yield instruction("mov", "rax", entry(LAST_AHEAD))
+    yield instruction("cmp", "r10", "rax")
+    yield instruction("cmova", "r10", "rax")
+    yield Label("ahead_next")
+    yield instruction("mov", "eax", Mem("r10", size=4))
+    yield instruction("add", "r10", 8)
+    yield instruction("mov", "ecx", "eax")
+    yield instruction("shr", "ecx", 8)
+    yield instruction("and", "ecx", CACHE - 1 << 4)
+    yield instruction("mov", "rdx", Mem("r14", "rcx", 1, 8))
+    yield instruction("and", "eax", PAGE - 8)
+    yield instruction("prefetcht0", Mem("rdx", "rax", 8))
+    yield instruction("sub", "r9d", 1)
+    yield jump("ahead_next", "ne")
+    yield Instruction("ret")
+
+
 _Kind = tuple[int, bool]  # bytes, whether they are written; of no bytes: any access, looked at by a kernel
 KINDS: tuple[_Kind, ...] = ((0, False), *((size, writes) for size in (4, 8, 16, 32) for writes in (False, True)))
 
@@ -213,9 +236,9 @@ DIRECTORY = ROUTINES + len(KINDS)
 class Routine:
     """An access: its word is in rax, its site in r11."""
 
-    def __init__(self, size: int, writes: bool, share: int, shares: int) -> None:
+    def __init__(self, size: int, writes: bool) -> None:
         self.name = f"{'write' if writes else 'read'}{size}"
-        self.size, self.writes, self.share, self.shares = size, writes, share, shares
+        self.size, self.writes = size, writes
         self.later: list[Item] = []
 
     def label(self, *parts: object) -> str:
@@ -231,8 +254,6 @@ class Routine:
         if not self.size:
             yield jump("look_at")
             return
-        if self.shares > 1:
-            yield from self._only_own()
         yield instruction("test", "al", min(self.size, 8) - 1)
         yield jump("look_at", "ne")
         yield instruction("mov", "ecx", "eax")
@@ -249,12 +270,6 @@ class Routine:
         if self.size > 8:
             yield instruction("cmp", "eax", PAGE - self.size)
             yield jump(self.label("again"), "a")
-        if self.shares > 1:
-            yield instruction("mov", "edx", "eax")
-            yield instruction("and", "edx", 56)
-            yield instruction("shr", "eax", 6 + self.shares.bit_length() - 1)
-            yield instruction("shl", "eax", 6)
-            yield instruction("add", "eax", "edx")
         yield instruction("shl", "eax", 3)
         yield instruction("add", "rax", Mem("rcx", displacement=8))
         if self.size == 4:
@@ -271,20 +286,6 @@ class Routine:
         yield instruction("mov", "rax", "r9")
         yield jump("look_at")
         yield from self.later
-
-    def _only_own(self) -> Iterator[Item]:
-        """Accesses that may lie in two lines are looked at by a kernel."""
-        yield instruction("mov", "ecx", "eax")
-        yield instruction("and", "ecx", 63)
-        yield instruction("cmp", "ecx", 64 - self.size)
-        yield jump("look_at", "a")
-        yield instruction("mov", "ecx", "eax")
-        yield instruction("shr", "ecx", 6)
-        yield instruction("and", "ecx", self.shares - 1)
-        yield instruction("cmp", "ecx", self.share)
-        yield jump(self.label("own"), "e")
-        yield Instruction("ret")
-        yield Label(self.label("own"))
 
     def _half(self) -> Iterator[Item]:
         """The part of four bytes of the cell at rax, whose address ends as r9."""
@@ -501,7 +502,7 @@ def _at_access() -> Iterator[Item]:
     yield instruction("lea", "rbx", Mem("rbx", "r11", 8, 16))
 
 
-def common(share: int, shares: int) -> Iterator[Item]:
+def common() -> Iterator[Item]:
     yield Label("run")
     for register in _SAVED:
         yield instruction("push", register)
@@ -524,8 +525,8 @@ def common(share: int, shares: int) -> Iterator[Item]:
     for register in reversed(_SAVED):
         yield instruction("pop", register)
     yield Instruction("ret")
-    yield from (*_leave(), *_enter(), *_iteration(), *_unusual())
+    yield from (*_leave(), *_enter(), *_iteration(), *_ahead(), *_unusual())
     for size, writes in KINDS:
-        yield from Routine(size, writes, share, shares).items()
+        yield from Routine(size, writes).items()
 
 

@@ -12,12 +12,10 @@ from memopt.traces.activity import MORE_OWN, OWN
 from memopt.traces.kernels import kernel
 from memopt.traces.trace import PAGE
 
-# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. SHARE: only lines of
-# memory are looked at whose number ends with it, in as many bits as SHARE_BITS says. FREE_HALVES, FREE_BYTES: two
-# cells, and eight, that parts can be kept in; 0 where there are none, the next ones in the column WRITER.
+# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. FREE_HALVES,
+# FREE_BYTES: two cells, and eight, that parts can be kept in; 0: none; the next ones are in the column WRITER.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, PAGE_PLACES, CELL_ROOM, CHUNK_ROOM,
- FOUND_PLACES, SHORT, SHARE, SHARE_BITS, FREE_HALVES, FREE_BYTES,
- NUMBERS) = range(OWN, OWN + 16)
+ FOUND_PLACES, SHORT, FREE_HALVES, FREE_BYTES, NUMBERS) = range(OWN, OWN + 14)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 _CELLS_OF_PIECE = 2 * PAGE // 8 + 16  # at most

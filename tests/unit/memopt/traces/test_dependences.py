@@ -10,7 +10,7 @@ import pytest
 
 from memopt.traces import dependences
 from memopt.traces.activity import FAR
-from memopt.traces.dependences import Dependences, Kind, together
+from memopt.traces.dependences import Dependences, Kind
 from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_traces import Drawn, Vector
 
@@ -82,18 +82,6 @@ def test_random_nests_have_the_dependences_of_the_model(seed: int, often: int) -
         seen.feed(piece)
     assert found_in(seen) == model.found
     assert (often == 1) <= (seen.blocks_with_code > 0)
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2, 4])  # whose dependences are in several shares
-@pytest.mark.parametrize("shares", [2, 4])
-def test_shares_of_memory_have_together_what_all_of_it_has(seed: int, shares: int, often: int) -> None:
-    drawn = Drawn(seed, span=256)
-    parts = [Dependences(), *(Dependences(share=n, shares=shares) for n in range(shares))]
-    for part in parts:
-        part.know(drawn.shapes, drawn.loops)
-        part.feed(numpy.array(drawn.words, numpy.uint64))
-    assert set(together(parts[1:])) == set(parts[0].all())
-    assert sum(any(part.all()) for part in parts[1:]) > 1
 
 
 @pytest.mark.parametrize("size", [8, 4, 1])
