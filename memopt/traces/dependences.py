@@ -13,37 +13,16 @@ dependences between are within those reported.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy
 
 from memopt.traces.activity import DONE, Activity
-from memopt.traces.block_calls import (
-    CALLS,
-    DISPATCH,
-    END,
-    ENOUGH,
-    HEADERS,
-    INTERPRET_AT,
-    LAST_AHEAD,
-    MORE_CODE,
-    NEAR,
-    NO_MORE,
-    POSITION,
-    ROUTINES,
-    RUNS,
-    TABLES,
-    addresses,
-    interpret_all,
-)
-from memopt.traces.block_code import MOST_WORDS, BlockCode
 from memopt.traces.carriers import DEPENDENCE, KNOWN
-from memopt.traces.places import CACHE
+from memopt.traces.places import CACHE, Tables, look_at
 from memopt.traces.reading import named
-from memopt.traces.routine_code import DIRECTORY
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
@@ -56,13 +35,9 @@ from memopt.traces.shadow import (
     PAGE_PLACES,
     RECENT,
     SHORT,
-    look_for_room,
 )
-from memopt.traces.tables import Array, extended, larger, longer, new_table, zeros
-from memopt.traces.trace import Access, BlockShape, Words
-
-OFTEN = 2000  # runs after which a block is worth code of its own
-_NEVER_AGAIN = -1 << 62
+from memopt.traces.tables import Array, larger, longer, new_table, zeros
+from memopt.traces.trace import Access, Words
 
 
 class Kind(Enum):
@@ -102,43 +77,22 @@ class Dependences(Activity):
         self._recent = numpy.zeros(RECENT, numpy.int64)
         self._found = new_table(1 << 15, DEPENDENCE)
         self._known = numpy.zeros((KNOWN, 8), numpy.int64)
-        self._of_blocks: list[BlockShape] = []
-        self._directory = numpy.zeros(DIRECTORY, numpy.int64)
-        self._directory[CALLS:ROUTINES] = addresses()
-        self._directory[ENOUGH] = OFTEN
-        self._code: BlockCode | None = None
-        with suppress(OSError):  # then the kernels do it alone
-            self._code = BlockCode(self._directory)
-        self._dispatch, self._runs = numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64)
-        self._headers = numpy.full((0, 2), -1, numpy.int64)
-        self._near = numpy.full((CACHE, 2), -1, numpy.int64)
-
-    def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        super().know(blocks, loops)
-        self._of_blocks += blocks
-        self._dispatch = numpy.append(self._dispatch, numpy.full(len(blocks), self._directory[INTERPRET_AT]))
-        self._runs = numpy.append(self._runs, numpy.zeros(len(blocks), numpy.int64))
-        self._headers = extended(self._headers, [(-1, -1)] * len(blocks))
+        self._directory = numpy.zeros(len(Tables._fields), numpy.int64)
 
     def feed(self, words: Words) -> None:
         if not self.complete:
             return
         pending = self._pending(words) if len(self._rest) else words
-        start = pending.ctypes.data
-        directory, position, more = self._directory, start, DONE
-        directory[END] = start + 8 * len(pending)
-        directory[LAST_AHEAD] = directory[END] - 8 * MOST_WORDS
-        while more != NO_MORE:
+        at, more = 0, -1
+        while more != DONE:
             self._set_places()
-            run = interpret_all if self._code is None else self._code.run
-            more = run(directory.ctypes.data, position)
-            position = int(directory[POSITION])
+            at, more = look_at(self._directory.ctypes.data, pending.ctypes.data, len(pending), at)
             self._grow(more)
             if self._cells.nbytes + self._chunks.nbytes > self._limit:
                 self.complete = False
                 self._cells, self._chunks = zeros(0, CELL), zeros(0, CHUNK)
                 return
-        self._rest = pending[(position - start) // 8:].view(numpy.int64).copy()
+        self._rest = pending[at:].view(numpy.int64).copy()
 
     def _set_places(self) -> None:
         super()._set_places()
@@ -147,10 +101,7 @@ class Dependences(Activity):
             self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
             self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
             self._found, self._last, self._counts, self._known, self._recent, self._free)
-        self._directory[:TABLES] = [table.ctypes.data for table in tables]
-        self._directory[[DISPATCH, NEAR, RUNS, HEADERS]] = (
-            self._dispatch.ctypes.data, self._near.ctypes.data, self._runs.ctypes.data, self._headers.ctypes.data)
-        look_for_room(self._state)
+        self._directory[:] = [table.ctypes.data for table in tables]
 
     def _grow(self, more: int) -> None:
         super()._grow(more)
@@ -158,28 +109,11 @@ class Dependences(Activity):
             self._pages = larger(self._pages)
         elif more == MORE_CELLS:
             self._cells = longer(self._cells)
-            self._near[:] = -1
         elif more == MORE_READERS:
             self._chunks, self._free = longer(self._chunks), longer(self._free)
         elif more == MORE_FOUND:
             self._found = larger(self._found)
             self._known[:] = 0  # they say where the rows were
-        elif more == MORE_CODE:
-            self._write_code()
-
-    def _write_code(self) -> None:
-        """For the blocks that have run often, and have none."""
-        assert self._code is not None
-        often = numpy.flatnonzero(self._runs >= OFTEN / 2).tolist()
-        self._runs[often] = _NEVER_AGAIN
-        made = self._code.add([(n, *self._blocks[n, 2:5].tolist(), self._of_blocks[n].accesses) for n in often],
-                              [(parent, depth) for parent, depth in self._loops.tolist()])
-        for number, address in made.items():
-            self._dispatch[number] = address
-
-    @property
-    def blocks_with_code(self) -> int:
-        return int((self._dispatch != self._directory[INTERPRET_AT]).sum())
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""

@@ -60,7 +60,7 @@ class Tables(NamedTuple):
 
 
 @kernel(forceinline=True)
-def tables(d):
+def _tables(d):
     """Those whose addresses are in a row at ``d``."""
     return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
                   pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
@@ -69,12 +69,12 @@ def tables(d):
 
 
 @kernel(forceinline=True)
-def finding(t):
+def _finding(t):
     return Finding(t.state, t.active, t.rings, t.found, t.known)
 
 
 @kernel(forceinline=True)
-def keeping(t):
+def _keeping(t):
     return Keeping(t.state, t.cells, t.chunks, t.recent, t.free)
 
 
@@ -104,7 +104,7 @@ def _whole(cells, cell, address, stop):
 @kernel()
 def _touch_parts(t, cell, kind, site, time, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before."""
-    cells, k = t.cells, keeping(t)
+    cells, k = t.cells, _keeping(t)
     if cells[CELL * cell] >= 0:
         fine = 1 if (address | stop) & 3 else 0
         split(k, cell, cell, 1, 8 if fine else 2, fine)
@@ -114,13 +114,13 @@ def _touch_parts(t, cell, kind, site, time, address, stop):
         where = -1 - cells[CELL * cell]
     shift = 0 if where & 1 else 2
     for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
-        touch(finding(t), k, (where >> 1) + part, kind, site, time)
+        touch(_finding(t), k, (where >> 1) + part, kind, site, time)
     if kind & 2 and stop - address == 8:
         join(k, cell, site, time)
 
 
 @kernel(forceinline=True)
-def access(t, kind, site, address, size):
+def _access(t, kind, site, address, size):
     """An access of PIECE bytes at most; 0, or what there must be more of first."""
     state = t.state
     if state[SHORT]:
@@ -134,7 +134,7 @@ def access(t, kind, site, address, size):
         cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address, stop)
         if whole >= 0:
-            touch(finding(t), keeping(t), whole, kind, site, time)
+            touch(_finding(t), _keeping(t), whole, kind, site, time)
         else:
             _touch_parts(t, cell, kind, site, time, address, stop)
         address = stop
@@ -147,7 +147,7 @@ def _repeat(t, kind, site, address, size):
     while t.state[DONE_OF_REPEATED] < size:
         done = t.state[DONE_OF_REPEATED]
         piece = min(PIECE, size - done)
-        more = access(t, kind, site, address + done, piece)
+        more = _access(t, kind, site, address + done, piece)
         if more:
             return more
         t.state[DONE_OF_REPEATED] += piece
@@ -155,14 +155,15 @@ def _repeat(t, kind, site, address, size):
     return 0
 
 
-@kernel(forceinline=True)
-def go_on(t, words, count, at, most):
-    """Look at words from ``at`` on, ``most`` times those up to the next block: where it stopped, and what there must be
-    more of before it goes on."""
+@kernel(nogil=True)
+def look_at(directory, trace, count, at):
+    """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
+    it goes on. ``directory``, ``trace``: addresses; the directory has those of the tables."""
+    t, words = _tables(pointer(directory)), pointer(trace)
     state = t.state
-    while at < count and most:
+    look_for_room(state)
+    while at < count:
         word = words[at]
-        most -= 1
         if word >> 48 & 0xFFFF == BLOCK:
             if at + 1 == count:
                 break
@@ -190,7 +191,7 @@ def go_on(t, words, count, at, most):
                 more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
                 at += 1
             else:
-                more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
+                more = _access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
             if more:
                 return at - t.shapes[row + 2], more
             at += 1

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy
 import pytest
 
-from memopt.traces import dependences
 from memopt.traces.activity import FAR
 from memopt.traces.dependences import Dependences, Kind
 from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
@@ -61,15 +60,8 @@ def found_in(seen: Dependences) -> Found:
     return {(d.kind, d.source, d.sink, d.carrier): (d.least, d.most) for d in seen.all()}
 
 
-@pytest.fixture(params=[1, 3, dependences.OFTEN], ids=["code at once", "code soon", "kernels"])
-def often(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """After how many runs blocks have code of their own."""
-    monkeypatch.setattr(dependences, "OFTEN", request.param)
-    return int(request.param)
-
-
 @pytest.mark.parametrize("seed", range(40))
-def test_random_nests_have_the_dependences_of_the_model(seed: int, often: int) -> None:
+def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
     drawn, model = Drawn(seed), Model()
     for run, (block, node, vector, made) in enumerate(drawn.events):
         for index, address in made:
@@ -81,12 +73,11 @@ def test_random_nests_have_the_dependences_of_the_model(seed: int, often: int) -
     for piece in numpy.split(words, cuts):
         seen.feed(piece)
     assert found_in(seen) == model.found
-    assert (often == 1) <= (seen.blocks_with_code > 0)
 
 
 @pytest.mark.parametrize("size", [8, 4, 1])
 @pytest.mark.parametrize("sites", [2, 8, 9, 70])
-def test_places_that_many_instructions_read(sites: int, size: int, often: int) -> None:
+def test_places_that_many_instructions_read(sites: int, size: int) -> None:
     """More of them than a chunk has room for, and than there are bits that tell them apart."""
     shapes = [BlockShape(0, True, False, (AccessShape(size, True, False),) * sites),
               BlockShape(0, False, False, (AccessShape(size, False, True),))]
@@ -106,16 +97,6 @@ def test_places_that_many_instructions_read(sites: int, size: int, often: int) -
     assert {(d.kind, d.source, d.sink, d.carrier): size * d.count for d in seen.all()} == model.counts
 
 
-def test_where_no_code_may_be_run_kernels_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(dependences, "OFTEN", 1)
-    with_code = set(chain(3, 50).all())
-    monkeypatch.setattr(dependences, "BlockCode", refuse)
-    assert set(chain(3, 50).all()) == with_code != set()
-
-
 def chain(distance: int, count: int) -> Dependences:
     """A loop that reads what it wrote ``distance`` iterations before."""
     seen = Dependences()
@@ -126,7 +107,7 @@ def chain(distance: int, count: int) -> Dependences:
 
 
 @pytest.mark.parametrize("distance", [1, 2, 3, 1000, FAR - 1])
-def test_distances_are_exact(distance: int, often: int) -> None:
+def test_distances_are_exact(distance: int) -> None:
     (found,) = chain(distance, 3 * distance + 5).all()
     assert (found.kind, found.carrier, found.least, found.most) == (Kind.RAW, (16, 0), distance, distance)
     assert found.count == 2 * distance + 5
