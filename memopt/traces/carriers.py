@@ -27,7 +27,7 @@ _COUNT, _LEAST, _MOST = 2, 3, 4
 # Rows of those met last: source and sink; where their count is; where in the table of active loops the number of their
 # loop is, and that number; where the times are between which the source is as far back as it was.
 KNOWN = 1 << 13
-KNOWN_KEY, KNOWN_COUNT, KNOWN_OWN, KNOWN_CARRIER, KNOWN_LOW, KNOWN_HIGH = range(6)
+_KNOWN_KEY, _KNOWN_COUNT, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH = range(6)
 
 
 class Finding(NamedTuple):
@@ -95,11 +95,11 @@ def _find_again(f, key, time):
     found[at + _LEAST] = min(found[at + _LEAST], distance)
     found[at + _MOST] = max(found[at + _MOST], distance)
     place = _place_of(key)
-    known[place + KNOWN_KEY] = -1
+    known[place + _KNOWN_KEY] = -1
     if distance <= TOLD_BEFORE:
-        known[place + KNOWN_KEY], known[place + KNOWN_COUNT] = key, at + _COUNT
-        known[place + KNOWN_OWN], known[place + KNOWN_CARRIER] = own, carrier
-        known[place + KNOWN_LOW], known[place + KNOWN_HIGH] = low, high
+        known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, at + _COUNT
+        known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
+        known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
 
 
 @kernel(forceinline=True)
@@ -117,10 +117,10 @@ def find(f, key, first, last):
     same loop as then, relative to the one that goes on: between two times of the table of active loops.
     """
     place, known, active = _place_of(key), f.known, f.active
-    low, high = active[known[place + KNOWN_LOW]], active[known[place + KNOWN_HIGH]]
-    if (known[place + KNOWN_KEY] == key and first >= low and last < high
-            and active[known[place + KNOWN_OWN]] == known[place + KNOWN_CARRIER]):
-        f.found[known[place + KNOWN_COUNT]] += 1 + (first != last)
+    low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
+    if (known[place + _KNOWN_KEY] == key and first >= low and last < high
+            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]):
+        f.found[known[place + _KNOWN_COUNT]] += 1 + (first != last)
     else:
         _find_again(f, key, first)
         if first != last:

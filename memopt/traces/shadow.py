@@ -29,10 +29,10 @@ WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = ran
 
 # A chunk of further readers: its cell, the next chunk and how many it has; their sites; their first and last times.
 CHUNK, OF_CHUNK = 16, 6
-SITES, TIMES = 1, 4
+_SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
 
-RECENT, NEAR_STEP = 1 << 12, 61  # further readers, by cell and site, that have been looked for
+RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
 
 
 class Keeping(NamedTuple):
@@ -62,7 +62,7 @@ def look_for_room(state):
 
 @kernel(forceinline=True)
 def site_in(chunks, chunk, number):
-    return chunks[CHUNK * chunk + SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
+    return chunks[CHUNK * chunk + _SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
 
 
 @kernel(forceinline=True)
@@ -82,7 +82,7 @@ def free_chunk(k, chunk):
 
 @kernel(forceinline=True)
 def _near(cell, site):
-    return cell + NEAR_STEP * site & (RECENT - 1)
+    return cell + 61 * site & (RECENT - 1)
 
 
 @kernel()
@@ -105,9 +105,9 @@ def _new_reader(k, cell, site, first, last):
     row = CHUNK * chunk
     chunks[row] = head + 1
     if number & 1:
-        chunks[row + SITES + (number >> 1)] = chunks[row + SITES + (number >> 1)] & LOW | site << 32
+        chunks[row + _SITES + (number >> 1)] = chunks[row + _SITES + (number >> 1)] & LOW | site << 32
     else:
-        chunks[row + SITES + (number >> 1)] = site
+        chunks[row + _SITES + (number >> 1)] = site
     chunks[row + TIMES + 2 * number], chunks[row + TIMES + 2 * number + 1] = first, last
     cells[CELL * cell + MAY_READ] |= 1 << (site & 63)
     k.recent[_near(cell, site)] = chunk << 4 | number
