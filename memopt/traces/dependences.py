@@ -82,7 +82,7 @@ class Dependences(Activity):
     def feed(self, words: Words) -> None:
         if not self.complete:
             return
-        pending = self._pending(words) if len(self._rest) else words
+        pending = self._pending(words)
         at, more = 0, -1
         while more != DONE:
             self._set_places()
@@ -92,7 +92,7 @@ class Dependences(Activity):
                 self.complete = False
                 self._cells, self._chunks = zeros(0, CELL), zeros(0, CHUNK)
                 return
-        self._rest = pending[at:].view(numpy.int64).copy()
+        self._rest = pending[at:].copy()
 
     def _set_places(self) -> None:
         super()._set_places()

@@ -73,6 +73,7 @@ def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
     for piece in numpy.split(words, cuts):
         seen.feed(piece)
     assert found_in(seen) == model.found
+    assert seen.words == len(words)
 
 
 @pytest.mark.parametrize("size", [8, 4, 1])
