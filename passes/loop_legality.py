@@ -331,13 +331,13 @@ def _met(first: _Placed, one: Access, second: _Placed, other: Access) -> list[Li
 
 def _order(first: _Placed, second: _Placed) -> Iterator[str]:
     """Pairs of which the first statement's instance ran first, and would not any more."""
-    touching = [(a, b) for a in set(first.accesses) for b in set(second.accesses) if a.array == b.array
-                and (a == first.statement.write or b == second.statement.write)]
+    touching = [(a, b, _met(first, a, second, b)) for a in set(first.accesses) for b in set(second.accesses)
+                if a.array == b.array and (a == first.statement.write or b == second.statement.write)]
+    touching = [(a, b, cells) for a, b, cells in touching if not any(c.is_constant and c.constant for c in cells)]
     if not touching:
         return
     orders = tuple(_ran_before(first, second, _pair(first, second)))
-    for a, b in touching:
-        cells = _met(first, a, second, b)
+    for a, b, cells in touching:
         for earlier in orders:
             meeting = earlier.where(equal=cells)
             if not meeting.is_empty and not _runs_before(first, second, meeting):

@@ -13,7 +13,7 @@ from memopt.analysis.polyhedra import budget
 from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
-from memopt.ir.scop import Statement
+from memopt.ir.scop import Scop, Statement
 from memopt.machine.description import Machine
 from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
 from passes.distribution import ONCE, distribute
@@ -117,6 +117,8 @@ def _part(region: Region, statements: tuple[Statement, ...]) -> Region:
 def _with_products(region: Region, context: Context, observer: Observer | None) -> Iterator[Candidate]:
     """Contractions in plans of their own, what is before, between and after them in loop plans; nothing where that
     cannot be. Private arrays live inside one part."""
+    if not any(_accumulates(region.scop, s) for s in region.scop.statements):
+        return
     try:
         with budget():
             groups = components(region.scop.statements, conflicts(region.scop, region.facts))
@@ -154,14 +156,18 @@ def _parts(
 def _product(
     region: Region, group: tuple[Statement, ...], context: Context, observer: Observer | None
 ) -> Plan | None:
-    (statement,) = group
-    private = {a.name for a in region.scop.arrays if a.private}
-    if private & {a.array for a in (statement.write, *statement.reads)}:
+    if not _accumulates(region.scop, group[0]):
         return None
     try:
         return plan_of(schedule(_part(region, group), context, PIPELINE, observer), context)
     except Rejected:
         return None
+
+
+def _accumulates(scop: Scop, statement: Statement) -> bool:
+    """Whether it adds to what is in memory, or the like, and has to do with no private array."""
+    private = {a.name for a in scop.arrays if a.private}
+    return statement.write in statement.reads and not private & {a.array for a in statement.reads}
 
 
 def plan_nest(

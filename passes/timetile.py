@@ -46,8 +46,9 @@ def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
     time = {s.name: Linear.symbol(s.dimensions[0].name) for s in statements}
     rows: dict[str, Linear] = {}
     loops: dict[str, str | None] = {}
+    strides = {array: _row_strides(scop, array) for array in {s.write.array for s in statements}}
     for statement in statements:
-        row = _row(scop, statement, depth)
+        row = _row(scop, statement, strides[statement.write.array], depth)
         if row is None:
             return None
         rows[statement.name], loops[statement.name] = row
@@ -61,10 +62,9 @@ def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
     return None
 
 
-def _row(scop: Scop, statement: Statement, depth: int) -> tuple[Linear, str | None] | None:
+def _row(scop: Scop, statement: Statement, strides: list[int], depth: int) -> tuple[Linear, str | None] | None:
     """About where the written row lies in its array, and the loop that moves it by one; None where it is not that
     simple. Only the loop matters for what is legal, the constant brings the statements into step."""
-    strides = _row_strides(scop, statement.write.array)
     if depth >= len(strides):
         return None
     offset = _offset(scop, statement.write)

@@ -69,15 +69,12 @@ def shared_loops(first: Statement, second: Statement) -> int:
 @by_identity
 def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> tuple[Conflict, ...]:
     """Conflicts in which an instance of ``earlier`` comes first."""
-    touching = tuple(_touching(earlier, later))
-    if not touching:
+    meeting = tuple(_meeting(earlier, later))
+    if not meeting:
         return ()
     found: list[Conflict] = []
     ordered = tuple(_ordered(earlier, later, facts))
-    for first, second in touching:
-        cells = [_primed(b, later) - a for a, b in zip(first.subscripts, second.subscripts, strict=True)]
-        if any(c.is_constant and c.constant for c in cells):
-            continue
+    for first, second, cells in meeting:
         for each in ordered:
             met = each.where(equal=cells)
             if not met.is_empty:
@@ -85,12 +82,15 @@ def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()
     return tuple(found)
 
 
-def _touching(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access]]:
-    """Accesses to one array, one of them writing."""
+def _meeting(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access, list[Linear]]]:
+    """Accesses to one array, one of them writing, and what is 0 where they meet; not those that never do, as unrolled
+    copies of a statement."""
     for first in dict.fromkeys((earlier.write, *earlier.reads)):
         for second in dict.fromkeys((later.write, *later.reads)):
             if first.array == second.array and (first == earlier.write or second == later.write):
-                yield first, second
+                cells = [_primed(b, later) - a for a, b in zip(first.subscripts, second.subscripts, strict=True)]
+                if not any(c.is_constant and c.constant for c in cells):
+                    yield first, second, cells
 
 
 def _ordered(earlier: Statement, later: Statement, facts: tuple[Linear, ...]) -> Iterator[Polyhedron]:

@@ -6,8 +6,9 @@ texts; ``parse(str(x)) == x``. The only module that imports islpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
@@ -23,6 +24,8 @@ _CONTEXT = isl.DEFAULT_CONTEXT
 
 # isl's own count of operations; a matrix product's dependences take some 10^4.
 DEFAULT_BUDGET = 20_000_000
+
+_PATIENT: ContextVar[Callable[[], bool]] = ContextVar("patient", default=lambda: True)
 
 
 @contextmanager
@@ -44,6 +47,17 @@ def budget(operations: int = DEFAULT_BUDGET) -> Iterator[None]:
     finally:
         _CONTEXT.set_max_operations(0)
         _CONTEXT.reset_operations()
+
+
+@contextmanager
+def patience(patient: Callable[[], bool]) -> Iterator[None]:
+    """Bounds the time instead: inside, the question after ``patient()`` has become False ends in
+    ``Rejected(NO_SCHEDULE)``. Many small questions are no work for isl, but for whoever asks them."""
+    token = _PATIENT.set(patient)
+    try:
+        yield
+    finally:
+        _PATIENT.reset(token)
 
 
 def _exhausted() -> bool:
@@ -198,6 +212,8 @@ class Polyhedron:
         return self._parts[key]
 
     def _where(self, equal: tuple[Linear, ...], nonnegative: tuple[Linear, ...]) -> Polyhedron:
+        if not _PATIENT.get()():
+            raise Rejected(Reason.NO_SCHEDULE, "looking at the dependences takes too long")
         space = isl.LocalSpace.from_space(self.handle.get_space())
         handle = self.handle
         for expression in equal:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
-PATIENCE = 5.0  # processor seconds to understand one loop
+PATIENCE = 5.0  # processor seconds to understand one loop, and to plan it
 ASK_SECONDS = 0.005  # from one look at how much was used to the next
 FEW_TRIPS = 1 << 16  # left of an entry: the next one may be looked at
 NEAR_SECONDS = 0.02  # within which it has to come
@@ -289,10 +289,11 @@ class Stages:
         return lifted, places
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int, packed: int) -> tuple[Candidate, ...]:
+        from memopt.analysis.polyhedra import patience
         from memopt.machine.description import usable_isas
         from passes.pipeline import plan_candidates
 
-        with self._timed("schedule"):
+        with self._timed("schedule"), patience(_patient(PATIENCE)):
             isa = self.options.isa or usable_isas(machine)[0]
             if isa not in usable_isas(machine):
                 raise Rejected(Reason.NO_PLAN, f"this machine has no {isa.value}")

@@ -34,10 +34,14 @@ _COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
 
 
 class BlockBuilder:
-    """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end."""
+    """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end.
 
-    def __init__(self) -> None:
+    ``to_single``: the addresses of the instructions that convert an integer to single precision.
+    """
+
+    def __init__(self, to_single: frozenset[int] = frozenset()) -> None:
         self.address = 0
+        self.to_single = to_single
         self.operations: list[Operation] = []
         self.locations: dict[str, Operand] = {}
         self._widths: list[int] = []

@@ -131,12 +131,15 @@ def _float_compare(b: BlockBuilder, _match: re.Match[str], operands: tuple[Value
 
 def _float_convert(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
     (value,) = without_rounding(b, operands, 1)
-    return b.compute(f"f{match[1]}to{match[2]}", (scalar(value),), int(match[2]))
+    number, width = scalar(value), int(match[2])
+    return number if b.width(number) == width else b.compute(f"f{match[1]}to{match[2]}", (number,), width)
 
 
 def _from_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
+    """VEX converts to double precision and then to single, which rounds twice, where the processor rounds once."""
     (value,) = without_rounding(b, operands, 1)
-    return b.compute(f"i{match[1]}tof{match[2]}", (scalar(value),), int(match[2]))
+    width = 32 if b.address in b.to_single else int(match[2])
+    return b.compute(f"i{match[1]}tof{width}", (scalar(value),), width)
 
 
 def _to_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:

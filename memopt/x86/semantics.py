@@ -63,15 +63,17 @@ def lift_block(code: bytes, address: int) -> Block:
     none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
     "mnemonic at address".
     """
-    quiet = set()
+    quiet, to_single = set(), set()
     merges: dict[int, DecodedInstruction] = {}
     for instruction in decode(code, address):
         _check_exact(instruction)
         if instruction.mnemonic.removeprefix("v").startswith("ucomis"):
             quiet.add(instruction.address)
+        if instruction.mnemonic.removeprefix("v").startswith("cvtsi2ss"):
+            to_single.add(instruction.address)
         if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
             merges[instruction.address - address] = instruction
-    lifter = _Lifter(code, address)
+    lifter = _Lifter(code, address, frozenset(to_single))
     offset = 0
     while offset < len(code):
         if offset in merges:
@@ -100,10 +102,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
 class _Lifter:
     """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
 
-    def __init__(self, code: bytes, address: int) -> None:
+    def __init__(self, code: bytes, address: int, to_single: frozenset[int]) -> None:
         self.code = code
         self.start = address
-        self.builder = BlockBuilder()
+        self.builder = BlockBuilder(to_single)
         self.temporaries: dict[int, Value] = {}
         self.types: list[str] = []
 

@@ -57,6 +57,8 @@ SCALAR_FLOAT = [
     "mulss (%rsi), %xmm3", "sqrtsd %xmm1, %xmm0", "sqrtss %xmm1, %xmm0", "sqrtsd 8(%rsi), %xmm0",
     "maxsd %xmm1, %xmm0", "minsd %xmm1, %xmm0", "maxss %xmm1, %xmm0", "minss %xmm1, %xmm0",
     "cvtsi2sd %ecx, %xmm0", "cvtsi2sd %rcx, %xmm0", "cvtsi2ss %ecx, %xmm0", "cvtsi2ss %rcx, %xmm0",
+    "cvtsi2sd %rcx, %xmm0; cvtsd2ss %xmm0, %xmm1; cvtsi2ss %rcx, %xmm2; cvtsi2sd %rcx, %xmm3",
+    "cvtsi2ss %rax, %xmm0; cvtsi2sd %rax, %xmm1; cvtsd2ss %xmm1, %xmm2", "cvtsi2ssq 8(%rsi), %xmm0",
     "cvtsi2sdl 4(%rsi), %xmm0", "cvtss2sd %xmm1, %xmm0", "cvtsd2ss %xmm1, %xmm0", "cvtss2sd 4(%rsi), %xmm0",
     "cvttsd2si %xmm1, %eax", "cvttsd2si %xmm1, %rax", "cvttss2si %xmm1, %eax", "cvttss2si %xmm1, %rax",
     "cvtsd2si %xmm1, %eax", "cvtsd2si %xmm1, %rax", "cvtss2si %xmm1, %eax", "roundsd $1, %xmm1, %xmm0",
@@ -314,7 +316,10 @@ def _lane(source: random.Random) -> int:
 
 def _general(source: random.Random) -> int:
     extreme = source.choice((0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1, 128, 255))
-    return source.choice((source.getrandbits(64), source.randrange(64), extreme, -source.randrange(99) % 2**64))
+    middle = (source.randrange(2**23, 2**24) << 1 | 1) << source.randrange(28, 39)  # of two floats
+    beside = middle + source.choice((-1, 0, 1))
+    return source.choice((source.getrandbits(64), source.randrange(64), extreme, -source.randrange(99) % 2**64,
+                          beside, -beside % 2**64))
 
 
 def _check(native: Native, number: int, snippet: str) -> None:

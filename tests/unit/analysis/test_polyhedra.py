@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet, Polyhedron, budget, iterations, no_pairs, no_points
+from memopt.analysis.polyhedra import (
+    IntegerMap,
+    IntegerSet,
+    Polyhedron,
+    budget,
+    iterations,
+    no_pairs,
+    no_points,
+    patience,
+)
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 
@@ -44,6 +53,16 @@ def test_budget_rejects_and_leaves_isl_usable() -> None:
         IntegerSet.parse("{ S[i, j] : exists k : 0 <= i < 3k < 1000 and j = 7k and i > 2j - 5000 }")
     assert refusal.value.reason is Reason.NO_SCHEDULE
     assert not IntegerSet.parse("{ S[i, j] : 0 <= i < 3j < 1000 }").is_empty
+
+
+def test_patience_ends_with_the_question_after_it_is_lost() -> None:
+    line, left = Polyhedron.build(("i",), ()), iter((True, False))
+    with patience(lambda: next(left)):
+        line = line.where(nonnegative=[Linear.symbol("i")])
+        with pytest.raises(Rejected) as refusal:
+            line.where(nonnegative=[Linear.symbol("i") - 1])
+    assert refusal.value.reason is Reason.NO_SCHEDULE
+    assert not line.where(nonnegative=[Linear.symbol("i") - 1]).is_empty
 
 
 def test_budget_does_not_hide_mistakes() -> None:
