@@ -37,7 +37,6 @@ LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another loo
 LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
 TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service, while turns with the original do not tell
 GONE_SAMPLES, GONE_SHARE = 300, 0.05  # units of time with so little of it in a loop: the program has left it
-SURE = 6.0  # a gain by a trial that turns need not confirm
 VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
 
 
@@ -114,10 +113,10 @@ class Improver(Stages):
         return False
 
     def _hold(self) -> bool:
-        """Have a version that is to win by little take turns with the original, if there is one."""
+        """Have a version take turns with the original, if there is one that has not yet."""
         for decision, cache, service in self._in_service():
             since, measured = decision.installed_after, decision.measurement
-            if (since is not None and measured is not None and measured.speedup < SURE and decision.behind is None
+            if (since is not None and measured is not None and decision.behind is None
                     and service.turns < len(TURNS_AFTER)
                     and time.monotonic() - self.started - since > TURNS_AFTER[service.turns]):
                 self.worker.start(functools.partial(self._take_turns, decision, cache, service))
@@ -128,9 +127,10 @@ class Improver(Stages):
         from memopt.session.turns import LOSS, measured
 
         service.turns += 1
+        won = decision.measurement.speedup if decision.measurement is not None else 1.0
         try:
             with self._timed("turns"):
-                gain = measured(self.pid, cache, decision.period)
+                gain = measured(self.pid, cache, decision.period, won)
         except Exception as error:  # noqa: BLE001 - it goes on as it was
             say_internal(self._stage, error)
             return

@@ -25,6 +25,7 @@ from runtime.processes import processor_seconds
 
 LEAST_RUNS = 20  # of the version in a turn: less would be no average
 TURN_SECONDS, LONGEST_TURN_SECONDS = 0.025, 0.1  # of the version, or of the original
+LONGEST_RUN_SECONDS = 0.03  # of the original: it cannot be called back
 LEAST_PASS_SECONDS = 0.15e-6  # of the original from header to header
 RESTING_SECONDS = 5e-9  # what a pass takes longer because it comes by a version that rests
 CLEAR = 1.3  # a gain that one turn shows
@@ -70,12 +71,12 @@ def _agreed(ratios: list[float]) -> bool:
     return won <= len(ratios) // 8 or won >= len(ratios) - len(ratios) // 8
 
 
-def measured(pid: int, cache: CodeCache, period: int) -> float | None:
+def measured(pid: int, cache: CodeCache, period: int, won: float) -> float | None:
     """``gain`` of a version that is in service in ``pid``. ``period``: passes by the header for one iteration
-    (memopt.ir.region.Region). None also where runs of the version are too far apart, or iterations of the original too
-    short, and when the program ended."""
+    (memopt.ir.region.Region); ``won``: what the trial says of the gain. None also where runs are too far apart or take
+    too long, or iterations of the original too short, and when the program ended."""
     apart = _seconds_apart(pid, cache)
-    if apart is None:
+    if apart is None or apart * won > LONGEST_RUN_SECONDS:
         return None
     length = max(TURN_SECONDS, LEAST_RUNS * apart)
     with suppress(Rejected, OSError), _resting(pid, cache) as rest:

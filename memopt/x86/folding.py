@@ -36,12 +36,12 @@ _COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
 class BlockBuilder:
     """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end.
 
-    ``to_single``: the addresses of the instructions that convert an integer to single precision.
+    ``direct``: the addresses of the instructions that convert between integers and single precision.
     """
 
-    def __init__(self, to_single: frozenset[int] = frozenset()) -> None:
+    def __init__(self, direct: frozenset[int] = frozenset()) -> None:
         self.address = 0
-        self.to_single = to_single
+        self.direct = direct
         self.operations: list[Operation] = []
         self.locations: dict[str, Operand] = {}
         self._widths: list[int] = []

@@ -130,20 +130,22 @@ def _float_compare(b: BlockBuilder, _match: re.Match[str], operands: tuple[Value
 
 
 def _float_convert(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
+    """VEX converts between integers and single precision by way of double precision: that rounds twice, and minds
+    denormal numbers where the processor does not."""
     (value,) = without_rounding(b, operands, 1)
-    number, width = scalar(value), int(match[2])
-    return number if b.width(number) == width else b.compute(f"f{match[1]}to{match[2]}", (number,), width)
+    return scalar(value) if b.address in b.direct else b.compute(
+        f"f{match[1]}to{match[2]}", (scalar(value),), int(match[2]))
 
 
 def _from_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    """VEX converts to double precision and then to single, which rounds twice, where the processor rounds once."""
     (value,) = without_rounding(b, operands, 1)
-    width = 32 if b.address in b.to_single else int(match[2])
+    width = 32 if b.address in b.direct else int(match[2])
     return b.compute(f"i{match[1]}tof{width}", (scalar(value),), width)
 
 
 def _to_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    return b.compute(f"f{match[1]}toi{match[2]}", _scalars(operands), int(match[2]))
+    rounding, value = _scalars(operands)
+    return b.compute(f"f{b.width(value)}toi{match[2]}", (rounding, value), int(match[2]))
 
 
 def _round(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:

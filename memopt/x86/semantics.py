@@ -30,6 +30,7 @@ _INSTRUCTIONS_AT_A_TIME = 50
 _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
 _GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 _FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
+_DIRECT = "cvtsi2ss", "cvtss2si", "cvttss2si"
 _MERGES = ("vmovsd", "vmovss")
 _BIT_TESTS = ("bt", "bts", "btr", "btc")
 _BITS = {"Ity_I1": 1, "Ity_I8": 8, "Ity_I16": 16, "Ity_I32": 32, "Ity_I64": 64, "Ity_F32": 32, "Ity_F64": 64,
@@ -63,17 +64,17 @@ def lift_block(code: bytes, address: int) -> Block:
     none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
     "mnemonic at address".
     """
-    quiet, to_single = set(), set()
+    quiet, direct = set(), set()
     merges: dict[int, DecodedInstruction] = {}
     for instruction in decode(code, address):
         _check_exact(instruction)
         if instruction.mnemonic.removeprefix("v").startswith("ucomis"):
             quiet.add(instruction.address)
-        if instruction.mnemonic.removeprefix("v").startswith("cvtsi2ss"):
-            to_single.add(instruction.address)
+        if instruction.mnemonic.removeprefix("v").startswith(_DIRECT):
+            direct.add(instruction.address)
         if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
             merges[instruction.address - address] = instruction
-    lifter = _Lifter(code, address, frozenset(to_single))
+    lifter = _Lifter(code, address, frozenset(direct))
     offset = 0
     while offset < len(code):
         if offset in merges:
@@ -102,10 +103,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
 class _Lifter:
     """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
 
-    def __init__(self, code: bytes, address: int, to_single: frozenset[int]) -> None:
+    def __init__(self, code: bytes, address: int, direct: frozenset[int]) -> None:
         self.code = code
         self.start = address
-        self.builder = BlockBuilder(to_single)
+        self.builder = BlockBuilder(direct)
         self.temporaries: dict[int, Value] = {}
         self.types: list[str] = []
 

@@ -182,5 +182,7 @@ def test_rounding_from_mxcsr_is_kept_where_it_is_an_operand_only() -> None:
     assert operators("cvtsd2ss %xmm1, %xmm0")["f64to32"] == 1
     assert operators("cvtsi2sd %rax, %xmm0")["i64tof64"] == 1
     assert operators("cvtsi2ss %rax, %xmm0")["i64tof32"] == 1
+    assert operators("cvttss2si %xmm1, %eax")["f32toi32"] == 2
+    assert "f32to64" not in operators("cvttss2si (%rsi), %rax")
     assert operators("cvtsd2si %xmm1, %eax")["f64toi32"] == 2
     assert operators("roundsd $1, %xmm1, %xmm0")["fround"] == 2
