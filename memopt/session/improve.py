@@ -130,7 +130,7 @@ class Improver(Stages):
         won = decision.measurement.speedup if decision.measurement is not None else 1.0
         try:
             with self._timed("turns"):
-                gain = measured(self.pid, cache, decision.period, won)
+                gain = measured(self.pid, cache, decision.period, won, service.turns)
         except Exception as error:  # noqa: BLE001 - it goes on as it was
             say_internal(self._stage, error)
             return

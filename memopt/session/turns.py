@@ -25,6 +25,7 @@ from runtime.processes import processor_seconds
 
 LEAST_RUNS = 20  # of the version in a turn: less would be no average
 TURN_SECONDS, LONGEST_TURN_SECONDS = 0.025, 0.1  # of the version, or of the original
+TICK_SECONDS = 0.005  # between two looks of the kernel at what a process uses, at least
 LONGEST_RUN_SECONDS = 0.03  # of the original: it cannot be called back
 LEAST_PASS_SECONDS = 0.15e-6  # of the original from header to header
 RESTING_SECONDS = 5e-9  # what a pass takes longer because it comes by a version that rests
@@ -71,25 +72,26 @@ def _agreed(ratios: list[float]) -> bool:
     return won <= len(ratios) // 8 or won >= len(ratios) - len(ratios) // 8
 
 
-def measured(pid: int, cache: CodeCache, period: int, won: float) -> float | None:
+def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int = 1) -> float | None:
     """``gain`` of a version that is in service in ``pid``. ``period``: passes by the header for one iteration
-    (memopt.ir.region.Region); ``won``: what the trial says of the gain. None also where runs are too far apart or take
+    (memopt.ir.region.Region); ``won``: what the trial says of the gain; ``attempt``: from 1 on, with turns twice
+    as long each time, which phases of the program may fit into. None also where runs are too far apart or take
     too long, or iterations of the original too short, and when the program ended."""
     apart = _seconds_apart(pid, cache)
     if apart is None or apart * won > LONGEST_RUN_SECONDS:
         return None
-    length = max(TURN_SECONDS, LEAST_RUNS * apart)
+    length = max(TURN_SECONDS * 2 ** (attempt - 1), LEAST_RUNS * apart)
     with suppress(Rejected, OSError), _resting(pid, cache) as rest:
         def turn(resting: bool) -> Turn:
             rest(resting)
             _until_run_ends(cache, apart, resting)
-            first, before = cache.read_statistics(), processor_seconds(pid)
+            first, before, since = cache.read_statistics(), processor_seconds(pid), time.monotonic()
             time.sleep(length)
             if not resting:
                 _until_run_ends(cache, apart, resting)
-            last, after = cache.read_statistics(), processor_seconds(pid)
+            last, after, now = cache.read_statistics(), processor_seconds(pid), time.monotonic()
             passes = last.entries - first.entries
-            spent = after - before - (RESTING_SECONDS * passes if resting else 0.0)
+            spent = _finer(after - before, now - since) - (RESTING_SECONDS * passes if resting else 0.0)
             if resting and passes and spent / passes < LEAST_PASS_SECONDS:
                 passes = 0
             return Turn(passes + period * (last.iterations - first.iterations), max(spent, 1e-9),
@@ -97,6 +99,12 @@ def measured(pid: int, cache: CodeCache, period: int, won: float) -> float | Non
 
         return gain(turn)
     return None
+
+
+def _finer(used: float, passed: float) -> float:
+    """Of another process the kernel tells processor time to a tick only. Where that much has passed, it is as long as
+    what has passed."""
+    return passed if abs(used - passed) <= TICK_SECONDS else used
 
 
 def _seconds_apart(pid: int, cache: CodeCache) -> float | None:

@@ -7,6 +7,7 @@ from itertools import chain, cycle
 
 import pytest
 
+from memopt.session import turns
 from memopt.session.turns import LEAST_TURNS, LOSS, MOST_TURNS, Turn, gain
 
 SECONDS = 0.025
@@ -57,3 +58,9 @@ def test_a_program_with_phases_says_nothing() -> None:
 
 def test_an_original_that_does_not_come_by_says_nothing() -> None:
     assert gain(taking([1e6], [0.0])) is None
+
+
+def test_processor_time_is_what_has_passed_where_a_tick_hides_the_difference() -> None:
+    assert turns._finer(0.024, 0.0253) == 0.0253
+    assert turns._finer(0.016, 0.0253) == 0.016
+    assert turns._finer(0.048, 0.0253) == 0.048
