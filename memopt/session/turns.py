@@ -72,7 +72,7 @@ def _agreed(ratios: list[float]) -> bool:
     return won <= len(ratios) // 8 or won >= len(ratios) - len(ratios) // 8
 
 
-def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int = 1) -> float | None:
+def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int) -> float | None:
     """``gain`` of a version that is in service in ``pid``. ``period``: passes by the header for one iteration
     (memopt.ir.region.Region); ``won``: what the trial says of the gain; ``attempt``: from 1 on, with turns twice
     as long each time, which phases of the program may fit into. None also where runs are too far apart or take

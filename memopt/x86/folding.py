@@ -5,7 +5,8 @@ Invariant: every rule is an identity on bit patterns; no rule touches floating-p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.operations import (
@@ -36,18 +37,22 @@ _COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
 class BlockBuilder:
     """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end.
 
-    ``direct``: the addresses of the instructions that convert between integers and single precision.
+    ``mnemonics``: of the instructions, by address, without the v of AVX.
     """
 
-    def __init__(self, direct: frozenset[int] = frozenset()) -> None:
+    def __init__(self, mnemonics: Mapping[int, str] = MappingProxyType({})) -> None:
         self.address = 0
-        self.direct = direct
+        self._mnemonics = mnemonics
         self.operations: list[Operation] = []
         self.locations: dict[str, Operand] = {}
         self._widths: list[int] = []
         self._definitions: dict[int, Compute] = {}
         self._numbers: dict[tuple[str, tuple[Operand, ...], int], Temp] = {}
         self._forgone: set[int] = set()
+
+    def begins(self, *prefixes: str) -> bool:
+        """Whether the instruction that is lifted has such a mnemonic."""
+        return self._mnemonics.get(self.address, "").startswith(prefixes)
 
     def width(self, operand: Operand) -> int:
         return operand.width if isinstance(operand, Literal) else self._widths[operand.index]

@@ -28,6 +28,7 @@ def _scalars(operands: tuple[Value, ...]) -> tuple[Operand, ...]:
 
 # -- scalar integers -----------------------------------------------------------------------------------------------
 
+_DIRECT = "cvtsi2ss", "cvtss2si", "cvttss2si"
 _COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "CasCmpEQ": "eq"}
 
 
@@ -126,20 +127,20 @@ def _negate(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) 
 
 
 def _float_compare(b: BlockBuilder, _match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    return b.compute("fcompare", _scalars(operands), 32)
+    return b.compute("fqcompare" if b.begins("ucomis") else "fcompare", _scalars(operands), 32)
 
 
 def _float_convert(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
     """VEX converts between integers and single precision by way of double precision: that rounds twice, and minds
     denormal numbers where the processor does not."""
     (value,) = without_rounding(b, operands, 1)
-    return scalar(value) if b.address in b.direct else b.compute(
+    return scalar(value) if b.begins(*_DIRECT) else b.compute(
         f"f{match[1]}to{match[2]}", (scalar(value),), int(match[2]))
 
 
 def _from_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
     (value,) = without_rounding(b, operands, 1)
-    width = 32 if b.address in b.direct else int(match[2])
+    width = 32 if b.begins(*_DIRECT) else int(match[2])
     return b.compute(f"i{match[1]}tof{width}", (scalar(value),), width)
 
 

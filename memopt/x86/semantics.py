@@ -8,14 +8,14 @@ completely is rejected with its address.
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import pyvex
 
 from memopt.ir.graph import DecodedInstruction
-from memopt.ir.operations import Block, Compute, Literal, Operand
+from memopt.ir.operations import Block, Literal, Operand
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86 import operators
 from memopt.x86.conditions import CARRY, expand_condition
@@ -30,7 +30,6 @@ _INSTRUCTIONS_AT_A_TIME = 50
 _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
 _GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 _FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
-_DIRECT = "cvtsi2ss", "cvtss2si", "cvttss2si"
 _MERGES = ("vmovsd", "vmovss")
 _BIT_TESTS = ("bt", "bts", "btr", "btc")
 _BITS = {"Ity_I1": 1, "Ity_I8": 8, "Ity_I16": 16, "Ity_I32": 32, "Ity_I64": 64, "Ity_F32": 32, "Ity_F64": 64,
@@ -64,27 +63,21 @@ def lift_block(code: bytes, address: int) -> Block:
     none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
     "mnemonic at address".
     """
-    quiet, direct = set(), set()
+    mnemonics: dict[int, str] = {}
     merges: dict[int, DecodedInstruction] = {}
     for instruction in decode(code, address):
         _check_exact(instruction)
-        if instruction.mnemonic.removeprefix("v").startswith("ucomis"):
-            quiet.add(instruction.address)
-        if instruction.mnemonic.removeprefix("v").startswith(_DIRECT):
-            direct.add(instruction.address)
+        mnemonics[instruction.address] = instruction.mnemonic.removeprefix("v")
         if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
             merges[instruction.address - address] = instruction
-    lifter = _Lifter(code, address, frozenset(direct))
+    lifter = _Lifter(code, address, mnemonics)
     offset = 0
     while offset < len(code):
         if offset in merges:
             offset = lifter.merge(merges[offset])
         else:
             offset = lifter.run(offset, min((m for m in merges if m > offset), default=len(code)))
-    block = lifter.builder.finish(address, len(code))
-    return replace(block, operations=tuple(
-        replace(o, operator="fqcompare") if isinstance(o, Compute) and o.operator == "fcompare" and o.address in quiet
-        else o for o in block.operations)) if quiet else block
+    return lifter.builder.finish(address, len(code))
 
 
 def _check_exact(instruction: DecodedInstruction) -> None:
@@ -103,10 +96,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
 class _Lifter:
     """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
 
-    def __init__(self, code: bytes, address: int, direct: frozenset[int]) -> None:
+    def __init__(self, code: bytes, address: int, mnemonics: Mapping[int, str]) -> None:
         self.code = code
         self.start = address
-        self.builder = BlockBuilder(direct)
+        self.builder = BlockBuilder(mnemonics)
         self.temporaries: dict[int, Value] = {}
         self.types: list[str] = []
 

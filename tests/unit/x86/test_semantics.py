@@ -174,6 +174,12 @@ def test_registers_are_up_to_date_at_every_exit() -> None:
     assert ("rbx", Literal(1, 64)) in [(o.location, o.value) for o in block.operations if isinstance(o, Put)]
 
 
+def test_a_quiet_comparison_beside_another_one_stays_quiet() -> None:
+    block = lift_block(assemble("ucomisd %xmm1, %xmm0; seta %al; comisd %xmm1, %xmm0; seta %bl"), 0x1000)
+    operators = [o.operator for o in block.operations if isinstance(o, Compute)]
+    assert (operators.count("fqcompare"), operators.count("fcompare")) == (1, 1)
+
+
 def test_rounding_from_mxcsr_is_kept_where_it_is_an_operand_only() -> None:
     def operators(source: str) -> dict[str, int]:
         block = lift_block(assemble(source), 0x1000)
