@@ -102,6 +102,7 @@ class Stream:
     passes: int = 1
     advance: int | None = None
     reused: bool = False
+    starts: float = 0.0
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
         """Distinct lines that the loops from ``depth`` inwards touch."""
@@ -169,10 +170,14 @@ def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> 
             depth = _reused_from(lines[cache.line], access, trips, cache)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
             advance = access.strides[-1] if access.advance is None else access.advance
-            cost = _STREAMED if abs(advance) <= cache.line else _SCATTERED
+            scattered = 1.0 if abs(advance) > cache.line else access.starts if number else 0.0
             # A line from further out is counted again for every cache on its way.
-            cycles += moved * (cost[number] - (cost[number - 1] if number else 0.0))
+            cycles += moved * ((1 - scattered) * _further(_STREAMED, number) + scattered * _further(_SCATTERED, number))
     return cycles + WALK * sum(_walks(access, trips, machine.page_size) for access in streams)
+
+
+def _further(cost: tuple[float, ...], number: int) -> float:
+    return cost[number] - (cost[number - 1] if number else 0.0)
 
 
 def _reused_from(lines: list[int], access: Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:

@@ -7,8 +7,9 @@ It ranks schedules and tells when nothing is to be gained; the trial run measure
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import ceil, prod
 
 from memopt.ir.identity import by_identity
@@ -40,6 +41,8 @@ EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer
 
 LINE = 64
 SEQUENCES = 32  # of lines that hardware prefetches at a time
+STARTS = 4  # lines of a sequence, before it is prefetched
+MOST_SEQUENCES = 16  # that rows of a tile may make of theirs, before most of them are no longer prefetched
 
 MOST_ROWS = 12
 MOST_NEIGHBOURS = 4  # rows that share loads alone: each is a sequence of lines for every access
@@ -293,7 +296,9 @@ def leaf_cycles(
         levels.append((nest.sequential, 1, nest.counts[nest.sequential]))
     inside = {name: min(size, nest.counts[name]) for name, size in sizes.items() if name is not None}
     levels += [(name, 1, count) for name, count in inside.items()]
-    streams = [_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write)
+    many = tile.rows > 1 and _sequences(scop, statement, nest, tile.rows) > MOST_SEQUENCES
+    streams = [replace(_stream(scop, a, nest, tuple(levels), len(inside), a == statement.write),
+                       starts=1.0 if many else _starts(scop, a, nest, tile.rows, machine.page_size))
                for a in _distinct(statement)]
     lines = traffic(streams, tuple(count for _, _, count in levels), machine)
     return overlapped(iterations * tile.cycles, lines) + nest.instances * INSTANCE
@@ -306,6 +311,27 @@ def _distinct(statement: Statement) -> tuple[Access, ...]:
     for access in (statement.write, *statement.reads):
         first.setdefault((access.array, tuple(s.terms for s in access.subscripts)), access)
     return tuple(first.values())
+
+
+def _starts(scop: Scop, access: Access, nest: LeafNest, rows: int, page: int) -> float:
+    """The part of the lines that begin a sequence. Rows that follow each other in memory are one sequence, which goes
+    on from row to row; where several of them are gone over at once, each begins anew. At a page any sequence does."""
+    moved, by = step(scop, access, nest, nest.vector), abs(step(scop, access, nest, nest.rows))
+    row = abs(moved) * nest.counts[nest.vector] if nest.vector else 0
+    return min(1.0, STARTS * LINE / row) if rows > 1 and 0 < row <= by < min(2 * row, page) else 0.0
+
+
+def _sequences(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> int:
+    """Sequences of lines that the vectors of ``rows`` rows walk along at once."""
+    groups = [*neighbours(scop, statement)]
+    if statement.write not in statement.reads:
+        groups.append((statement.write, (0,)))
+    found = 0
+    for access, offsets in groups:
+        by = step(scop, access, nest, nest.rows)
+        cells = sorted({offset + row * by for offset in offsets for row in range(rows)})
+        found += 1 + sum(b - a > LINE for a, b in pairwise(cells))
+    return found
 
 
 def _stream(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.region import Guard
     from memopt.session.site import Site
+    from memopt.session.turns import Outcome
     from runtime.codecache import CodeCache
 
 RETRIES = 6
@@ -49,6 +50,7 @@ class Improver(Stages):
     def __post_init__(self) -> None:
         self._copies.keep = True
         self._settled: list[tuple[int, int]] = []
+        self._together: frozenset[int] = frozenset()  # the versions that last took turns all at once
         self._reopened: list[Decision] = []  # about loops that were taken out, until one in them is decided
         self._tries: dict[int, int] = {}
         self._spent = 0.0  # seconds of work on addresses, with or without success
@@ -113,32 +115,66 @@ class Improver(Stages):
         return False
 
     def _hold(self) -> bool:
-        """Have a version take turns with the original, if there is one that has not yet."""
+        """Have a version take turns with the original, if there is one that has not yet, or got slower since; then
+        those that gained little, all at once."""
+        from memopt.session.turns import CLEAR
+
+        little = list[Decision]()
         for decision, cache, service in self._in_service():
-            since, measured = decision.installed_after, decision.measurement
-            if (since is not None and measured is not None and decision.behind is None
-                    and service.turns < len(TURNS_AFTER)
-                    and time.monotonic() - self.started - since > TURNS_AFTER[service.turns]):
+            since = decision.installed_after
+            if since is None or decision.measurement is None or decision.behind is not None:
+                continue
+            if (time.monotonic() - self.started - since > TURNS_AFTER[service.turns]
+                    if service.turns < len(TURNS_AFTER)
+                    else service.slower(cache.read_statistics(), ticks_per_second())):
                 self.worker.start(functools.partial(self._take_turns, decision, cache, service))
                 return True
+            if service.gain is not None and service.gain < CLEAR:
+                little.append(decision)
+        if len(little) > 1 and (together := frozenset(map(id, little))) != self._together:
+            self._together = together
+            self.worker.start(functools.partial(self._take_turns_together, little))
+            return True
         return False
 
     def _take_turns(self, decision: Decision, cache: CodeCache, service: Service) -> None:
-        from memopt.session.turns import LOSS, measured
+        from memopt.session.turns import LOSS
 
-        service.turns += 1
-        won = decision.measurement.speedup if decision.measurement is not None else 1.0
+        service.turns = min(service.turns + 1, len(TURNS_AFTER))
+        found = self._measured(decision, service.turns)
+        service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.pid))
+        if found is not None:
+            service.turns = len(TURNS_AFTER)
+            service.keeps(found.gain, found.pace, cache.read_statistics())
+            if found.gain < LOSS:
+                self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
+
+    def _take_turns_together(self, decisions: list[Decision]) -> None:
+        from memopt.session.turns import LOSS
+
+        found = self._measured(decisions[0], 1, decisions[1:])
+        for decision in decisions:
+            if decision.service is not None and decision.cache is not None:
+                decision.service.pass_over(decision.cache.read_statistics(), time.monotonic(),
+                                           running_seconds(self.pid))
+        if found is not None and found.gain < LOSS:
+            for decision in decisions:
+                self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service, with "
+                                                                    f"{len(decisions) - 1} more"))
+
+    def _measured(self, decision: Decision, attempt: int, others: Sequence[Decision] = ()) -> Outcome | None:
+        """What comes of turns of a version, or of several at once, with the original."""
+        from memopt.session.turns import measured
+
+        assert decision.cache is not None
+        assert decision.measurement is not None
         try:
             with self._timed("turns"):
-                gain = measured(self.pid, cache, decision.period, won, service.turns)
+                return measured(self.pid, decision.cache, decision.period, decision.measurement.speedup, attempt,
+                                [d.cache for d in others if d.cache is not None])
         except Exception as error:  # noqa: BLE001 - it goes on as it was
             say_internal(self._stage, error)
-            return
-        service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.pid))
-        if gain is not None:
-            service.turns = len(TURNS_AFTER)
-            if gain < LOSS:
-                self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{gain:.2f} times as fast in service"))
+            return None
 
     def _take_out(self, decision: Decision, verdict: Verdict) -> None:
         assert decision.cache is not None
@@ -154,6 +190,8 @@ class Improver(Stages):
             say_internal(self._stage, error)
             gone = False
         if gone:  # the cache is not closed: the main thread may be reading its statistics for the report
+            for _, _, service in self._in_service():  # what they gained beside it says nothing any more
+                service.turns = 0
             decision.reason, decision.detail, decision.cache = verdict.reason, verdict.detail, None
             before, decision.behind = decision.behind, None
             if before is not None and self._put_back(before):

@@ -18,6 +18,8 @@ ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
 LOST_SECONDS, SURE_SECONDS = 0.03, 0.5  # lost, or of original work, before a version goes: a busy machine is no reason
 ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
 TICK_SECONDS = 50e-9  # a guard that fails
+WATCH_SECONDS = 0.5  # in the version, from one look at its pace to the next; doubled by each that shows a loss
+SLOWER = 1.1  # than it was while it took turns with the original
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Service:
     ``speedup``, that of the trial. ``again``: a version for more values might be made instead of one that the original
     iterates more often than (an entry that fails is one iteration). ``period``: as in memopt.ir.region.Region.
     ``alone``: it touches what the original may pass over, for which the program must have one thread. ``turns``: how
-    often it took turns with the original (memopt.session.turns)."""
+    often it took turns with the original (memopt.session.turns), and ``gain``, what came of it."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
@@ -45,7 +47,11 @@ class Service:
     period: int = 1
     alone: bool = False
     turns: int = 0
+    gain: float | None = None
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _pace: float | None = None
+    _paced: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _watch: float = WATCH_SECONDS
 
     def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float,
               threads: int = 1) -> Verdict | None:
@@ -86,6 +92,23 @@ class Service:
         if lost <= 0:
             self.pass_over(counted, elapsed, processor)
         return None
+
+    def keeps(self, gain: float, pace: float, counted: Statistics) -> None:
+        """It took turns with the original, and stays at ``pace``: seconds in it for each pass by the header."""
+        self.gain, self._pace, self._paced = gain, pace, counted
+
+    def slower(self, counted: Statistics, ticks_per_second: float) -> bool:
+        """Whether what its turns have shown holds no longer: where memory is shared with others, its speed may change
+        more than that of the original."""
+        passes = counted.entries - self._paced.entries + self.period * (counted.iterations - self._paced.iterations)
+        inside = (counted.cycles - self._paced.cycles) / ticks_per_second
+        if self._pace is None or inside < self._watch:
+            return False
+        self._paced = counted
+        slower = inside > SLOWER * self._pace * passes
+        if slower:
+            self._watch *= 2
+        return slower
 
     def pass_over(self, counted: Statistics, elapsed: float, processor: float) -> None:
         """What happened up to now is judged, or says nothing of the version."""

@@ -20,6 +20,9 @@ _LONGEST_INSTRUCTION = 15
 _LONG_BRANCH = re.compile(rb"[\xe8\xe9]|\x0f[\x80-\x8f]")  # call, jmp, jcc rel32: Intel SDM volume 2
 _SHORT_REACH = 224  # a rel8 branch reaches 127 bytes; before that, decoding falls into step
 _FALLS_INTO_STEP = 64
+# lea rsp, [rsp-8]; push rax; lea rax, [rip+...] and mov [rsp+8], rax; pop rax; jmp ...: no flag or register changes
+_RESERVE, _STORE = bytes.fromhex("488d6424f8 50 488d05"), bytes.fromhex("4889442408 58 e9")
+_CALL_SIZE = len(_RESERVE) + 4 + len(_STORE) + 4
 _PREFIXES = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
 
 
@@ -96,9 +99,13 @@ def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> by
     """The bytes of ``instructions``, contiguous originals, so that they do the same at ``new_address``.
 
     A branch to one of the moved instructions goes to its copy. The code falls through at the end like the original.
+    A call at the end comes back to where the original would have: that address is what it leaves on the stack.
     Raises Rejected(NO_ROOM) when a target or operand is out of reach, or the instruction has no rel32 form (loop,
-    jrcxz) or is a call, whose return address would differ.
+    jrcxz), and for a call that would come back into the moved instructions.
     """
+    for instruction in instructions[:-1]:
+        if instruction.kind is Kind.CALL:
+            raise _immovable(instruction)
     sizes = [_moved_size(i) for i in instructions]
     copies: dict[int, int] = {}
     at = new_address
@@ -142,12 +149,14 @@ def _moved_size(instruction: DecodedInstruction) -> int:
         return JUMP_SIZE
     if instruction.kind is Kind.CONDITIONAL:
         return JUMP_SIZE + 1
+    if instruction.kind is Kind.CALL:
+        return _CALL_SIZE
     return instruction.size
 
 
 def _moved(instruction: DecodedInstruction, at: int, copies: dict[int, int]) -> bytes:
     if instruction.kind is Kind.CALL:
-        raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} cannot be moved")
+        return _moved_call(instruction, at)
     if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL):
         if instruction.target is None:
             raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} has no target")
@@ -162,6 +171,18 @@ def _moved(instruction: DecodedInstruction, at: int, copies: dict[int, int]) -> 
     return data[:offset] + _relative(old + instruction.address - at, instruction) + data[offset + 4:]
 
 
+def _moved_call(instruction: DecodedInstruction, at: int) -> bytes:
+    if instruction.target is None:
+        raise _immovable(instruction)
+    back = instruction.address + instruction.size - (at + len(_RESERVE) + 4)
+    return (_RESERVE + _relative(back, instruction) + _STORE
+            + _relative(instruction.target - (at + _CALL_SIZE), instruction))
+
+
+def _immovable(instruction: DecodedInstruction) -> Rejected:
+    return Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} cannot be moved")
+
+
 def _branch_opcode(instruction: DecodedInstruction) -> bytes:
     """The opcode of the rel32 form; branch hints and the bnd prefix are dropped."""
     data = instruction.bytes
@@ -173,7 +194,7 @@ def _branch_opcode(instruction: DecodedInstruction) -> bytes:
         return bytes((0x0F, 0x80 | data[0] & 0x0F))
     if data[0] == 0x0F and data[1] & 0xF0 == 0x80:
         return data[:2]
-    raise Rejected(Reason.NO_ROOM, f"{instruction.mnemonic} at {instruction.address:#x} cannot be moved")
+    raise _immovable(instruction)
 
 
 def _relative(displacement: int, instruction: DecodedInstruction) -> bytes:

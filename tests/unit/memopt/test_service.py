@@ -118,3 +118,18 @@ def test_a_version_for_one_thread_goes_when_there_are_more() -> None:
     verdict = Service(1e-4, (0.0, 0.0), alone=True).judge(wins, RATE, 10.0, 10.0, threads=2)
     assert verdict is not None
     assert verdict.reason is Reason.THREADS
+
+
+def test_a_version_that_gets_slower_than_in_its_turns_is_looked_at_again() -> None:
+    """Each time it is found slower, twice as much must be seen before the next."""
+    def at(seconds: float, iterations: int) -> Statistics:
+        return replace(counted(0, 0, iterations), cycles=int(seconds * RATE))
+
+    service = Service(None, (0.0, 0.0), period=2)
+    assert not service.slower(at(9.0, 1), RATE)  # it never took turns
+    service.keeps(1.1, 1e-3, at(0.0, 0))
+    assert not service.slower(at(0.1, 10), RATE)
+    assert not service.slower(at(0.6, 300), RATE)
+    assert service.slower(at(1.2, 500), RATE)
+    assert not service.slower(at(1.8, 600), RATE)
+    assert service.slower(at(2.3, 700), RATE)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain, cycle
+from itertools import cycle
 
 import pytest
 
 from memopt.session import turns
-from memopt.session.turns import LEAST_TURNS, LOSS, MOST_TURNS, Turn, gain
+from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
 
 SECONDS = 0.025
 
@@ -26,6 +26,17 @@ def taking(versions: Sequence[float], originals: Sequence[float], inside: Sequen
     return turn
 
 
+def gain(turns: Callable[[bool], Turn]) -> float | None:
+    found = outcome(turns)
+    return None if found is None else found.gain
+
+
+def test_the_pace_is_that_of_the_version() -> None:
+    found = outcome(taking([2e6], [1e6], inside=[0.5]))
+    assert isinstance(found, Outcome)
+    assert found.pace == pytest.approx(0.25e-6)
+
+
 def test_a_clear_gain_takes_one_turn_of_the_original() -> None:
     log: list[bool] = []
     assert gain(taking([2e6], [1e6], log=log)) == pytest.approx(2.0)
@@ -36,19 +47,25 @@ def test_a_clear_gain_takes_one_turn_of_the_original() -> None:
 def test_what_all_turns_say_is_believed(ratio: float) -> None:
     log: list[bool] = []
     assert gain(taking([ratio * 1e6], [1e6], log=log)) == pytest.approx(ratio)
-    assert log.count(True) == LEAST_TURNS
+    assert log.count(True) == AHEAD
 
 
-def test_one_turn_out_of_eight_may_be_disturbed() -> None:
+@pytest.mark.parametrize("ratio", [1.08, 0.92])
+def test_turns_that_others_disturb_are_outvoted(ratio: float) -> None:
     log: list[bool] = []
-    found = gain(taking([0.9e6], chain([0.8e6], [1e6] * (MOST_TURNS - 1)), log=log))
-    assert found is not None
-    assert found < LOSS
+    found = gain(taking([ratio * 1e6], cycle([0.8e6 * ratio ** 2, 1.25e6, 1e6, 1e6, 1e6]), log=log))
+    assert found == pytest.approx(ratio)
+    assert AHEAD < log.count(True) < MOST_TURNS
+
+
+def test_what_is_as_good_takes_no_more_turns_than_tell_that() -> None:
+    log: list[bool] = []
+    assert gain(taking([1e6], [0.9e6, 1.1e6], log=log)) == pytest.approx(1.0, abs=0.02)
     assert log.count(True) == MOST_TURNS
 
 
-def test_turns_that_do_not_agree_say_nothing() -> None:
-    assert gain(taking([1e6], [0.9e6, 1.1e6])) is None
+def test_one_turn_elsewhere_is_no_phase() -> None:
+    assert gain(taking([0.9e6], [1e6], inside=[0.3, *[0.9] * 30])) == pytest.approx(0.9)
 
 
 def test_a_program_with_phases_says_nothing() -> None:

@@ -242,6 +242,20 @@ def test_lines_that_are_crossed_are_used_up_before_they_leave_the_cache() -> Non
     assert inside.expression.symbols.isdisjoint(strips.expression.symbols)
 
 
+def test_rows_run_one_by_one_where_that_is_what_memory_is_best_at() -> None:
+    """Rows of a cube follow each other in memory: one sequence of lines; planes at once would be too many of them."""
+    side = 173
+    region = nest_region(f"""
+for i < R
+  for j < {side - 2}
+    for k < {side - 2}
+      B[i+1,j+1,k+1] = add(A[i+1,j+1,k+1], mul(K[i+1,j+1,k+1], add(add(add(A[i,j+1,k+1], A[i+2,j+1,k+1]),\
+ add(A[i+1,j+1,k], A[i+1,j+1,k+2])), add(A[i+1,j,k+1], A[i+1,j+2,k+1]))))
+""", dict.fromkeys("ABK", (side, side, side)))
+    (leaf,) = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=side - 2))).leaves
+    assert (leaf.vector, leaf.row_count) == ("k", 1)
+
+
 def test_few_rows_run_together_where_each_is_a_sequence_of_lines() -> None:
     """Weights that no row moves do not make rows cheaper."""
     region = nest_region("""

@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
+from unicorn.x86_const import UC_X86_REG_EFLAGS, UC_X86_REG_RAX, UC_X86_REG_RIP, UC_X86_REG_RSP
 
 from memopt.analysis.flowgraph import discover
 from memopt.ir.graph import Kind
@@ -11,7 +13,7 @@ from memopt.x86.decoder import capstone_detail, decode
 from memopt.x86.relocate import branches_into, callers, displace, jump_targets_inside, relocate
 from tests.support.binaries import assemble
 
-OLD, NEW = 0x400000, 0x10000
+OLD, NEW, STACK = 0x400000, 0x10000, 0x20000
 
 
 def _reader(code: bytes, base: int = OLD) -> Callable[[int, int], bytes]:
@@ -62,14 +64,36 @@ def test_a_branch_to_a_moved_instruction_goes_to_its_copy() -> None:
     assert moved[1].target == NEW
 
 
-@pytest.mark.parametrize("source", ["jrcxz .+8", "loop .+8", "call .+8", "call *%rax"])
+@pytest.mark.parametrize("source", ["jrcxz .+8", "loop .+8", "call *%rax", "call .+8; nop"])
 def test_what_cannot_be_moved(source: str) -> None:
     with pytest.raises(Rejected) as caught:
         relocate(decode(assemble(source), OLD), NEW)
     assert caught.value.reason is Reason.NO_ROOM
 
 
-@pytest.mark.parametrize("source", ["jmp .+8", "mov 8(%rip), %rax"])
+def test_a_call_at_the_end_comes_back_to_where_it_was() -> None:
+    """Flags, registers and the stack are those of the call itself."""
+    code = assemble("mov %eax, 8(%rsp); call callee; nop; callee: ret")
+    callee = OLD + len(code) - 1
+    found = displace(_reader(code), OLD)
+
+    def state(moved: bytes, at: int) -> tuple[object, ...]:
+        machine = Uc(UC_ARCH_X86, UC_MODE_64)
+        for address in (OLD, NEW, STACK):
+            machine.mem_map(address, 0x1000)
+        machine.mem_write(OLD, code)
+        machine.mem_write(at, moved)
+        machine.reg_write(UC_X86_REG_RAX, 0x123456789ABCDEF)
+        machine.reg_write(UC_X86_REG_RSP, STACK + 0x800)
+        machine.reg_write(UC_X86_REG_EFLAGS, 0x8D7)  # all that arithmetic sets
+        machine.emu_start(at, callee)
+        registers = [machine.reg_read(r) for r in (UC_X86_REG_RAX, UC_X86_REG_RSP, UC_X86_REG_EFLAGS, UC_X86_REG_RIP)]
+        return *registers, machine.mem_read(STACK + 0x7F8, 0x100)
+
+    assert state(relocate(found, NEW), NEW) == state(code, OLD)
+
+
+@pytest.mark.parametrize("source", ["jmp .+8", "mov 8(%rip), %rax", "call .+8"])
 def test_out_of_reach(source: str) -> None:
     with pytest.raises(Rejected) as caught:
         relocate(decode(assemble(source), OLD), OLD + (1 << 32))
