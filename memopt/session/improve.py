@@ -124,13 +124,14 @@ class Improver(Stages):
             since = decision.installed_after
             if since is None or decision.measurement is None or decision.behind is not None:
                 continue
-            if (time.monotonic() - self.started - since > TURNS_AFTER[service.turns]
-                    if service.turns < len(TURNS_AFTER)
-                    else service.slower(cache.read_statistics(), ticks_per_second())):
-                self.worker.start(functools.partial(self._take_turns, decision, cache, service))
-                return True
+            due = service.turns < len(TURNS_AFTER) and (
+                time.monotonic() - self.started - since > TURNS_AFTER[service.turns])
             if service.gain is not None and service.gain < CLEAR:
                 little.append(decision)
+                due = due or service.slower(cache.read_statistics(), ticks_per_second())
+            if due:
+                self.worker.start(functools.partial(self._take_turns, decision, cache, service))
+                return True
         if len(little) > 1 and (together := frozenset(map(id, little))) != self._together:
             self._together = together
             self.worker.start(functools.partial(self._take_turns_together, little))
@@ -140,7 +141,7 @@ class Improver(Stages):
     def _take_turns(self, decision: Decision, cache: CodeCache, service: Service) -> None:
         from memopt.session.turns import LOSS
 
-        service.turns = min(service.turns + 1, len(TURNS_AFTER))
+        service.turns = service.turns % len(TURNS_AFTER) + 1
         found = self._measured(decision, service.turns)
         service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.pid))
         if found is not None:
