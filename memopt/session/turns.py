@@ -13,20 +13,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median, quantiles
 
 from memopt.ir.code import FRAME_LIMIT
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from memopt.session.service import ticks_per_second
-from runtime.codecache import NO_LIMIT, CodeCache
+from runtime.codecache import NO_LIMIT, CodeCache, Statistics
 from runtime.memory import Memory
 from runtime.processes import processor_seconds
 
 LEAST_RUNS = 20  # of the version in a turn: less would be no average
+LEAST_RUN = 20  # passes by the header in a run that is a turn: the version comes in at the second one
 TURN_SECONDS, LONGEST_TURN_SECONDS = 0.05, 0.1  # of the version, or of the original
+LOOKS = 1000  # at the counters, from run to run: where a turn ends must be seen at once
 TICK_SECONDS = 0.005  # between two looks of the kernel at what a process uses, at least
 LONGEST_RUN_SECONDS = 0.03  # of the original: it cannot be called back
+DOUBTFUL, DOUBTFUL_RUN_SECONDS = 2.0, 0.3  # the same, where a trial has shown no more: it may be nothing
 LEAST_PASS_SECONDS = 0.15e-6  # of the original from header to header
 RESTING_SECONDS = 5e-9  # what a pass takes longer because it comes by a version that rests
 CLEAR = 1.5  # a gain that one turn shows
@@ -89,26 +92,118 @@ def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
     also where runs are too far apart or take too long, or iterations of the original too short, and when the program
     ended."""
     apart = _seconds_apart(pid, cache)
-    if apart is None or apart * won > LONGEST_RUN_SECONDS:
+    if apart is None or apart * won > (LONGEST_RUN_SECONDS if won > DOUBTFUL else DOUBTFUL_RUN_SECONDS):
         return None
-    length = max(TURN_SECONDS * 2 ** (attempt - 1), LEAST_RUNS * apart)
     with suppress(Rejected, OSError), _resting(pid, (cache, *beside)) as rest:
-        def turn(resting: bool) -> Turn:
-            rest(resting)
-            _until_it_comes(cache, apart, resting)
-            first, before, since = cache.read_statistics(), processor_seconds(pid), time.monotonic()
-            time.sleep(length)
-            _until_it_comes(cache, apart, resting)
-            last, after, now = cache.read_statistics(), processor_seconds(pid), time.monotonic()
-            passes = last.entries - first.entries
-            spent = _finer(after - before, now - since) - (RESTING_SECONDS * passes if resting else 0.0)
-            if resting and passes and spent / passes < LEAST_PASS_SECONDS:
-                passes = 0
-            return Turn(passes + period * (last.iterations - first.iterations), max(spent, 1e-9),
-                        (last.cycles - first.cycles) / ticks_per_second())
-
-        return outcome(turn)
+        turns = _Turns(pid, cache, period, apart, rest)
+        if LEAST_RUNS * apart > LONGEST_TURN_SECONDS:
+            turns.begin()
+            return outcome(turns.whole)
+        length = max(TURN_SECONDS * 2 ** (attempt - 1), LEAST_RUNS * apart)
+        return outcome(lambda resting: turns.many(resting, length))
     return None
+
+
+@dataclass
+class _Turns:
+    """How turns are taken. ``apart``: processor seconds from run to run; ``rest``: sets whether the version rests from
+    the next pass by the header on, a run that has begun being none."""
+
+    pid: int
+    cache: CodeCache
+    period: int
+    apart: float
+    rest: Callable[[bool], None]
+    _run: int = 0  # passes by the header in a whole one
+
+    def many(self, resting: bool, seconds: float) -> Turn:
+        """As many runs as there are. Programs do other things in between: a turn that begins or ends there is not like
+        one that does not, so all begin and end where the loop comes by."""
+        self.rest(resting)
+        self._until(self._comes(resting), LONGEST_TURN_SECONDS)
+        since = self._look()
+        time.sleep(seconds)
+        self._until(self._comes(resting), LONGEST_TURN_SECONDS)
+        turn = self._turn(since)
+        if not resting:
+            return turn
+        turn = replace(turn, seconds=max(turn.seconds - RESTING_SECONDS * turn.passes, 1e-9))
+        return turn if turn.seconds >= LEAST_PASS_SECONDS * turn.passes else replace(turn, passes=0)
+
+    def begin(self) -> None:
+        """Before ``whole`` turns, which are of one run each, from the first pass by the header to that of the next: at
+        the end of this the original has come there. Raises Rejected where that takes too long, or runs are short."""
+        self._must_come(self._comes(False))
+        first = self._look()
+        self._must_come(self._comes(False))
+        second = self._look()
+        self._run = self._passes(first.counted)
+        if self._run < LEAST_RUN:
+            raise Rejected(Reason.NOT_REACHED)
+        left_over = second.counted.entries - first.counted.entries - 1
+        self._rest_after_next(second)
+        self._must_come(lambda: self._ended(second))
+        third = self._look()
+        self._must_come(lambda: self._passes(third.counted) > left_over)
+
+    def whole(self, resting: bool) -> Turn:
+        """A run; its iterations need not be alike. Raises Rejected where that takes too long, or runs differ."""
+        since = self._look()
+        if not resting:
+            self.rest(False)
+            self._rest_after_next(since)
+        self._must_come(lambda: self._passes(since.counted) >= self._run)
+        if self._ended(since) == resting:
+            raise Rejected(Reason.NOT_REACHED)
+        return self._turn(since)
+
+    def _rest_after_next(self, since: _Look) -> None:
+        """The next run of the version is to be its last for the time being."""
+        self._must_come(lambda: self.cache.read_statistics().runs > since.counted.runs)
+        self.rest(True)
+
+    def _ended(self, since: _Look) -> bool:
+        return self.cache.read_statistics().iterations > since.counted.iterations
+
+    def _look(self) -> _Look:
+        return _Look(self.cache.read_statistics(), processor_seconds(self.pid), time.monotonic())
+
+    def _turn(self, since: _Look) -> Turn:
+        now = self._look()
+        spent = _finer(now.processor - since.processor, now.elapsed - since.elapsed)
+        inside = (now.counted.cycles - since.counted.cycles) / ticks_per_second()
+        return Turn(self._passes(since.counted), max(spent, 1e-9), inside)
+
+    def _passes(self, since: Statistics) -> int:
+        now = self.cache.read_statistics()
+        return now.entries - since.entries + self.period * (now.iterations - since.iterations)
+
+    def _comes(self, resting: bool) -> Callable[[], bool]:
+        """Whether the original has come by the header, or the version ended a run, since this was asked for: the
+        iterations of a run count when it ends."""
+        def seen() -> int:
+            counted = self.cache.read_statistics()
+            return counted.entries if resting else counted.iterations
+
+        before = seen()
+        return lambda: seen() != before
+
+    def _until(self, seen: Callable[[], bool], patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        while not (found := seen()) and time.monotonic() < deadline:
+            time.sleep(self.apart / LOOKS)
+        return found
+
+    def _must_come(self, seen: Callable[[], bool]) -> None:
+        if not self._until(seen, LONGEST_TURN_SECONDS + 4 * self.apart):
+            raise Rejected(Reason.NOT_REACHED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    counted: Statistics
+    processor: float
+    elapsed: float
 
 
 def _finer(used: float, passed: float) -> float:
@@ -119,22 +214,16 @@ def _finer(used: float, passed: float) -> float:
 
 def _seconds_apart(pid: int, cache: CodeCache) -> float | None:
     """Processor seconds from run to run, None when they are too many."""
-    runs, seconds = cache.read_statistics().runs, processor_seconds(pid)
+    def end_of_run(number: int, patience: float) -> tuple[int, float, float]:
+        deadline = time.monotonic() + patience
+        while (runs := cache.read_statistics().runs) < number and time.monotonic() < deadline:
+            time.sleep(TICK_SECONDS / 5)
+        return runs, processor_seconds(pid), time.monotonic()
+
+    first, before, since = end_of_run(cache.read_statistics().runs + 1, DOUBTFUL_RUN_SECONDS)
     time.sleep(TURN_SECONDS)
-    runs, seconds = cache.read_statistics().runs - runs, processor_seconds(pid) - seconds
-    return seconds / runs if 0 < LEAST_RUNS * seconds <= runs * LONGEST_TURN_SECONDS else None
-
-
-def _until_it_comes(cache: CodeCache, apart: float, resting: bool) -> None:
-    """Until the version ends a run, or the original comes by the header: programs do other things in between, and a
-    turn that begins or ends there is not like one that does not. A run counts when it ends."""
-    def seen() -> int:
-        counted = cache.read_statistics()
-        return counted.entries if resting else counted.runs
-
-    before, deadline = seen(), time.monotonic() + LONGEST_TURN_SECONDS
-    while seen() == before and time.monotonic() < deadline:
-        time.sleep(apart / 16)
+    last, after, now = end_of_run(first + 1, DOUBTFUL_RUN_SECONDS)
+    return _finer(after - before, now - since) / (last - first) if last > first else None
 
 
 @contextmanager

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import cycle
+from typing import cast
 
 import pytest
 
+from memopt.ir.reasons import Rejected
 from memopt.session import turns
 from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
+from runtime.codecache import CodeCache, Statistics
 
 SECONDS = 0.025
 
@@ -81,3 +85,99 @@ def test_processor_time_is_what_has_passed_where_a_tick_hides_the_difference() -
     assert turns._finer(0.024, 0.0253) == 0.0253
     assert turns._finer(0.016, 0.0253) == 0.016
     assert turns._finer(0.048, 0.0253) == 0.048
+
+
+class Program:
+    """It comes by a header ``passes`` times in a run, then does other things for ``between`` seconds, over and over; it
+    is its own clock and its version's cache. The original takes ``original`` seconds from pass to pass, the version
+    ``version`` for an iteration of its; it leaves the last one to the original."""
+
+    def __init__(self, passes: Sequence[int], original: float, version: float, between: float) -> None:
+        self.passes, self.original, self.version, self.between = passes, original, version, between
+        self.now, self.resting = 0.0, False
+        self.counted = Statistics(0, 0, 0, 0)
+        self._due = 0.0
+        self._next = self._events()
+
+    def _events(self) -> Iterator[float]:
+        """The seconds until the next event, each after what happens at this one."""
+        for passes in cycle(self.passes):
+            at = 0
+            while at < passes:
+                self._count(entries=1)
+                if not self.resting and at < passes - 1:
+                    iterations = passes - 1 - at
+                    self._count(runs=1)
+                    yield iterations * self.version
+                    self._count(iterations=iterations,
+                                cycles=round(iterations * self.version * turns.ticks_per_second()))
+                    at += iterations
+                at += 1
+                yield self.original
+            yield self.between
+
+    def _count(self, entries: int = 0, runs: int = 0, iterations: int = 0, cycles: int = 0) -> None:
+        was = self.counted
+        self.counted = Statistics(was.entries + entries, was.runs + runs, was.iterations + iterations,
+                                  was.cycles + cycles)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        while self._due <= self.now:
+            self._due += next(self._next)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def read_statistics(self) -> Statistics:
+        return self.counted
+
+    def rest(self, resting: bool) -> None:
+        self.resting = resting
+
+
+def whole_turns(program: Program, monkeypatch: pytest.MonkeyPatch) -> turns._Turns:
+    monkeypatch.setattr(turns, "time", program)
+    monkeypatch.setattr(turns, "processor_seconds", lambda pid: program.now)
+    program.sleep(0.1)
+    cache = cast(CodeCache, program)
+    apart = turns._seconds_apart(0, cache)
+    assert apart is not None
+    return turns._Turns(0, cache, 1, apart, program.rest)
+
+
+@pytest.mark.parametrize("passes", [41, 100])
+@pytest.mark.parametrize("gain", [0.5, 0.97, 1.03, 1.9])
+@pytest.mark.parametrize("between", [0.001, 0.05])
+def test_a_run_is_a_turn_where_runs_are_long(passes: int, gain: float, between: float,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    original = 0.12 / passes
+    program = Program([passes], original, original / gain, between)
+    taken = whole_turns(program, monkeypatch)
+    assert taken.apart == pytest.approx(between + original + (passes - 1) * original / gain, rel=0.02)
+    taken.begin()
+    found = outcome(taken.whole)
+    assert found is not None
+    assert found.gain == pytest.approx((between + 0.12) / taken.apart, rel=0.03)
+
+
+@pytest.mark.parametrize("passes", [[100, 300], [50, 200, 100], [100, 101, 30], [10]])
+def test_runs_that_differ_or_are_short_say_nothing_or_the_truth(passes: list[int],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn would be one run and the beginning of another."""
+    taken = whole_turns(Program(passes, 1e-3, 1e-3, 1e-3), monkeypatch)
+    with suppress(Rejected):
+        taken.begin()
+        found = outcome(taken.whole)
+        assert found is None or found.gain == pytest.approx(1.0, rel=0.02)
+
+
+def test_a_program_that_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program([100], 1e-3, 1e-3, 1e-3)
+    taken = whole_turns(program, monkeypatch)
+    taken.begin()
+    program.between = 1e9
+    began = program.now
+    with pytest.raises(Rejected):
+        outcome(taken.whole)
+    assert program.now < began + 5
