@@ -31,7 +31,7 @@ BLOCK = "block"
 STEPS = 64
 MOST_CHOICES = 64
 MOST_BLOCKINGS = 1
-MOST_PIECES = 12
+MOST_PIECES = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,23 @@ def blockings(
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
         date = {s.name: rows.date(s, loops[s.name]) for s in scop.statements}
         if made < MOST_BLOCKINGS and keeps(conflicts, date) and equal(values, date):
-            blocking = _blocked(scop, loops, rows, cut, trips, steps)
+            blocking = _blocked(scop, loops, _from_zero(rows, scop, loops, facts), cut, trips, steps)
             if blocking is not None and _promising(blocking, facts):
                 made += 1
                 yield blocking
+
+
+def _from_zero(rows: Rows, scop: Scop, loops: Mapping[str, str], facts: tuple[Linear, ...]) -> Rows:
+    """``rows``, from the first iteration of the first statement's loop on where their numbers would be negative: those
+    of blocks are not."""
+    for statement in scop.statements:
+        whole = instances(statement)
+        known = whole.where(nonnegative=[f for f in facts if f.symbols <= set(whole.symbols)])
+        least, _ = _range(rows.date(statement, loops[statement.name]), known)
+        if least is not None and least < 0:
+            first = scop.statements[0]
+            return replace(rows, start=rows.date(first, loops[first.name]) - Linear.symbol(loops[first.name]))
+    return rows
 
 
 def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, cut: _Cut, trips: int, steps: int) -> Blocking | None:
@@ -86,7 +99,7 @@ def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, cut: _Cut, trips:
     for statement in scop.statements:
         loop = loops[statement.name]
         step = rows.date(statement, loop) - Linear.symbol(loop)
-        forms = [rows.row(f, stepping[a.array, n]) for a in (statement.write, *statement.reads)
+        forms = [rows.row((a.array, n), f, stepping[a.array, n]) for a in (statement.write, *statement.reads)
                  for n, f in enumerate(a.subscripts) if (a.array, n) in stepping]
         cells = tuple(f for f in dict.fromkeys(forms) if f is not None)
         for piece, count in cut(statement, loop, step, cells, trips, steps):
@@ -108,7 +121,7 @@ def _stepping(scop: Scop, loops: Mapping[str, str], rows: Rows) -> dict[tuple[st
         for access in (statement.write, *statement.reads):
             for number, subscript in enumerate(access.subscripts if access.array in written else ()):
                 for direction in (1, -1):
-                    row = rows.row(subscript, direction)
+                    row = rows.row((access.array, number), subscript, direction)
                     if row is not None and (row - date).is_constant:
                         found[access.array, number] = direction
     return found

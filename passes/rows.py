@@ -2,52 +2,80 @@
 
 A nest that is entered in its middle counts some rows from the iterations that remain (``i - R + 100``), others from
 the first one (``k``). Where that is so, a loop's date is the row that it goes over, so that one row has the same date
-in all statements; rows that are gone through downwards are counted from the last one. Where no row depends on R, or on
+in all statements; rows that are gone through downwards are counted from the last one. Columns are rows too: those of a
+matrix are counted so that its diagonal has one number in both, wherever either begins. Where no row depends on R, or on
 another symbol, a loop's date is its counter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
+
+_Subscript = tuple[str, int]  # of an array, which one
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """``written``: arrays whose rows count, none where counters do; ``last``: the one that others are counted from
-    downwards."""
+    downwards; ``origins``: what is taken off a subscript, ``start`` off every row."""
 
     written: frozenset[str] = frozenset()
     last: int | None = None
+    origins: Mapping[_Subscript, Linear] = field(default_factory=dict)
+    start: Linear = field(default_factory=Linear)
 
     @staticmethod
     def of(scop: Scop) -> Rows:
         written = frozenset(s.write.array for s in scop.statements)
-        found = [(f, f.symbols - _names(s)) for s in scop.statements for a in (s.write, *s.reads)
-                 if a.array in written for f in a.subscripts if len(f.symbols & _names(s)) == 1]
-        if not any(symbols for _, symbols in found):
-            return Rows()
-        down = [f.constant for f, symbols in found if not symbols and f.terms[0][1] == -1]
-        return Rows(written, max(down, default=None))
+        origins = _origins(scop, written)
+        found = [(place, subscript - origins.get(place, Linear()), loop) for s in scop.statements
+                 for place, subscript, loop in _single(s, written)]
+        if not any(subscript.symbols - {loop} for _, subscript, loop in found):
+            return Rows(origins=origins)
+        down = [f.constant for _, f, loop in found if f.symbols == {loop} and f.coefficient(loop) == -1]
+        return Rows(written, max(down, default=None), origins)
 
     def date(self, statement: Statement, loop: str) -> Linear:
         """The row that the loop of ``statement`` is at, or its counter."""
-        for access in (statement.write, *statement.reads):
-            for subscript in access.subscripts if access.array in self.written else ():
-                if subscript.symbols & _names(statement) == {loop}:
-                    row = self.row(subscript, subscript.coefficient(loop))
-                    if row is not None:
-                        return row
+        for place, subscript, name in _single(statement, self.written):
+            if name == loop:
+                row = self.row(place, subscript, subscript.coefficient(loop))
+                if row is not None:
+                    return row
         return Linear.symbol(loop)
 
-    def row(self, subscript: Linear, direction: int) -> Linear | None:
+    def row(self, place: _Subscript, subscript: Linear, direction: int) -> Linear | None:
         """The date of a row that advances by ``direction``; None where it has none."""
+        subscript = subscript - self.origins.get(place, Linear())
         if direction == 1:
-            return subscript
-        return -subscript + self.last if direction == -1 and self.last is not None else None
+            return subscript - self.start
+        return -subscript + self.last - self.start if direction == -1 and self.last is not None else None
 
 
-def _names(statement: Statement) -> set[str]:
-    return {d.name for d in statement.dimensions}
+def _single(statement: Statement, arrays: frozenset[str]) -> Iterator[tuple[_Subscript, Linear, str]]:
+    """Subscripts of ``arrays`` in which there is one loop, with that."""
+    names = {d.name for d in statement.dimensions}
+    for access in (statement.write, *statement.reads):
+        for number, subscript in enumerate(access.subscripts if access.array in arrays else ()):
+            loops = subscript.symbols & names
+            if len(loops) == 1:
+                yield (access.array, number), subscript, next(iter(loops))
+
+
+def _origins(scop: Scop, written: frozenset[str]) -> dict[_Subscript, Linear]:
+    """What makes the columns of an array begin where its rows do, for those that one loop of a statement goes over with
+    both; the nearest one where there are several."""
+    found: dict[_Subscript, list[Linear]] = defaultdict(list)
+    for statement in scop.statements:
+        subscripts = tuple(_single(statement, written))
+        for (array, row), first, loop in subscripts:
+            for (other, column), second, same in subscripts:
+                ahead = second - first
+                if (array, loop) == (other, same) and row == 0 < column and loop not in ahead.symbols:
+                    found[array, column].append(ahead)
+    return {place: min(distances, key=lambda d: abs(d.constant)) for place, distances in found.items()}

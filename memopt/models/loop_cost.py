@@ -16,7 +16,7 @@ from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import called
 from memopt.ir.plan import Isa
-from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement, has_calls
+from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Statement, has_calls
 from memopt.machine.description import Machine
 from memopt.models.cost import Stream, traffic
 
@@ -93,20 +93,29 @@ class LeafNest:
 
 def average_trips(statement: Statement, first: int) -> dict[str, int]:
     """Iterations of each loop, those that vary taken at the middle of the loops around them; ``first``: of the
-    patched one, and what other symbols are taken for. A condition on several loops is taken to halve the innermost, a
-    pair that holds it in a plane to leave one."""
+    patched one, and what other symbols are taken for. A condition on one loop and the patched loop's trips cuts it; one
+    on several is taken to halve the innermost, a pair that holds it near a plane to leave those few."""
     middles: dict[str, int] = {}
     trips: dict[str, int] = {}
     for number, dimension in enumerate(statement.dimensions):
-        value = first
+        name, low, high = dimension.name, 0, first
         if number:
             known = {s: middles.get(s, first) for s in dimension.trips.symbols}
-            value = max(1, dimension.trips.evaluate(known))
-        trips[dimension.name], middles[dimension.name] = value, value // 2
+            high = max(1, dimension.trips.evaluate(known))
+        for condition in statement.conditions:
+            if name in condition.symbols <= {name, TRIPS}:
+                factor, rest = condition.coefficient(name), condition.evaluate({name: 0, TRIPS: first})
+                if factor > 0:
+                    low = max(low, -(rest // factor))
+                else:
+                    high = min(high, rest // -factor + 1)
+        trips[name] = max(1, high - low)
+        middles[name] = low + trips[name] // 2
     for condition in statement.conditions:
         names = [d.name for d in statement.dimensions if condition.coefficient(d.name)]
-        if -condition in statement.conditions and names:
-            trips[names[-1]] = 1
+        apart = [total.constant for other in statement.conditions if (total := condition + other).is_constant]
+        if names and apart:
+            trips[names[-1]] = max(1, min(trips[names[-1]], min(apart) // abs(condition.coefficient(names[-1])) + 1))
         elif len(names) > 1:
             trips[names[-1]] = max(1, trips[names[-1]] // 2)
     return trips

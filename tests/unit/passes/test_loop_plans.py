@@ -176,6 +176,28 @@ for i < R
             assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
+@pytest.mark.parametrize(("row", "column"), [("i", "i-R+8"), ("i-R", "i-R+8"), ("i-R+8", "i")])
+def test_columns_begin_elsewhere_than_rows(row: str, column: str) -> None:
+    """A factorisation, its last column apart, entered in its middle: block by block all the same, and from block 0."""
+    last = "8" if column != "i" else "R"
+    small = nest_region(f"""
+for i < R
+  for j < R-i
+    A[{row}+j+1,{column}] = div(A[{row}+j+1,{column}], A[{row},{column}])
+    for k < R-i-1
+      A[{row}+j+1,{column}+k+1] = sub(A[{row}+j+1,{column}+k+1], mul(A[{row},{column}+k+1], A[{row}+j+1,{column}]))
+    A[{row}+j+1,{last}] = sub(A[{row}+j+1,{last}], mul(A[{row}+j+1,{column}], A[{row},{last}]))
+""", {"A": (10, 10)}).scop
+    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
+    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
+    assert len(blocking.scop.statements) == 2 + 4 + 3
+    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
+    check_loops(small, made, facts=facts)
+    for trips in (1, 2, 8):
+        assert run_plan(small, made, trips) == run_scop(small, trips)
+
+
 def test_rows_that_are_gone_through_upwards_have_one_date_too() -> None:
     """From the last row up, entered in the middle: what a block needs of those below it is one product."""
     small = nest_region("""
