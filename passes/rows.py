@@ -22,7 +22,7 @@ _Subscript = tuple[str, int]  # of an array, which one
 @dataclass(frozen=True, slots=True)
 class Rows:
     """``written``: arrays whose rows count, none where counters do; ``last``: the one that others are counted from
-    downwards; ``origins``: what is taken off a subscript, ``start`` off every row."""
+    downwards; ``origins``: what is taken off a subscript, ``start`` off every date."""
 
     written: frozenset[str] = frozenset()
     last: int | None = None
@@ -47,7 +47,7 @@ class Rows:
                 row = self.row(place, subscript, subscript.coefficient(loop))
                 if row is not None:
                     return row
-        return Linear.symbol(loop)
+        return Linear.symbol(loop) - self.start
 
     def row(self, place: _Subscript, subscript: Linear, direction: int) -> Linear | None:
         """The date of a row that advances by ``direction``; None where it has none."""

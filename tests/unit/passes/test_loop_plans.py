@@ -198,6 +198,23 @@ for i < R
         assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
+def test_blocks_of_loops_with_rows_and_of_such_without() -> None:
+    """Where only some statements go over rows that are counted from R, all dates begin at the same one."""
+    small = nest_region("""
+for i < R
+  A[i-R] = 0
+  for j < i-R+10
+    A[i-R] = add(A[i-R], mul(B[j], C[i-j]))
+""", {"A": (1,), "B": (1,), "C": (1,)}).scop
+    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
+    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
+    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
+    check_loops(small, made, facts=facts)
+    for trips in (1, 2, 8):
+        assert run_plan(small, made, trips) == run_scop(small, trips)
+
+
 def test_rows_that_are_gone_through_upwards_have_one_date_too() -> None:
     """From the last row up, entered in the middle: what a block needs of those below it is one product."""
     small = nest_region("""
