@@ -83,7 +83,7 @@ def _from_zero(rows: Rows, scop: Scop, loops: Mapping[str, str], facts: tuple[Li
     for statement in scop.statements:
         whole = instances(statement)
         known = whole.where(nonnegative=[f for f in facts if f.symbols <= set(whole.symbols)])
-        least, _ = _range(rows.date(statement, loops[statement.name]), known)
+        least = None if known.is_empty else _range(rows.date(statement, loops[statement.name]), known)[0]
         if least is not None and least < 0:
             first = scop.statements[0]
             return replace(rows, start=rows.date(first, loops[first.name]) - Linear.symbol(loops[first.name]))

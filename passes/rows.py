@@ -33,11 +33,11 @@ class Rows:
     def of(scop: Scop) -> Rows:
         written = frozenset(s.write.array for s in scop.statements)
         origins = _origins(scop, written)
-        found = [(place, subscript - origins.get(place, Linear()), loop) for s in scop.statements
+        found = [(_from(origins, place, subscript), loop) for s in scop.statements
                  for place, subscript, loop in _single(s, written)]
-        if not any(subscript.symbols - {loop} for _, subscript, loop in found):
+        if not any(subscript.symbols - {loop} for subscript, loop in found):
             return Rows(origins=origins)
-        down = [f.constant for _, f, loop in found if f.symbols == {loop} and f.coefficient(loop) == -1]
+        down = [f.constant for f, loop in found if f.symbols == {loop} and f.coefficient(loop) == -1]
         return Rows(written, max(down, default=None), origins)
 
     def date(self, statement: Statement, loop: str) -> Linear:
@@ -51,10 +51,16 @@ class Rows:
 
     def row(self, place: _Subscript, subscript: Linear, direction: int) -> Linear | None:
         """The date of a row that advances by ``direction``; None where it has none."""
-        subscript = subscript - self.origins.get(place, Linear())
-        if direction == 1:
-            return subscript - self.start
-        return -subscript + self.last - self.start if direction == -1 and self.last is not None else None
+        row = _from(self.origins, place, subscript)
+        if direction == -1 and self.last is not None:
+            row = -row + self.last
+        elif direction != 1:
+            return None
+        return row - self.start
+
+
+def _from(origins: Mapping[_Subscript, Linear], place: _Subscript, subscript: Linear) -> Linear:
+    return subscript - origins[place] if place in origins else subscript
 
 
 def _single(statement: Statement, arrays: frozenset[str]) -> Iterator[tuple[_Subscript, Linear, str]]:

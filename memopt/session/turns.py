@@ -3,7 +3,8 @@
 A trial runs the original first, in a copy: where operands lie in the last level of cache, it brings them there for the
 version, which then seems faster than it will be. Here both run where they will run. What counts is how often the
 program comes by the header per second of its own processor time, the iterations of the version included, so that what
-else it does is in both figures. Invariant: the version runs again when this ends, however it ends.
+else it does is in both figures. A turn is as long as many runs together, or one whole run where these are far apart.
+Invariant: the version runs again when this ends, however it ends.
 
 Nothing is stopped: a version whose limit is zero passes every entry on to the original.
 """
@@ -24,7 +25,7 @@ from runtime.memory import Memory
 from runtime.processes import processor_seconds
 
 LEAST_RUNS = 20  # of the version in a turn: less would be no average
-LEAST_RUN = 20  # passes by the header in a run that is a turn: the version comes in at the second one
+LEAST_PASSES = 20  # passes by the header in a run that is a turn: the version comes in at the second one
 TURN_SECONDS, LONGEST_TURN_SECONDS = 0.05, 0.1  # of the version, or of the original
 LOOKS = 1000  # at the counters, from run to run: where a turn ends must be seen at once
 TICK_SECONDS = 0.005  # between two looks of the kernel at what a process uses, at least
@@ -137,14 +138,14 @@ class _Turns:
         first = self._look()
         self._must_come(self._comes(False))
         second = self._look()
-        self._run = self._passes(first.counted)
-        if self._run < LEAST_RUN:
+        self._run = self._passes(first.counted, second.counted)
+        if self._run < LEAST_PASSES:
             raise Rejected(Reason.NOT_REACHED)
         left_over = second.counted.entries - first.counted.entries - 1
         self._rest_after_next(second)
         self._must_come(lambda: self._ended(second))
         third = self._look()
-        self._must_come(lambda: self._passes(third.counted) > left_over)
+        self._must_come(lambda: self._passed(third) > left_over)
 
     def whole(self, resting: bool) -> Turn:
         """A run; its iterations need not be alike. Raises Rejected where that takes too long, or runs differ."""
@@ -152,7 +153,7 @@ class _Turns:
         if not resting:
             self.rest(False)
             self._rest_after_next(since)
-        self._must_come(lambda: self._passes(since.counted) >= self._run)
+        self._must_come(lambda: self._passed(since) >= self._run)
         if self._ended(since) == resting:
             raise Rejected(Reason.NOT_REACHED)
         return self._turn(since)
@@ -166,17 +167,18 @@ class _Turns:
         return self.cache.read_statistics().iterations > since.counted.iterations
 
     def _look(self) -> _Look:
-        return _Look(self.cache.read_statistics(), processor_seconds(self.pid), time.monotonic())
+        return _Look.at(self.pid, self.cache)
 
     def _turn(self, since: _Look) -> Turn:
         now = self._look()
-        spent = _finer(now.processor - since.processor, now.elapsed - since.elapsed)
         inside = (now.counted.cycles - since.counted.cycles) / ticks_per_second()
-        return Turn(self._passes(since.counted), max(spent, 1e-9), inside)
+        return Turn(self._passes(since.counted, now.counted), max(now.spent(since), 1e-9), inside)
 
-    def _passes(self, since: Statistics) -> int:
-        now = self.cache.read_statistics()
-        return now.entries - since.entries + self.period * (now.iterations - since.iterations)
+    def _passed(self, since: _Look) -> int:
+        return self._passes(since.counted, self.cache.read_statistics())
+
+    def _passes(self, first: Statistics, last: Statistics) -> int:
+        return last.entries - first.entries + self.period * (last.iterations - first.iterations)
 
     def _comes(self, resting: bool) -> Callable[[], bool]:
         """Whether the original has come by the header, or the version ended a run, since this was asked for: the
@@ -189,10 +191,7 @@ class _Turns:
         return lambda: seen() != before
 
     def _until(self, seen: Callable[[], bool], patience: float) -> bool:
-        deadline = time.monotonic() + patience
-        while not (found := seen()) and time.monotonic() < deadline:
-            time.sleep(self.apart / LOOKS)
-        return found
+        return _seen_within(patience, seen, self.apart / LOOKS)
 
     def _must_come(self, seen: Callable[[], bool]) -> None:
         if not self._until(seen, LONGEST_TURN_SECONDS + 4 * self.apart):
@@ -201,9 +200,26 @@ class _Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
+    """What a version has counted, and seconds: those that the program has used, and those of the clock."""
+
     counted: Statistics
     processor: float
     elapsed: float
+
+    @staticmethod
+    def at(pid: int, cache: CodeCache) -> _Look:
+        return _Look(cache.read_statistics(), processor_seconds(pid), time.monotonic())
+
+    def spent(self, since: _Look) -> float:
+        return _finer(self.processor - since.processor, self.elapsed - since.elapsed)
+
+
+def _seen_within(patience: float, seen: Callable[[], bool], pause: float) -> bool:
+    """Whether ``seen`` within so many seconds; ``pause``: from one look to the next."""
+    deadline = time.monotonic() + patience
+    while not (found := seen()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return found
 
 
 def _finer(used: float, passed: float) -> float:
@@ -214,16 +230,19 @@ def _finer(used: float, passed: float) -> float:
 
 def _seconds_apart(pid: int, cache: CodeCache) -> float | None:
     """Processor seconds from run to run, None when they are too many."""
-    def end_of_run(number: int, patience: float) -> tuple[int, float, float]:
-        deadline = time.monotonic() + patience
-        while (runs := cache.read_statistics().runs) < number and time.monotonic() < deadline:
-            time.sleep(TICK_SECONDS / 5)
-        return runs, processor_seconds(pid), time.monotonic()
+    def runs() -> int:
+        return cache.read_statistics().runs
 
-    first, before, since = end_of_run(cache.read_statistics().runs + 1, DOUBTFUL_RUN_SECONDS)
+    def next_run() -> _Look:
+        before = runs()
+        _seen_within(DOUBTFUL_RUN_SECONDS, lambda: runs() > before, TICK_SECONDS / 5)
+        return _Look.at(pid, cache)
+
+    first = next_run()
     time.sleep(TURN_SECONDS)
-    last, after, now = end_of_run(first + 1, DOUBTFUL_RUN_SECONDS)
-    return _finer(after - before, now - since) / (last - first) if last > first else None
+    last = next_run()
+    between = last.counted.runs - first.counted.runs
+    return last.spent(first) / between if between else None
 
 
 @contextmanager

@@ -149,6 +149,18 @@ def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None
         assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
+def _check_in_blocks(small: Scop, most: int) -> Scop:
+    """The pieces of ``small`` in blocks of 3, which do what it does; R is ``most`` at most."""
+    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, most),)
+    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
+    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
+    check_loops(small, made, facts=facts)
+    for trips in (1, 2, most):
+        assert run_plan(small, made, trips) == run_scop(small, trips)
+    return blocking.scop
+
+
 def test_rows_counted_from_the_last_one_have_the_dates_of_others() -> None:
     """A nest that is entered in its middle: the row comes from R, the columns count from 0."""
     small = nest_region("""
@@ -188,14 +200,7 @@ for i < R
       A[{row}+j+1,{column}+k+1] = sub(A[{row}+j+1,{column}+k+1], mul(A[{row},{column}+k+1], A[{row}+j+1,{column}]))
     A[{row}+j+1,{last}] = sub(A[{row}+j+1,{last}], mul(A[{row}+j+1,{column}], A[{row},{last}]))
 """, {"A": (10, 10)}).scop
-    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
-    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
-    assert len(blocking.scop.statements) == 2 + 4 + 3
-    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
-    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
-    check_loops(small, made, facts=facts)
-    for trips in (1, 2, 8):
-        assert run_plan(small, made, trips) == run_scop(small, trips)
+    assert len(_check_in_blocks(small, 8).statements) == 2 + 4 + 3
 
 
 def test_blocks_of_loops_with_rows_and_of_such_without() -> None:
@@ -206,13 +211,7 @@ for i < R
   for j < i-R+10
     A[i-R] = add(A[i-R], mul(B[j], C[i-j]))
 """, {"A": (1,), "B": (1,), "C": (1,)}).scop
-    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
-    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
-    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
-    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
-    check_loops(small, made, facts=facts)
-    for trips in (1, 2, 8):
-        assert run_plan(small, made, trips) == run_scop(small, trips)
+    _check_in_blocks(small, 8)
 
 
 def test_rows_that_are_gone_through_upwards_have_one_date_too() -> None:
@@ -224,15 +223,8 @@ for i < R
     x[R-i] = sub(x[R-i], mul(U[R-i,9-j], x[9-j]))
   x[R-i] = div(x[R-i], U[R-i,R-i])
 """, {"x": (1,), "b": (1,), "U": (10, 1)}).scop
-    context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 9),)
-    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
-    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
-    made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
-    check_loops(small, made, facts=facts)
-    assert [s.conditions[2:] for s in blocking.scop.statements if "mul" in str(s)] == [
+    assert [s.conditions[2:] for s in _check_in_blocks(small, 9).statements if "mul" in str(s)] == [
         (Linear.build({"block": 3, "j": -1}, -1),), (Linear.build({"block": -3, "j": 1}),)]
-    for trips in (1, 2, 9):
-        assert run_plan(small, made, trips) == run_scop(small, trips)
 
 
 def test_counters_start_where_subscripts_do() -> None:
