@@ -63,7 +63,7 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
     """
     node = unpacked(canonical_nest(node))
     at_header = tuple(mirrors.at_header(node, used))
-    node = with_unused(node, Needs.of(node, at_header).uses)
+    node = with_unused(node, at_header)
     needs = Needs.of(node, at_header)
     kept = _Kept()
     nothing = Held(aliasing)

@@ -8,10 +8,10 @@ additions to sums that nothing uses.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from memopt.analysis.expressions import element_of
-from memopt.analysis.needs import Flow, loop_name, stores_of
+from memopt.analysis.needs import Flow, Needs, loop_name, stores_of
 from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
 from memopt.analysis.privates import Privates
 from memopt.analysis.slices import origin, part, zext
@@ -28,12 +28,83 @@ _Effect = tuple[str, Collection[Value], int]
 _Sums = dict[int, frozenset[Value]]  # by the id of a loop
 
 
-def with_unused(node: LoopNode, used: Collection[Value]) -> LoopNode:
-    """The canonical nest with a store for each operation that may raise flags which those of ``used`` do not. One that
-    stores nothing else stays as it is; sums are left to who knows whether the code after the loop uses them."""
+def with_unused(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
+    """The canonical nest with a store for each operation that may raise flags which no stored value does.
+
+    ``at_header``: what registers hold that the outermost loop carries. A nest that stores nothing stays as it is; sums
+    are left to who knows whether the code after the loop uses them."""
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, set(_effects((*used, *_sums(node)))), Privates("v"), (), True, {})
+    return _with_unused(node, _Raised.by(node, at_header), Privates("v"), _Place(), True, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Inside of ``loops`` (counters and trips), outermost first, where all of ``conditions`` are >= 0."""
+
+    loops: tuple[tuple[str, Linear | None], ...] = ()
+    conditions: frozenset[Linear] = frozenset()
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        return tuple(counter for counter, _ in self.loops)
+
+    def inside(self, item: LoopNode | Guarded) -> _Place:
+        if isinstance(item, LoopNode):
+            return replace(self, loops=(*self.loops, (item.counter, item.trips)))
+        return self.under(item.conditions)
+
+    def under(self, conditions: Iterable[Linear]) -> _Place:
+        return replace(self, conditions=self.conditions.union(conditions))
+
+    def comes_with(self, other: _Place) -> bool:
+        """Whether the program comes here whenever it comes to ``other``, in the iterations of the loops around both."""
+        return self.conditions <= other.conditions and all(
+            trips is not None and trips.is_constant and trips.constant > 0
+            for counter, trips in self.loops if counter not in other.counters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """The flags that new code raises, and where; those that are ``left`` out are no concern."""
+
+    places: dict[_Effect, set[_Place]]
+    left: frozenset[_Effect]
+
+    @staticmethod
+    def by(node: LoopNode, at_header: tuple[Value, ...]) -> _Raised:
+        flow, header = Flow.of(node), _Place().inside(node)
+        around: dict[str, _Place] = {}
+        computed = [(value, header) for value in at_header]
+        for item, place in _placed(node, _Place()):
+            if isinstance(item, StoreEvent):
+                computed.append((item.value, place))
+            else:
+                around[loop_name(item)] = place
+        # What a loop carries is stored in each of its iterations. What it leaves behind may be in the last one alone.
+        for base, parts in Needs.of(node, at_header).parts.items():
+            if isinstance(base, Carried) and base.loop in around:
+                loop = flow.loops[base.loop]
+                for entry, following in filter(None, map(flow.sources, parts)):
+                    computed += [(entry, around[base.loop]), (following, around[base.loop].inside(loop))]
+        places: dict[_Effect, set[_Place]] = {}
+        for value, place in computed:
+            for effect in _effects(within(value)):
+                places.setdefault(effect, set()).add(place)
+        return _Raised(places, frozenset(_effects(_sums(node))))
+
+    def has(self, operation: Value, place: _Place) -> bool:
+        return all(effect in self.left or any(p.comes_with(place) for p in self.places.get(effect, ()))
+                   for effect in _effects((operation,)))
+
+
+def _placed(item: Item, place: _Place) -> Iterator[tuple[StoreEvent | LoopNode, _Place]]:
+    """Every loop and store in ``item``, and what is around it."""
+    if isinstance(item, StoreEvent | LoopNode):
+        yield item, place
+    if isinstance(item, LoopNode | Guarded):
+        for each in item.items:
+            yield from _placed(each, place.inside(item))
 
 
 def _sums(node: LoopNode) -> Iterator[Value]:
@@ -54,21 +125,21 @@ def _sums(node: LoopNode) -> Iterator[Value]:
             yield from (value for value, _ in seen)
 
 
-def _with_unused(loop: LoopNode, raised: set[_Effect], privates: Privates, around: tuple[str, ...],
-                 certain: bool, known: _Sums) -> LoopNode:
+def _with_unused(loop: LoopNode, raised: _Raised, privates: Privates, around: _Place, certain: bool,
+                 known: _Sums) -> LoopNode:
     """``certain``: the last iteration of the outermost loop, which the original runs, comes into ``loop``."""
-    counters = (*around, loop.counter)
+    place = around.inside(loop)
     sums = _partial_sums(loop, known)
     trips = loop.trips
-    certain = certain and (not around or (trips is not None and trips.is_constant and trips.constant > 0))
+    certain = certain and (not around.loops or (trips is not None and trips.is_constant and trips.constant > 0))
     idle = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
-            and o not in sums and not raised.issuperset(_effects((o,)))]
+            and o not in sums and not raised.has(o, place.under(under))]
     inside = {v for o, _ in idle if isinstance(o, Node) for operand in o.operands for v in within(operand)}
-    items = [_item_with_unused(i, raised, privates, counters, certain, known) for i in loop.items]
+    items = [_item_with_unused(i, raised, privates, place, certain, known) for i in loop.items]
     for operation, under in idle:
         if operation not in inside and (under or not _done_beside(operation, items)):
-            items.append(_kept(operation, under, loop, privates, counters))
+            items.append(_kept(operation, under, loop, privates, place.counters))
     return replace(loop, items=tuple(items))
 
 
@@ -83,14 +154,14 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
     return False
 
 
-def _item_with_unused(item: Item, raised: set[_Effect], privates: Privates, counters: tuple[str, ...],
-                      certain: bool, known: _Sums) -> Item:
+def _item_with_unused(item: Item, raised: _Raised, privates: Privates, around: _Place, certain: bool,
+                      known: _Sums) -> Item:
     match item:
         case LoopNode():
-            return _with_unused(item, raised, privates, counters, certain, known)
+            return _with_unused(item, raised, privates, around, certain, known)
         case Guarded():
             return replace(item, items=tuple(
-                _item_with_unused(i, raised, privates, counters, False, known) for i in item.items))
+                _item_with_unused(i, raised, privates, around.inside(item), False, known) for i in item.items))
     return item
 
 

@@ -89,6 +89,43 @@ def test_only_stores_of_what_has_the_operands_have_operations_beside_them() -> N
     assert kept(body + f"cmp rbx, 5; jge n; {STORED}; n:")  # in some iterations only
 
 
+def test_a_store_in_some_iterations_raises_nothing_in_others() -> None:
+    body = f"movapd xmm3, xmm1; addsd xmm3, xmm0; cmp rbx, 5; jge n; movsd [rdi+rbx*8], xmm3; n: {STORED}"
+    assert "add(A1[-R + i], P0[i])" in results(body)
+
+
+def test_a_loop_inside_that_may_not_run_raises_nothing() -> None:
+    body = """movapd xmm3, xmm1
+    addsd xmm3, xmm0
+    xor ecx, ecx
+    cmp rcx, {trips}
+    je e
+j:  movsd xmm4, [r9+rcx*8]
+    mulsd xmm4, xmm3
+    movsd [r9+rcx*8], xmm4
+    inc rcx
+    cmp rcx, {trips}
+    jne j
+e:"""
+    assert results(body.format(trips="rbx")) == ["add(A1[-R + i], A2[-R + i])"]
+    assert results(body.format(trips="10")) == []
+
+
+def test_what_a_loop_leaves_behind_is_computed_in_all_its_iterations() -> None:
+    """The last one overwrites what those before have computed, for nothing but its flags."""
+    scop = lifted("""xor ecx, ecx
+j:  movsd xmm4, [r9+rcx*8]
+    subsd xmm4, xmm2
+    maxsd xmm4, xmm1
+    inc rcx
+    cmp rcx, r8
+    jne j
+    movsd [rdi+rbx*8], xmm4""")
+    statement, = (s for s in scop.statements if "max(sub(" in str(s))
+    assert [d.trips.constant for d in statement.dimensions[1:]] == [10]
+    assert not statement.conditions
+
+
 def with_sums(body: str) -> str:
     """for j < 10: a[j] * b[j] in xmm0, ``body``, c[j] += xmm0; what xmm4 and xmm5 carry is begun anew each time"""
     return f"""xorps xmm4, xmm4
