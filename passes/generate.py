@@ -34,13 +34,17 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
 
     ``kernel`` makes the loops for a frame layout; ``displaced`` gives the header's instructions relocated to an
     address; ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd).
-    ``VerifyError`` when anything does not fit its place or the kernel does not keep its contract.
+    ``VerifyError`` when anything does not fit its place or the kernel does not keep its contract; ``Rejected`` where
+    code would become too large, or values are nested too deeply.
     """
     state = _STATE_NEEDED[plan.isa]
     if xcr0 & state != state:
         raise VerifyError(f"{plan.isa.value} code for a machine with XCR0 {xcr0:#x}")
     layout = FrameLayout.build(tuple(live_in.symbol for live_in in region.live_ins), 0, xsave_bytes)
-    made = kernel(layout)
+    try:
+        made = kernel(layout)
+    except RecursionError:
+        raise Rejected(Reason.NO_PLAN, "a stored value is made by operations nested too deeply") from None
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),

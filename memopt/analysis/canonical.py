@@ -6,6 +6,7 @@ is one bit wide and stands for a comparison of affine numbers, every other truth
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.nest import CarriedValue, Guarded, Item, LoopNode, StoreEvent
@@ -129,6 +130,7 @@ def _ordered(operands: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(sorted(operands, key=_rank))
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def _rank(value: Value) -> tuple[int, int]:
     match value:
         case Carried() | Final():

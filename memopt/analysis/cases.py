@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memopt.analysis.canonical import made
-from memopt.analysis.values import Atom, Node, Truth, Value, constant
+from memopt.analysis.values import Atom, Node, Truth, Value, constant, within
 from memopt.ir.linear import Linear
 
 MOST_ATOMS = 4  # beyond that a statement chooses itself
@@ -22,7 +21,8 @@ class Case:
 
 def cases_of(value: Value) -> list[Case]:
     """The ways that the first affine choice in ``value`` can go, excluding each other; none when there is none."""
-    atoms = list(dict.fromkeys(_atoms(value)))
+    atoms = [part.formula for part in within(value)
+             if isinstance(part, Truth) and part.width == 1 and isinstance(part.formula, Atom)]
     if not atoms or len(atoms) > MOST_ATOMS:
         return []
     atom = atoms[0]
@@ -41,20 +41,14 @@ def contradictory(conditions: tuple[Linear, ...]) -> bool:
         for n, one in enumerate(conditions) for two in conditions[:n])
 
 
-def _atoms(value: Value) -> Iterator[Atom]:
-    match value:
-        case Truth(Atom() as atom, 1):
-            yield atom
-        case Node(_, operands, _):
-            for operand in operands:
-                yield from _atoms(operand)
-
-
-def _decided(value: Value, atom: Atom, holds: bool) -> Value:
-    """``value`` with ``atom`` known."""
+def _decided(value: Value, atom: Atom, holds: bool, known: dict[Value, Value] | None = None) -> Value:
+    """``value`` with ``atom`` known; ``known``: parts of it that were done."""
+    known = {} if known is None else known
     match value:
         case Truth(Atom() as here, 1) if here == atom:
             return constant(int(holds), 1)
         case Node(name, operands, width):
-            return made(name, tuple(_decided(o, atom, holds) for o in operands), width)
+            if value not in known:
+                known[value] = made(name, tuple(_decided(o, atom, holds, known) for o in operands), width)
+            return known[value]
     return value

@@ -15,7 +15,7 @@ from memopt.analysis.needs import Needs, loop_name
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Loaded, Node, Value
+from memopt.analysis.values import Carried, Final, Loaded, Value, within
 from memopt.ir.linear import Linear
 
 
@@ -102,7 +102,7 @@ class Homes:
             cell: Linear | None = None
             match item:
                 case StoreEvent(pointer, value, width, _) if any(
-                        f.width == width and _contains(value, f) for f in finals):
+                        f.width == width and f in within(value) for f in finals):
                     cell = pointer
                 case LoopNode():
                     for carried in self.parts(item):
@@ -142,7 +142,3 @@ class Homes:
             case LoadEvent(_, pointer, bits, _) | StoreEvent(pointer, _, bits, _):
                 return self.nothing.overlap(cell, width, pointer, bits)
         return any(self._touches(i, cell, width) for i in item.items)
-
-
-def _contains(value: Value, piece: Value) -> bool:
-    return value == piece or (isinstance(value, Node) and any(_contains(o, piece) for o in value.operands))

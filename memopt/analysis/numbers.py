@@ -7,7 +7,7 @@ Specialise, and the lifter starts again with that equation as a guard.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -48,6 +48,14 @@ class Obligation:
     given: tuple[Linear, ...] = ()
     branch: int | None = None
     reason: Reason = Reason.UNPROVED
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was found out of parts of one value, which may be in many places of it."""
+
+    numbers: dict[Value, Integer | None] = field(default_factory=dict)
+    without_data: set[Value] = field(default_factory=set)
 
 
 @dataclass
@@ -123,8 +131,9 @@ class Numbers:
             return linear, (linear,)
         return linear, (linear - low, -linear + (low + size - 1))
 
-    def integer(self, value: Value) -> Integer | None:
-        """``value`` as a linear number, asking for specialisation when that makes it one; None when it is data."""
+    def integer(self, value: Value, known: _Known | None = None) -> Integer | None:
+        """``value`` as a linear number, asking for specialisation when that makes it one; None when it is data.
+        ``known``: what was found on the way here."""
         match value:
             case Integer():
                 return value
@@ -133,42 +142,51 @@ class Numbers:
                 if fixable(where) and self.at_sample(where) not in self.written:
                     raise Promote(where, width)
                 return None
-            case Truth(bool() as known, width):
-                return constant(int(known), width)
+            case Truth(bool() as holds, width):
+                return constant(int(holds), width)
             case Node("select", (Truth(formula), *either), _) if value in self.selections and not list(data(formula)):
                 before, self.address = self.address, self.selections[value]
                 chosen = either[0 if self.decide(formula) else 1]
                 self.address = before
-                return self.integer(chosen)
+                return self.integer(chosen, known)
             case Node("shr" | "sar", (Integer(linear, _), Integer() as count), _) if not self.exploring:
                 uneven = uneven_part(self.widenings.numbers(linear), 1 << (constant_of(count) or 0))
                 if uneven.terms and fixable(uneven):
                     raise Specialise(Linear(uneven.terms))
                 return None
-            case Node(operator, operands, width):
-                return self._node_number(operator, operands, width)
+            case Node():
+                known = _Known() if known is None else known
+                if value not in known.numbers:
+                    known.numbers[value] = self._node_number(value.operator, value.operands, value.width, known)
+                return known.numbers[value]
         return None
 
-    def _is_data(self, value: Value) -> bool:
-        """Whether it is computed from what is loaded from a cell that changes with the iteration, or is stored to."""
-        match value:
-            case Loaded(event, _):
-                where = self.load_address(event)
-                return not fixable(where) or self.at_sample(where) in self.written
-            case Node("select", _, _):
-                return False
-            case Node(_, operands, _):
-                return any(map(self._is_data, operands))
+    def _is_data(self, values: Iterable[Value], known: _Known) -> bool:
+        """Whether one is computed from what is loaded from a cell that changes with the iteration, or is stored to."""
+        seen, pending = set(known.without_data), list(values)
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            match value:
+                case Loaded(event, _):
+                    where = self.load_address(event)
+                    if not fixable(where) or self.at_sample(where) in self.written:
+                        return True
+                case Node(operator, operands, _) if operator != "select":
+                    pending += operands
+        known.without_data.update(seen)
         return False
 
     def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
         raise NotImplementedError  # memopt.analysis.algebra
 
-    def _node_number(self, operator: str, operands: tuple[Value, ...], width: int) -> Integer | None:
+    def _node_number(self, operator: str, operands: tuple[Value, ...], width: int, known: _Known) -> Integer | None:
         """The number an operation gives once its operands are known numbers."""
-        if any(map(self._is_data, operands)):  # nothing is asked for in vain
+        if self._is_data(operands, known):  # nothing is asked for in vain
             return None
-        found = [self.integer(o) for o in operands]
+        found = [self.integer(o, known) for o in operands]
         numbers = tuple(n for n in found if n is not None)
         if len(numbers) < len(operands):
             return None

@@ -32,7 +32,7 @@ from memopt.analysis.privates import Privates, counters_of, is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
 from memopt.analysis.vain import with_unused
-from memopt.analysis.values import Carried, Final, Loaded, Node, Value
+from memopt.analysis.values import Carried, Final, Loaded, Node, Value, within
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Mirror
@@ -279,10 +279,7 @@ class _Recovery:
         return None
 
     def _reaches(self, value: Value, cell: Linear, held: Held) -> bool:
-        known = held.find(value)
-        if known is not None:
-            return known == cell
-        return isinstance(value, Node) and any(self._reaches(o, cell, held) for o in value.operands)
+        return any(held.find(part) == cell for part in within(value, lambda part: held.find(part) is None))
 
     # -- loops --------------------------------------------------------------------------------------------------
 
@@ -403,10 +400,8 @@ class _Recovery:
 
 
 def _uses(value: Value, piece: Value) -> bool:
-    base, _ = origin(value)
-    if base == origin(piece)[0]:
-        return True
-    return isinstance(value, Node) and any(_uses(o, piece) for o in value.operands)
+    base, _ = origin(piece)
+    return any(origin(part)[0] == base for part in within(value))
 
 
 def _place(value: Value) -> str:

@@ -7,6 +7,8 @@ on bit patterns. A truth value is a value of one bit; a mask is the sign extensi
 
 from __future__ import annotations
 
+import functools
+
 from memopt.analysis.values import Integer, Node, Truth, Value, centred, constant, constant_of
 from memopt.ir.linear import Linear
 
@@ -33,6 +35,7 @@ def _opaque(value: Value, low: int, width: int) -> Node:
     return Node("part", (value, constant(low, 16)), width)
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def _part_of_node(node: Node, low: int, width: int) -> Value:
     name, operands, whole = node.operator, node.operands, node.width
     inner = operands[0]

@@ -8,8 +8,10 @@ that is not linear stays a ``Node`` and is never guessed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from memopt.ir.linear import Linear
 
@@ -59,20 +61,35 @@ class LiveVector:
     width: int = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False, eq=False, weakref_slot=True)
 class Node:
-    """An operation that is not linear. Its hash is kept: values are nested deeply, and looked up all the time."""
+    """An operation that is not linear. Equal ones are the same object (hash consing: Ershov, On Programming of
+    Arithmetic Operations, 1958): values share their parts, so that the trees they stand for may be of any size, and
+    neither comparing two of them nor looking one up goes through a tree."""
 
     operator: str
     operands: tuple[Value, ...]
     width: int
-    _hash: int = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.operator, self.operands, self.width)))
+    def __new__(cls, operator: str, operands: tuple[Value, ...], width: int) -> Node:
+        key = operator, operands, width
+        node = _nodes.get(key)
+        if node is None:
+            with _making:
+                node = _nodes.get(key)
+                if node is None:
+                    node = object.__new__(cls)
+                    for name, value in zip(("operator", "operands", "width"), key, strict=True):
+                        object.__setattr__(node, name, value)
+                    _nodes[key] = node
+        return node
 
-    def __hash__(self) -> int:
-        return self._hash
+    def __reduce__(self) -> tuple[type[Node], tuple[str, tuple[Value, ...], int]]:
+        return Node, (self.operator, self.operands, self.width)
+
+
+_nodes: WeakValueDictionary[tuple[str, tuple[Value, ...], int], Node] = WeakValueDictionary()
+_making = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +195,9 @@ def data(formula: Formula) -> Iterator[Value]:
             yield from data(right)
 
 
-def within(value: Value) -> Iterator[Value]:
-    """``value`` and all that it is made of, each once."""
+def within(value: Value, into: Callable[[Value], bool] = lambda _: True) -> Iterator[Value]:
+    """``value`` and all that it is made of, each once, from the outside in and from the left; what parts are made of
+    only ``into`` those that it says."""
     seen: set[Value] = set()
     pending = [value]
     while pending:
@@ -187,8 +205,10 @@ def within(value: Value) -> Iterator[Value]:
         if part not in seen:
             seen.add(part)
             yield part
+            if not into(part):
+                continue
             if isinstance(part, Node):
-                pending += part.operands
+                pending += reversed(part.operands)
             elif isinstance(part, Truth):
                 pending += data(part.formula)
 

@@ -48,6 +48,7 @@ class BlockBuilder:
         self._widths: list[int] = []
         self._definitions: dict[int, Compute] = {}
         self._numbers: dict[tuple[str, tuple[Operand, ...], int], Temp] = {}
+        self._narrowed: dict[tuple[Operand, int], Operand | None] = {}
         self._forgone: set[int] = set()
 
     def begins(self, *prefixes: str) -> bool:
@@ -150,6 +151,11 @@ class BlockBuilder:
         """The lowest bits of what is extended from so many, or a sum of such, where that is known."""
         if isinstance(operand, Literal):
             return Literal(operand.value & _ones(width), width)
+        if (operand, width) not in self._narrowed:
+            self._narrowed[operand, width] = self._made_narrow(operand, width)
+        return self._narrowed[operand, width]
+
+    def _made_narrow(self, operand: Operand, width: int) -> Operand | None:
         found = self.is_a(operand, "zext", "sext", "add", "sub")
         if found is None:
             return None

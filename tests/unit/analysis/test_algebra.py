@@ -184,3 +184,19 @@ def test_live_in_numbers_have_samples_where_the_captured_iteration_does_not_get(
     assert tool.in_range(Integer(X, 64), signed=False)[0] == X + WORD
     tool.sample["c:1"] = -5
     assert tool.in_range(Integer(Linear.symbol("c:1"), 64), signed=False)[0] == Linear.symbol("c:1")
+
+
+def test_a_number_is_looked_for_once_in_each_part() -> None:
+    """What is asked for is as without sharing, in time that grows with the parts, not with the tree they stand for."""
+    def tower(base: Value) -> Value:
+        for _ in range(100):
+            base = Node("xor", (base, Node("mul", (base, base), 64)), 64)
+        return base
+
+    data, fixed = Loaded(0, 64), Loaded(1, 64)  # at an address that moves, and at one that does not
+    tool = algebra()
+    assert tool.integer(tower(data)) is None
+    with pytest.raises(Promote):
+        tool.integer(tower(fixed))
+    assert tool.integer(Node("xor", (tower(fixed), tower(data)), 64)) is None  # nothing is asked for in vain
+    assert tool.integer(tower(Node("select", (data, data, data), 64))) is None

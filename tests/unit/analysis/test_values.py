@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from dataclasses import replace
+
 import pytest
 
+from memopt.analysis.canonical import canonical
+from memopt.analysis.cases import cases_of
+from memopt.analysis.slices import part
 from memopt.analysis.values import (
     Atom,
     Carried,
@@ -21,6 +28,7 @@ from memopt.analysis.values import (
     data,
     either,
     negate,
+    within,
 )
 from memopt.ir.linear import Linear
 
@@ -88,3 +96,35 @@ def test_what_values_have_in_common_is_rewritten_once() -> None:
         found = found.operands[0]
     assert found == constant(3, 64)
     assert Substitution({"y": Linear.of(3)}).value(value) is value
+
+def tower(operator: str, base: Value, height: int) -> Value:
+    """As a tree of 2**height leaves; as an object, one node a floor."""
+    for _ in range(height):
+        base = Node(operator, (base, base), base.width)
+    return base
+
+
+def test_equal_operations_are_one_object() -> None:
+    one, other = (tower("fadd", Loaded(3, 64), 200) for _ in range(2))
+    assert (one is other) is True
+    assert pickle.loads(pickle.dumps(tower("fadd", Loaded(3, 64), 20))) is tower("fadd", Loaded(3, 64), 20)
+    assert (one != tower("fadd", Loaded(4, 64), 200)) is True
+    assert (copy.copy(one) is one) is True
+    assert replace(one, width=32).width == 32
+
+
+def test_parts_come_once_from_the_left_and_only_from_where_they_are_asked_for() -> None:
+    left, right = Node("fneg", (Loaded(1, 64),), 64), Node("fneg", (Loaded(2, 64),), 64)
+    whole = Node("fadd", (left, Node("fmul", (right, left), 64)), 64)
+    assert [p for p in within(whole) if isinstance(p, Loaded)] == [Loaded(1, 64), Loaded(2, 64)]
+    assert Loaded(2, 64) not in within(whole, lambda part: part != right)
+    assert right in within(whole, lambda part: part != right)
+
+
+def test_work_on_values_grows_with_the_parts_they_share_not_with_the_trees() -> None:
+    data_sum = tower("add", Loaded(1, 64), 100)
+    assert (part(data_sum, 0, 32) == tower("add", part(Loaded(1, 64), 0, 32), 100)) is True  # as text it has no end
+    assert (canonical(data_sum) == data_sum) is True
+    chosen = tower("fadd", Node("select", (Truth(POSITIVE), Loaded(1, 64), Loaded(2, 64)), 64), 100)
+    found = [case.value for case in cases_of(chosen)]
+    assert all(case is tower("fadd", Loaded(n, 64), 100) for case, n in zip(found, (1, 2), strict=True))

@@ -105,3 +105,11 @@ def test_a_kernel_that_breaks_its_contract(items: Code) -> None:
 def test_a_region_that_cannot_be_rejoined(region: Region) -> None:
     with pytest.raises(VerifyError):
         made(region)
+
+
+def test_values_that_are_nested_too_deeply_are_refused_by_name() -> None:
+    def kernel(layout: FrameLayout) -> KernelCode:
+        return kernel(layout)
+
+    with pytest.raises(Rejected, match="nested too deeply"):
+        generate(REGION, PLAN, kernel, PLACE, lambda _: DISPLACED, 7)

@@ -145,3 +145,15 @@ def test_folding_keeps_every_value(seed: int) -> None:
         machine = Machine(dict(state), 0, b"")
         machine.step(b.finish(0, 1))
         assert machine.locations["rbx"] == expected
+
+
+def test_narrowing_looks_at_each_sum_once() -> None:
+    b = BlockBuilder()
+    total = b.resize(b.resize(b.get("rax"), 32), 64)
+    other = b.get("rcx")
+    for _ in range(60):
+        total, other = b.compute("add", (total, total), 64), b.compute("add", (other, other), 64)
+    narrow = b.narrow(total, 32)
+    assert narrow is not None
+    assert b.width(narrow) == 32
+    assert b.narrow(other, 32) is None
