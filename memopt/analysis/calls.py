@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from memopt.analysis.routines import Routine, model
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
 
 COPY = 1 << 48  # no address of a process is that large
+if TYPE_CHECKING:
+    from memopt.analysis.routines import Routine
+
+    Callee = FlowGraph | Routine
+
 _MOST_CALLS = 64
 _MOST_INSTRUCTIONS = 256  # of a called function
 
-Callee = FlowGraph | Routine
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,9 @@ def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedI
         called = callee(block.instructions[-1])
         if called is None:
             continue
-        if isinstance(called, Routine):
+        if not isinstance(called, FlowGraph):
+            from memopt.analysis.routines import model
+
             copies = model(called, number * COPY, block.end)
             models |= copies
             found |= {a: _standing_for(called, a, b) for a, b in copies.items()}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memopt.ir.plan import NestPlan
-from memopt.ir.region import Region
+if TYPE_CHECKING:
+    from memopt.ir.plan import NestPlan
+    from memopt.ir.region import Region
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memopt.analysis.calls import Callee, is_small
+from memopt.analysis.calls import is_small
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.routines import COPIES, FILLS, FUNCTIONS, Routine
 from memopt.elf.image import ElfError, Image
@@ -20,6 +21,9 @@ from memopt.ir.graph import DecodedInstruction, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode, rip_target
 from runtime.memory import Mapping, Memory, mapping_at
+
+if TYPE_CHECKING:
+    from memopt.analysis.calls import Callee
 
 _LIBRARIES = {name: re.compile(rf"{library}(\.so\.6|-2\.\d+\.so)")
               for names, library in (((*COPIES, *FILLS), "libc"), (FUNCTIONS, "libm")) for name in names}

@@ -117,10 +117,13 @@ class Improver(Stages):
     def _hold(self) -> bool:
         """Have a version take turns with the original, if there is one that has not yet, or got slower since; then
         those that gained little, all at once."""
+        installed = tuple(self._in_service())
+        if not installed:
+            return False
         from memopt.session.turns import CLEAR
 
         little = list[Decision]()
-        for decision, cache, service in self._in_service():
+        for decision, cache, service in installed:
             since = decision.installed_after
             if since is None or decision.measurement is None or decision.behind is not None:
                 continue

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memopt.console import say
-from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.session.copies import Copies
 from memopt.session.decision import Decision
@@ -28,6 +26,7 @@ from runtime.processes import running_seconds
 if TYPE_CHECKING:
     from memopt.analysis.lift import Lifted
     from memopt.analysis.parameters import Sample
+    from memopt.ir.code import CompiledRegion, Placement
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
@@ -229,6 +228,7 @@ class Stages:
     def _trips(self, region: Region, out: frozenset[int], shadow: Shadow) -> int:
         """Iterations of an entry as they come: where few are left of the one that was met, those of the next one. One
         stop where the loop ends: on a busy machine a stop at every iteration takes seconds."""
+        from memopt.ir.scop import TRIPS
         from runtime.shadow import ShadowStopped, copies_of
         from runtime.trial import live_values
 

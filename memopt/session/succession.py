@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
-from memopt.ir.code import CompiledRegion
 from memopt.ir.reasons import Rejected
 
 if TYPE_CHECKING:
+    from memopt.ir.code import CompiledRegion
     from memopt.session.decision import Decision
 
 Attached = Callable[[], AbstractContextManager[None]]

@@ -12,7 +12,8 @@ import pytest
 from memopt.ir.reasons import Rejected
 from memopt.session import turns
 from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
-from runtime.codecache import CodeCache, Statistics
+from runtime.codecache import CodeCache
+from runtime.statistics import Statistics
 
 SECONDS = 0.025
 
