@@ -15,6 +15,7 @@ from typing import Any
 from bench.execution import Execution, median, run, run_under_memopt
 from bench.families import Kernel
 from bench.variants import KERNELS, BuildError
+from memopt.ir.reasons import Reason
 
 _GCC = {"C": "gcc", "C++": "g++", "Fortran": "gfortran"}
 _CLANG = {"C": "clang", "C++": "clang++"}
@@ -182,13 +183,16 @@ def summarise(kernel: Kernel, build: Build, mode: str, command: Sequence[str], n
     kept = [x for x in loops if x["outcome"] != "replaced"]
     report = trials[0].report or {}
     detail = _failure(wrong, natives[0]) if wrong else "" if loops else trials[0].reason()
+    reason = str(kept[0]["reason"]) if kept else str(report.get("reason") or "")
     if not detail and kept:
         detail = str(kept[0].get("detail") or "")
+    if loops and not kept and not _ran(trials[0], kernel):
+        reason, detail = Reason.ENDED.value, detail or "installed, and not entered after that"
     return Cell(
         kernel.name, build.name, mode,
         replaced=all(_ran(t, kernel) for t in trials),
         identical=wrong is None and natives[0].exit_code == 0,
-        reason=str(kept[0]["reason"]) if kept else str(report.get("reason") or ""),
+        reason=reason,
         detail=detail,
         **_native(natives),
         memopt_seconds=median([t.seconds for t in trials]),

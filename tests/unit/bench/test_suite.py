@@ -49,6 +49,8 @@ def test_replaced_only_if_replaced_code_of_the_kernel_ran_in_every_run() -> None
     assert _cell(TRIAL, TRIAL).replaced
     assert not _cell(TRIAL, _reported(KEPT)).replaced
     assert not _cell(_reported({**LOOP, "iterations_run": 0})).replaced
+    assert _cell(_reported({**LOOP, "iterations_run": 0})).reason == "program-ended"
+    assert not _cell(TRIAL).reason
     assert not _cell(_reported({**LOOP, "function": "fill_real"}, KEPT)).replaced
     assert _cell(_reported(KEPT)).reason == "carried-value"
     assert _cell(_reported(KEPT)).detail == "xmm0"
