@@ -26,7 +26,6 @@ from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import faults, remote
 from runtime.memory import PAGE, Mapping, mapping_at, mappings
 from runtime.remote import KEPT, Call
-from runtime.statistics import Statistics
 from runtime.tracee import Tracee
 
 MEMFD_NAME = "memopt"
@@ -45,6 +44,16 @@ _MARGIN = 16 << 10  # from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
 _TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counters as in memopt.ir.code; cycles are time-stamp-counter ticks."""
+
+    entries: int
+    runs: int
+    iterations: int
+    cycles: int
 
 
 @dataclass(frozen=True, slots=True)

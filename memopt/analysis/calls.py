@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
 
-COPY = 1 << 48  # no address of a process is that large
 if TYPE_CHECKING:
     from memopt.analysis.routines import Routine
 
     Callee = FlowGraph | Routine
 
+COPY = 1 << 48  # no address of a process is that large
 _MOST_CALLS = 64
 _MOST_INSTRUCTIONS = 256  # of a called function
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class Case:
 
 def cases_of(value: Value) -> list[Case]:
     """The ways that the first affine choice in ``value`` can go, excluding each other; none when there is none."""
-    atoms = [part.formula for part in within(value)
+    atoms = [part.formula for part in within(value, lambda part: isinstance(part, Node))
              if isinstance(part, Truth) and part.width == 1 and isinstance(part.formula, Atom)]
     if not atoms or len(atoms) > MOST_ATOMS:
         return []

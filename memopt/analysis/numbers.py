@@ -163,10 +163,10 @@ class Numbers:
 
     def _is_data(self, values: Iterable[Value], known: _Known) -> bool:
         """Whether one is computed from what is loaded from a cell that changes with the iteration, or is stored to."""
-        seen, pending = set(known.without_data), list(values)
+        seen, pending = set[Value](), list(values)
         while pending:
             value = pending.pop()
-            if value in seen:
+            if value in seen or value in known.without_data:
                 continue
             seen.add(value)
             match value:

@@ -35,7 +35,7 @@ def with_unused(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
     are left to who knows whether the code after the loop uses them."""
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, _Raised.by(node, at_header), Privates("v"), _Place(), True, {})
+    return _with_unused(node, _Raised.by(node, at_header), Privates("v"), _Place(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +125,15 @@ def _sums(node: LoopNode) -> Iterator[Value]:
             yield from (value for value, _ in seen)
 
 
-def _with_unused(loop: LoopNode, raised: _Raised, privates: Privates, around: _Place, certain: bool,
-                 known: _Sums) -> LoopNode:
-    """``certain``: the last iteration of the outermost loop, which the original runs, comes into ``loop``."""
+def _with_unused(loop: LoopNode, raised: _Raised, privates: Privates, around: _Place, known: _Sums) -> LoopNode:
     place = around.inside(loop)
     sums = _partial_sums(loop, known)
-    trips = loop.trips
-    certain = certain and (not around.loops or (trips is not None and trips.is_constant and trips.constant > 0))
+    certain = place.comes_with(_Place(place.loops[:1]))  # in the last outermost iteration, which the original runs
     idle = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
             and o not in sums and not raised.has(o, place.under(under))]
     inside = {v for o, _ in idle if isinstance(o, Node) for operand in o.operands for v in within(operand)}
-    items = [_item_with_unused(i, raised, privates, place, certain, known) for i in loop.items]
+    items = [_item_with_unused(i, raised, privates, place, known) for i in loop.items]
     for operation, under in idle:
         if operation not in inside and (under or not _done_beside(operation, items)):
             items.append(_kept(operation, under, loop, privates, place.counters))
@@ -154,14 +151,13 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
     return False
 
 
-def _item_with_unused(item: Item, raised: _Raised, privates: Privates, around: _Place, certain: bool,
-                      known: _Sums) -> Item:
+def _item_with_unused(item: Item, raised: _Raised, privates: Privates, around: _Place, known: _Sums) -> Item:
     match item:
         case LoopNode():
-            return _with_unused(item, raised, privates, around, certain, known)
+            return _with_unused(item, raised, privates, around, known)
         case Guarded():
             return replace(item, items=tuple(
-                _item_with_unused(i, raised, privates, around.inside(item), False, known) for i in item.items))
+                _item_with_unused(i, raised, privates, around.inside(item), known) for i in item.items))
     return item
 
 

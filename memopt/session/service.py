@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass, field, fields
 
 from memopt.ir.reasons import Reason
-from runtime.statistics import Statistics
+from runtime.codecache import Statistics
 
 PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
 GAIN = 1.03

@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.reasons import Reason
 from memopt.session.service import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
-from runtime.statistics import Statistics
+from runtime.codecache import Statistics
 
 RATE = 1e9
 

@@ -12,8 +12,7 @@ import pytest
 from memopt.ir.reasons import Rejected
 from memopt.session import turns
 from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
-from runtime.codecache import CodeCache
-from runtime.statistics import Statistics
+from runtime.codecache import CodeCache, Statistics
 
 SECONDS = 0.025
 
