@@ -26,7 +26,7 @@ def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
     """The immediate dominator of every reachable block; the entry is its own."""
     order = reverse_postorder(graph)
     number = {block: index for index, block in enumerate(order)}
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     dominator = {graph.entry: graph.entry}
 
     def intersect(first: int, second: int) -> int:

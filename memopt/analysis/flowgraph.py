@@ -167,7 +167,7 @@ def _graph_of_cycle(read: Read, address: int, bounds: tuple[int, int]) -> FlowGr
 
 def _component(graph: FlowGraph, start: int) -> frozenset[int]:
     """Blocks on a cycle with ``start``; empty when there is none."""
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     found: set[int] = set()
     pending = list(predecessors[start])
     while pending:

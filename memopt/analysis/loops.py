@@ -30,7 +30,7 @@ def find_loops(graph: FlowGraph) -> LoopForest:
 
 def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
     """The blocks that reach a back edge without going through the header."""
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     body = {header}
     pending = list(sources)
     while pending:
@@ -111,7 +111,7 @@ def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopFor
     """The loop of all blocks ``inside``, entered at ``entry``, and those in it."""
     graph = FlowGraph(entry, {b: graph.blocks[b] for b in sorted(inside)})
     bodies = _nested_cycles(graph, inside)
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     back = {header: [b for b in predecessors[header] if b in body] for header, body in bodies.items()}
     view = LoopForest(graph, nest(graph, bodies, back), ())
     return view, next(loop for loop in view.loops if loop.header == entry)
@@ -122,17 +122,38 @@ def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozen
     so on inside without its header (Steensgaard, Sequentializing program dependence graphs, 1993). Of several blocks
     where one is entered that is the header which leaves the fewest loops inside."""
     result: dict[int, frozenset[int]] = {}
-    rest = set(blocks)
-    while rest:
-        block = min(rest)
-        loop = _cycle(graph, block, block, blocks)
-        rest -= loop
-        if len(loop) > 1 or block in graph.successors(block):
+    for loop in _components(graph, blocks):
+        if len(loop) > 1 or loop.issubset(graph.successors(min(loop))):
             outer = [b for b in _entries(graph, loop) or [graph.entry] if b in loop]
             inner = {b: _nested_cycles(graph, loop - {b}) for b in outer}
             header = min(outer, key=lambda b: (len(inner[b]), b))
             result |= {header: loop} | inner[header]
     return result
+
+
+def _components(graph: FlowGraph, blocks: frozenset[int]) -> Iterator[frozenset[int]]:
+    """What is strongly connected among ``blocks`` (Sharir, A strong-connectivity algorithm, 1981)."""
+    finished: list[int] = []
+    seen: set[int] = set()
+    pending = [(block, False) for block in blocks]
+    while pending:
+        block, is_done = pending.pop()
+        if is_done:
+            finished.append(block)
+        elif block not in seen:
+            seen.add(block)
+            pending.append((block, True))
+            pending += ((s, False) for s in graph.successors(block) if s in blocks)
+    rest = set(blocks)
+    for root in reversed(finished):
+        if root in rest:
+            found = [root]
+            rest.discard(root)
+            for block in found:  # grows meanwhile
+                before = rest.intersection(graph.predecessors[block])
+                rest -= before
+                found += before
+            yield frozenset(found)
 
 
 def _cycles(forest: LoopForest, block: int) -> Iterator[frozenset[int]]:
@@ -146,7 +167,7 @@ def _cycles(forest: LoopForest, block: int) -> Iterator[frozenset[int]]:
 
 
 def _entries(graph: FlowGraph, cycle: frozenset[int]) -> list[int]:
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     return [b for b in sorted(cycle) if not cycle.issuperset(predecessors[b])]
 
 
@@ -166,7 +187,7 @@ def _cycle(graph: FlowGraph, source: int, target: int, inside: frozenset[int]) -
             if successor in inside and successor not in forward:
                 forward.add(successor)
                 pending.append(successor)
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     backward, pending = {source}, [source]
     while pending:
         for predecessor in predecessors[pending.pop()]:

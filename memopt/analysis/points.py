@@ -86,7 +86,7 @@ def _live_at_entry(graph: FlowGraph) -> set[str]:
             reads[start] |= read - sets[start]
             sets[start] |= changed
     live = {start: set(found) for start, found in reads.items()}
-    before, pending = graph.predecessors(), list(graph.blocks)
+    before, pending = graph.predecessors, list(graph.blocks)
     while pending:
         start = pending.pop()
         for source in before[start]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 
 class Kind(Enum):
@@ -85,7 +86,7 @@ class BasicBlock:
         return "\n".join((*lines, *(f"  {i}" for i in self.instructions)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FlowGraph:
     """The blocks found from ``entry``; ``blocks`` is sorted by address and not to be changed.
 
@@ -99,7 +100,8 @@ class FlowGraph:
         """Successors that are blocks of the graph."""
         return tuple(s for s in self.blocks[start].successors if s in self.blocks)
 
-    def predecessors(self) -> dict[int, tuple[int, ...]]:
+    @cached_property
+    def predecessors(self) -> Mapping[int, tuple[int, ...]]:
         found: dict[int, list[int]] = {start: [] for start in self.blocks}
         for start in self.blocks:
             for successor in self.successors(start):

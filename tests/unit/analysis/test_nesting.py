@@ -50,7 +50,7 @@ def test_loops_are_what_is_strongly_connected(seed: int) -> None:
         children.setdefault(index, set())
         assert loop.parent is None or loop.parent < index
     assert children[None] == parts(graph, everything)
-    predecessors = graph.predecessors()
+    predecessors = graph.predecessors
     for index, loop in enumerate(nesting.loops):
         assert children[index] == parts(graph, loop.blocks - {loop.header})
         entries = {b for b in loop.blocks
