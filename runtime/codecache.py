@@ -261,7 +261,7 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
 
     def open_here(index: int, result: int) -> None:
         if index == 0 and result >= 0:
-            opened.append(_map_here(tracee.pid, result, placement.code_size + STATISTICS_SIZE))
+            opened.append(map_here(tracee.pid, result, placement.code_size + STATISTICS_SIZE))
 
     wanted = ((placement.code, placement.code_size), (placement.statistics, STATISTICS_SIZE),
               (placement.frame, placement.frame_size))
@@ -297,7 +297,8 @@ def _mapping_calls(placement: Placement, flags: int) -> tuple[Call, ...]:
     )
 
 
-def _map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
+def map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
+    """The file that ``pid`` has open, made ``size`` bytes long, in memopt, too. Raises ``OSError``."""
     own = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(own, size)

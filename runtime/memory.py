@@ -5,6 +5,7 @@ Invariant: nothing here needs the target to stop; who needs a consistent view st
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import struct
@@ -20,6 +21,16 @@ PAGE = 4096
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01
 _OWN_PAGE = bytes(b & (_PRESENT | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE or b & _SWAPPED != 0 for b in range(256))
 _RUNS = re.compile(b"\x01+")
+
+_ONE = ctypes.c_ulong(1)
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.process_vm_readv.restype = ctypes.c_ssize_t
+
+
+class _Piece(ctypes.Structure):
+    """struct iovec"""
+
+    _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,16 @@ def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: boo
     return low, max(position, end)
 
 
+def _copied(pid: int, address: int, buffer: memoryview) -> int:
+    """How many bytes of a process were copied to ``buffer`` at once."""
+    if not len(buffer):
+        return 0
+    there = _Piece(address, len(buffer))
+    here = _Piece(ctypes.addressof(ctypes.c_char.from_buffer(buffer)), len(buffer))
+    count: int = _libc.process_vm_readv(pid, ctypes.byref(here), _ONE, ctypes.byref(there), _ONE, ctypes.c_ulong(0))
+    return max(0, count)
+
+
 class Memory:
     """Bytes of a process through /proc/PID/mem (which writes to read-only private pages too, as a debugger may).
 
@@ -142,6 +163,19 @@ class Memory:
             parts.append(part)
             position += len(part)
         return b"".join(parts)
+
+    def read_into(self, address: int, buffer: memoryview) -> None:
+        """As many bytes as ``buffer`` has room for; raises as ``read`` does. Large pieces are copied once
+        (process_vm_readv(2)), where that is allowed."""
+        done = _copied(self.pid, address, buffer)
+        while done < len(buffer):
+            try:
+                count = os.preadv(self._descriptor, (buffer[done:],), address + done)
+            except (OSError, OverflowError) as error:
+                raise Rejected(Reason.PROTECTED_MAPPING, f"reading {address + done:#x}: {error}") from error
+            if not count:
+                raise Rejected(Reason.ENDED, f"process {self.pid} has left its address space")
+            done += count
 
     def read_some(self, address: int, size: int) -> bytes:
         """At most ``size`` bytes: as far as the memory at ``address`` is readable."""

@@ -17,7 +17,7 @@ from memopt.traces.activity import (
     TOLD_BEFORE,
 )
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import FOUND, FOUND_PLACES, LOW, look_for_room
+from memopt.traces.shadow import FOUND, FOUND_PLACES, LOW, WEIGHT, look_for_room
 from memopt.traces.tables import slot
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 @kernel(forceinline=True)
-def _distance(rings, first, iteration, time):
+def distance(rings, first, iteration, time):
     """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
     low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
     if rings[first + (low & (FAR - 1))] > time:
@@ -69,34 +69,43 @@ def _place_of(key):
     return 8 * ((key ^ key >> 27) & (KNOWN - 1))
 
 
-@kernel()
-def _find_again(f, key, time):
-    """A dependence on what happened at ``time``; what it was is known from now on."""
-    state, active, found, known = f.state, f.active, f.found, f.known
-    level = state[ACTIVE]
-    while level and time < active[ROW * (level - 1) + BEGAN]:
-        level -= 1
-    row, carrier, distance = ROW * level, -1, 0
-    own, low, high = ROW * LEVELS + NUMBER, ROW * (level - 1 if level else LEVELS) + BEGAN, row + ENTERED
-    if level < state[ACTIVE] and time >= active[row + ENTERED]:
-        carrier, iteration, distance = active[row + NUMBER], active[row + ITERATION], 1
-        if time < active[row + BEFORE]:
-            distance = _distance(f.rings, FAR * level, iteration, time)
-        own, low, high = row + NUMBER, row + BEFORE + distance - 1, row + BEFORE + distance - 2
-        if distance == 1:
-            high = row + BEGAN
+@kernel(forceinline=True)
+def count_in(f, key, carrier, apart, count):
+    """So many dependences of what ``key`` says, carried by the loop of this number (-1: by none), so many iterations
+    apart. Where their row is."""
+    state, found = f.state, f.found
     one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | (key & 3) - ((key & 3) >> 1)
     at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
     if found[at + 1] == -1:
         state[FOUND] += 1
-        found[at], found[at + 1], found[at + _LEAST], found[at + _MOST] = one, two, distance, distance
+        found[at], found[at + 1], found[at + _LEAST], found[at + _MOST] = one, two, apart, apart
         look_for_room(state)
-    found[at + _COUNT] += 1
-    found[at + _LEAST] = min(found[at + _LEAST], distance)
-    found[at + _MOST] = max(found[at + _MOST], distance)
+    found[at + _COUNT] += count
+    found[at + _LEAST] = min(found[at + _LEAST], apart)
+    found[at + _MOST] = max(found[at + _MOST], apart)
+    return at
+
+
+@kernel()
+def _find_again(f, key, time):
+    """A dependence on what happened at ``time``; what it was is known from now on."""
+    state, active, known = f.state, f.active, f.known
+    level = state[ACTIVE]
+    while level and time < active[ROW * (level - 1) + BEGAN]:
+        level -= 1
+    row, carrier, apart = ROW * level, -1, 0
+    own, low, high = ROW * LEVELS + NUMBER, ROW * (level - 1 if level else LEVELS) + BEGAN, row + ENTERED
+    if level < state[ACTIVE] and time >= active[row + ENTERED]:
+        carrier, iteration, apart = active[row + NUMBER], active[row + ITERATION], 1
+        if time < active[row + BEFORE]:
+            apart = distance(f.rings, FAR * level, iteration, time)
+        own, low, high = row + NUMBER, row + BEFORE + apart - 1, row + BEFORE + apart - 2
+        if apart == 1:
+            high = row + BEGAN
+    at = count_in(f, key, carrier, apart, state[WEIGHT])
     place = _place_of(key)
     known[place + _KNOWN_KEY] = -1
-    if distance <= TOLD_BEFORE:
+    if apart <= TOLD_BEFORE:
         known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, at + _COUNT
         known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
         known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
@@ -120,7 +129,7 @@ def find(f, key, first, last):
     low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
     if (known[place + _KNOWN_KEY] == key and first >= low and last < high
             and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]):
-        f.found[known[place + _KNOWN_COUNT]] += 1 + (first != last)
+        f.found[known[place + _KNOWN_COUNT]] += f.state[WEIGHT] * (1 + (first != last))
     else:
         _find_again(f, key, first)
         if first != last:

@@ -13,15 +13,17 @@ dependences between are within those reported.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import numpy
 
 from memopt.traces.activity import DONE, Activity
+from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN
-from memopt.traces.places import CACHE, Tables, look_at
+from memopt.traces.pieces import look_at
+from memopt.traces.places import Tables
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
@@ -30,14 +32,22 @@ from memopt.traces.shadow import (
     MORE_FOUND,
     MORE_PAGES,
     MORE_READERS,
+    MORE_STRIPS,
+    NEXT_CELL,
     NEXT_CHUNK,
+    NEXT_STRIP,
     NUMBERS,
     PAGE_PLACES,
     RECENT,
     SHORT,
+    TOGETHER,
+    WEIGHT,
 )
-from memopt.traces.tables import Array, larger, longer, new_table, zeros
-from memopt.traces.trace import Access, Words
+from memopt.traces.strips import CACHE, STRIP
+from memopt.traces.tables import Array, addresses, extended, larger, longer, new_table, zeros
+from memopt.traces.trace import Access, BlockShape, Words
+
+_TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP))  # numbers in use, and how long each is
 
 
 class Kind(Enum):
@@ -66,18 +76,27 @@ class Dependences(Activity):
     """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
     nothing is watched any more, and ``complete`` is false."""
 
-    def __init__(self, limit: int = 3 << 30) -> None:
+    def __init__(self, limit: int = 3 << 30, runs: bool = True) -> None:
+        """``runs``: iterations that are alike are looked at together."""
         super().__init__(NUMBERS)
-        self._limit = limit
+        self._limit, self._runs = limit, runs
         self.complete = True
-        self._state[NEXT_CHUNK] = 1
+        self._state[[NEXT_CHUNK, WEIGHT]] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((CACHE, 2), -1, numpy.int64)
         self._cells = zeros(1 << 20, CELL)
-        self._chunks, self._free = zeros(1 << 17, CHUNK), zeros(1 << 17, 1)
+        self._chunks, self._free = zeros(1 << 18, CHUNK), zeros(1 << 18, 1)
+        self._strips, self._free_strips = zeros(1 << 16, STRIP), zeros(1 << 16, 1)
         self._recent = numpy.zeros(RECENT, numpy.int64)
-        self._found = new_table(1 << 15, DEPENDENCE)
+        self._found = new_table(1 << 17, DEPENDENCE)
         self._known = numpy.zeros((KNOWN, 8), numpy.int64)
+        self._tries = numpy.zeros((0, 2), numpy.int64)
         self._directory = numpy.zeros(len(Tables._fields), numpy.int64)
+        self._run = run_tables()
+        self._directory_of_run = addresses(self._run)
+
+    def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
+        super().know(blocks, loops)
+        self._tries = extended(self._tries, [(0 if self._runs else 1 << 62, 0)] * len(loops))
 
     def feed(self, words: Words) -> None:
         if not self.complete:
@@ -86,22 +105,25 @@ class Dependences(Activity):
         at, more = 0, -1
         while more != DONE:
             self._set_places()
-            at, more = look_at(self._directory.ctypes.data, pending.ctypes.data, len(pending), at)
+            at, more = look_at(self._directory.ctypes.data, self._directory_of_run.ctypes.data, pending.ctypes.data,
+                               len(pending), at)
             self._grow(more)
-            if self._cells.nbytes + self._chunks.nbytes > self._limit:
+            if 8 * sum(self._state[next_one] * width for next_one, width in _TAKEN) > self._limit:
                 self.complete = False
-                self._cells, self._chunks = zeros(0, CELL), zeros(0, CHUNK)
+                self._cells, self._chunks, self._strips = zeros(0, CELL), zeros(0, CHUNK), zeros(0, STRIP)
                 return
         self._rest = pending[at:].copy()
 
     def _set_places(self) -> None:
         super()._set_places()
-        self._state[PAGE_PLACES:SHORT] = [len(t) for t in (self._pages, self._cells, self._chunks, self._found)]
+        self._state[PAGE_PLACES:SHORT] = [len(t) for t in (
+            self._pages, self._cells, self._chunks, self._found, self._strips)]
         tables: tuple[Array, ...] = (
             self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
             self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
-            self._found, self._last, self._counts, self._known, self._recent, self._free)
-        self._directory[:] = [table.ctypes.data for table in tables]
+            self._found, self._last, self._counts, self._known, self._recent, self._free, self._strips,
+            self._free_strips, self._tries)
+        self._directory[:] = addresses(tables)
 
     def _grow(self, more: int) -> None:
         super()._grow(more)
@@ -114,6 +136,13 @@ class Dependences(Activity):
         elif more == MORE_FOUND:
             self._found = larger(self._found)
             self._known[:] = 0  # they say where the rows were
+        elif more == MORE_STRIPS:
+            self._strips, self._free_strips = longer(self._strips), longer(self._free_strips)
+
+    @property
+    def together(self) -> int:
+        """Words of the trace that were looked at in runs."""
+        return int(self._state[TOGETHER])
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""

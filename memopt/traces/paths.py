@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy
 
 from memopt.traces.kernels import kernel
-from memopt.traces.tables import extended, larger, new_table, pointer, slot
+from memopt.traces.tables import extended, joined, larger, new_table, pointer, slot
 from memopt.traces.trace import RESUMED, Words
 
 _FRAMES = 4096
@@ -142,7 +142,7 @@ class Paths:
                 _add_edge(self._edges, number, target, value, _UNKNOWN if start is None else start)
 
     def feed(self, words: Words) -> None:
-        pending = numpy.concatenate((self._rest, words.view(numpy.int64)))
+        pending = joined(self._rest, words)
         at, more = 0, -1
         while more != _DONE:
             at, more = _read(pending, self._state, self._frames, self._blocks, self._edges, self._counts, at)

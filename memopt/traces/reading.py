@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy
 
 from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array, extended, larger, new_table, slot
+from memopt.traces.tables import Array, extended, joined, larger, new_table, slot
 from memopt.traces.trace import Access, BlockShape, Words
 
 
@@ -61,7 +61,7 @@ class Reading:
     def _pending(self, words: Words) -> Array:
         """With what was left of the piece before."""
         self.words += len(words)
-        return numpy.concatenate((self._rest, words.view(numpy.int64)))
+        return joined(self._rest, words)
 
     def _more_contexts(self) -> None:
         self._context_blocks = larger(self._context_blocks)

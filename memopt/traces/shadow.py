@@ -13,13 +13,18 @@ from memopt.traces.kernels import kernel
 from memopt.traces.trace import PAGE
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. FREE_HALVES,
-# FREE_BYTES: two cells, and eight, that parts can be kept in; 0: none; the next ones are in the column WRITER.
-(PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, PAGE_PLACES, CELL_ROOM, CHUNK_ROOM,
- FOUND_PLACES, SHORT, FREE_HALVES, FREE_BYTES, NUMBERS) = range(OWN, OWN + 14)
-MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND = range(MORE_OWN, MORE_OWN + 4)
+# FREE_BYTES: two cells, and eight, that parts can be kept in; 0: none; the next ones are in the column WRITER. WEIGHT:
+# how often what is found counts. TOGETHER: words of runs.
+(PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
+ PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FREE_HALVES, FREE_BYTES,
+ NUMBERS) = range(OWN, OWN + 19)
+MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS = range(MORE_OWN, MORE_OWN + 5)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
-_CELLS_OF_PIECE = 2 * PAGE // 8 + 16  # at most
-_CHUNKS_OF_PIECE = PIECE + 16 * 64
+MOST_AT_ONCE = 1 << 16  # accesses of alike iterations that are looked at in one go; a piece is less
+_CELLS_AT_ONCE = 8 * MOST_AT_ONCE + PAGE  # at most
+_CHUNKS_AT_ONCE = MOST_AT_ONCE + (PAGE << 3)
+_FOUND_AT_ONCE = MOST_AT_ONCE >> 1
+_STRIPS_AT_ONCE = MOST_AT_ONCE >> 1
 LOW = (1 << 32) - 1
 _COPIED = 64  # readers of a place that is split; its parts forget more
 
@@ -47,14 +52,16 @@ class Keeping(NamedTuple):
 
 @kernel()
 def look_for_room(state):
-    """Whether there is enough of everything for any access of a piece."""
+    """Whether there is enough of everything for what is looked at in one go."""
     short = 0
-    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _CHUNKS_OF_PIECE:
+    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _CHUNKS_AT_ONCE:
         short = MORE_READERS
-    elif state[NEXT_CELL] + _CELLS_OF_PIECE > state[CELL_ROOM]:
+    elif state[NEXT_CELL] + _CELLS_AT_ONCE > state[CELL_ROOM]:
         short = MORE_CELLS
-    elif 2 * (state[FOUND] + PAGE) > state[FOUND_PLACES]:
+    elif 2 * (state[FOUND] + _FOUND_AT_ONCE) > state[FOUND_PLACES]:
         short = MORE_FOUND
+    elif state[FREE_STRIPS] + state[STRIP_ROOM] - state[NEXT_STRIP] < _STRIPS_AT_ONCE:
+        short = MORE_STRIPS
     elif 2 * (state[PAGES] + 2) > state[PAGE_PLACES]:
         short = MORE_PAGES
     state[SHORT] = short
@@ -86,7 +93,8 @@ def _near(cell, site):
 
 
 @kernel()
-def _new_reader(k, cell, site, first, last):
+def new_reader(k, cell, site, first, last):
+    """Another one of the further readers."""
     state, cells, chunks = k.state, k.cells, k.chunks
     writer = cells[CELL * cell + WRITER]
     chunk = writer & LOW
@@ -134,7 +142,7 @@ def further_reader(k, cell, site, time):
             k.recent[near] = chunk << 4 | number
             chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
             return
-    _new_reader(k, cell, site, time, time)
+    new_reader(k, cell, site, time, time)
 
 
 @kernel()
@@ -159,7 +167,7 @@ def split(k, cell, old, count, parts, fine):
         while chunk and copied < _COPIED:
             for number in range(chunks[CHUNK * chunk] & 15):
                 times = CHUNK * chunk + TIMES + 2 * number
-                _new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
+                new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
             copied += OF_CHUNK
             chunk = next_chunk(chunks[CHUNK * chunk])
     for source in range(old, old + count):

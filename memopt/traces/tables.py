@@ -12,6 +12,7 @@ import numpy
 import numpy.typing
 
 from memopt.traces.kernels import kernel
+from memopt.traces.trace import Words
 
 Array = numpy.typing.NDArray[numpy.int64]
 
@@ -74,3 +75,29 @@ def longer(array: Array) -> Array:
 
 def extended(array: Array, rows: Sequence[Sequence[int]]) -> Array:
     return array if not rows else numpy.concatenate((array, numpy.array(rows, numpy.int64)))
+
+
+def addresses(tables: Sequence[Array]) -> Array:
+    return numpy.array([table.ctypes.data for table in tables], numpy.int64)
+
+
+def joined(rest: Array, words: Words) -> Array:
+    """What was left of a piece of a trace, and the next one, which is copied only where something was left."""
+    following: Array = words.view(numpy.int64)
+    return numpy.concatenate((rest, following)) if len(rest) else following
+
+
+@kernel()
+def sort(keys, start, count):
+    """Of the keys from ``start`` on, so many, in place (Shell, A high-speed sorting procedure, 1959; Knuth's gaps)."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap:
+        for n in range(start + gap, start + count):
+            key, to = keys[n], n
+            while to >= start + gap and keys[to - gap] > key:
+                keys[to] = keys[to - gap]
+                to -= gap
+            keys[to] = key
+        gap //= 3

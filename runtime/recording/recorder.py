@@ -79,7 +79,8 @@ class Watcher(Protocol):
         """A program begins: what was told before was of another one."""
 
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
-        """The words of the trace of a thread (memopt.traces.trace); ``new``: units that may be met in it first."""
+        """The words of the trace of a thread (memopt.traces.trace); ``new``: units that may be met in it first.
+        Those of the piece before are overwritten when this returns."""
 
 
 _Answer = Callable[[Space, Thread, Region, Registers], Registers]

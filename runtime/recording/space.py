@@ -1,13 +1,16 @@
 """What recording puts into a process: copies of its code, the table of targets, the trees of its threads.
 
-Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own.
+Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own,
+but for traces where that can be: a child writes none, it goes on in the program's own code.
 """
 
 from __future__ import annotations
 
 import bisect
+import mmap
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy
@@ -18,7 +21,7 @@ from memopt.analysis.structure import flow
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.trace import BLOCK, RESUMED
 from runtime import remote
-from runtime.codecache import choose_address
+from runtime.codecache import MEMFD_NAME, choose_address, map_here
 from runtime.memory import PAGE, Mapping, Memory, mappings
 from runtime.recording.code import CodeMap, Text
 from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
@@ -52,7 +55,7 @@ from runtime.recording.state import (
 from runtime.recording.telling import Recording
 from runtime.recording.translate import translate
 from runtime.recording.unit import Site, Unit
-from runtime.remote import SYS_MMAP, Call, Place
+from runtime.remote import KEPT, SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
 from runtime.tracee import Tracee
 
 _REGION_BYTES = 64 << 20
@@ -63,7 +66,9 @@ _CALLS_BYTES = 64 << 20
 _MOST_THREADS = 128
 _CALLS_BYTES_OF_THREAD = 8 << 20
 _READ, _WRITE, _EXECUTE = 1, 2, 4
-_PRIVATE, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 2, 0x20, 0x4000, 0x100000
+_SHARED, _PRIVATE, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x20, 0x4000, 0x100000
+_CLOSE_ON_EXEC = 1
+_TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
 _LOWEST = 1 << 20
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
@@ -102,6 +107,7 @@ class Space:
         self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
         self._watch = watch
         self._watched = 0  # blocks, or points where values are told
+        self._seen = numpy.zeros(0, numpy.uint64)
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
         self.units: list[Unit] = []
@@ -126,16 +132,41 @@ class Space:
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (region, _REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (0, data, _READ | _WRITE, flags, -1, 0)),
-            *((Call(SYS_MMAP, (0, (_MOST_THREADS + 2) * TRACE_BYTES, _READ | _WRITE, flags, -1, 0)),) if watch else ()),
         ))
         for result in results:
             remote.check(result, "memory for recording")
         self._next_node, self._end_of_nodes = results[2], results[2] + _NODES_BYTES
         self._next_thread = self._end_of_nodes
-        self._next_trace = -(-results[3] // TRACE_ALIGNMENT) * TRACE_ALIGNMENT if watch else 0
+        self._traces = 0
+        if watch:
+            self._map_traces(tracee)
+        self._next_trace = -(-self._traces // TRACE_BYTES) * TRACE_BYTES
         self.add_region(region)
 
     # -- memory --------------------------------------------------------------------------------------------------------
+
+    def _map_traces(self, tracee: Tracee) -> None:
+        """In memory that memopt sees, too, so that nothing has to be copied; where the process may not share any, in
+        memory of its own."""
+        seen: list[mmap.mmap] = []
+
+        def map_them_here(index: int, result: int) -> None:
+            if index == 0 and result >= 0:
+                with suppress(OSError):
+                    seen.append(map_here(tracee.pid, result, _TRACES_BYTES))
+
+        _, address, _ = remote.run(tracee, (
+            Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
+            Call(SYS_MMAP, (0, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE, KEPT, 0)),
+            Call(SYS_CLOSE, (KEPT,))), observe=map_them_here)
+        if seen and address >= 0:
+            self._seen = numpy.frombuffer(seen[0], numpy.uint64)
+        else:
+            if address >= 0:
+                remote.run(tracee, (Call(SYS_MUNMAP, (address, _TRACES_BYTES)),))
+            (address,) = remote.run(tracee, (
+                Call(SYS_MMAP, (0, _TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1, 0)),))
+        self._traces = remote.check(address, "memory for traces")
 
     def add_region(self, start: int) -> None:
         shared = routines(start, self.table, self._memopt)
@@ -305,12 +336,17 @@ class Space:
         return thread
 
     def take_trace(self, thread: Thread) -> NDArray[numpy.uint64]:
-        """The words of the trace since it was taken before."""
+        """The words of the trace since it was taken before; they are overwritten when it is taken again, and the thread
+        goes on."""
         if not thread.trace:
             return numpy.zeros(0, numpy.uint64)
-        end = self.memory.word(thread.state + TRACE)
-        words = numpy.frombuffer(self.memory.read(thread.trace, end - thread.trace), numpy.uint64)
+        start, end = thread.trace, self.memory.word(thread.state + TRACE)
+        thread.trace ^= TRACE_ALIGNMENT  # the other half
         self.memory.write(thread.state + TRACE, _WORD(thread.trace))
+        if len(self._seen):
+            return self._seen[(start - self._traces) // 8:(end - self._traces) // 8]
+        words = numpy.empty((end - start) // 8, numpy.uint64)
+        self.memory.read_into(start, words.data.cast("B"))
         return words
 
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:

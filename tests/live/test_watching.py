@@ -114,6 +114,18 @@ def test_dependences_alone(build: Build, tmp_path: Path) -> None:
     assert "KiB" not in said
 
 
+def test_traces_that_memopt_may_not_see_are_copied(build: Build, tmp_path: Path) -> None:
+    """Where files may not become as long as all traces together, no memory can be shared."""
+    program, found = str(build("watched_dependences.c", level="-O1")), []
+    for limit in ("unlimited", "1000000"):
+        path = tmp_path / f"{limit}.db"
+        copied = run(["sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh", *memopt_command(), "profile", "--dependences",
+                      "-o", str(path), "--", program], PATIENCE)
+        assert copied.exit_code == 0, copied.stderr
+        found.append(asked(path, _CARRIED.format(os.path.realpath(program))))
+    assert found[0] == found[1] != []
+
+
 def test_reuse_distances_of_known_loops(build: Build, tmp_path: Path) -> None:
     program, path = str(build("watched_dependences.c", level="-O1")), tmp_path / "p.db"
     record((program,), path, "--reuse")

@@ -103,3 +103,17 @@ def test_exclusive_pages_of_a_fork_are_the_written_ones() -> None:
             os.write(done[1], b"!")
             os.waitpid(child, 0)
         assert found == ((start + 3 * PAGE, start + 5 * PAGE), (start + 9 * PAGE, start + 10 * PAGE))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_reads_into_what_is_there(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
+    if not at_once:
+        monkeypatch.setattr("runtime.memory._copied", lambda *_: 0)
+    source, target = ctypes.create_string_buffer(bytes(range(256)) * 100), bytearray(25_000)
+    memory = Memory(os.getpid())
+    memory.read_into(ctypes.addressof(source) + 3, memoryview(target))
+    assert target == source.raw[3:25_003]
+    memory.read_into(0, memoryview(target)[:0])
+    with pytest.raises(Rejected):
+        memory.read_into(0, memoryview(target))
+    memory.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ import pytest
 from memopt.traces.activity import FAR
 from memopt.traces.dependences import Dependences, Kind
 from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
+from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
 
 Found = dict[tuple[Kind, Access, Access, tuple[int, int] | None], tuple[int, int]]
@@ -96,6 +98,30 @@ def test_places_that_many_instructions_read(sites: int, size: int) -> None:
     seen.feed(numpy.array(words, numpy.uint64))
     assert found_in(seen) == model.found
     assert {(d.kind, d.source, d.sink, d.carrier): size * d.count for d in seen.all()} == model.counts
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int) -> None:
+    drawn = DrawnRuns(seed)
+    words, chance = numpy.array(drawn.words, numpy.uint64), random.Random(seed)
+    pieces = numpy.split(words, sorted(chance.randrange(len(words)) for _ in range(seed % 4)))
+    together, alone = Dependences(), Dependences(runs=False)
+    for seen in (together, alone):
+        seen.know(drawn.shapes, drawn.loops)
+        for piece in pieces:
+            seen.feed(piece)
+    assert alone.together == 0
+    assert {repr(d) for d in together.all()} == {repr(d) for d in alone.all()}
+
+
+def test_much_of_such_traces_is_looked_at_together() -> None:
+    words = together = 0
+    for seed in range(20):
+        drawn, seen = DrawnRuns(seed), Dependences()
+        seen.know(drawn.shapes, drawn.loops)
+        seen.feed(numpy.array(drawn.words, numpy.uint64))
+        words, together = words + len(drawn.words), together + seen.together
+    assert together > words / 4
 
 
 def chain(distance: int, count: int) -> Dependences:

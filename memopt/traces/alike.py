@@ -1,0 +1,193 @@
+"""Iterations of a loop that are alike: the same blocks in the same nodes, each access a constant distance further on.
+
+They are found by comparing words of the trace with those of the iteration before, so that nothing has to be proved of
+the code, and calls and other loops may be within them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy
+
+from memopt.traces.kernels import kernel
+from memopt.traces.shadow import MOST_AT_ONCE
+from memopt.traces.trace import BLOCK, RESUMED
+
+MOST_WORDS, MOST_BLOCKS, MOST_ACCESSES, MOST_UNITS = 4096, 512, 1024, 2048  # of one iteration
+LEAST_ITERATIONS = 6  # more than there are times of iterations before, see activity.TOLD_BEFORE
+_LEAST_WORDS = 96  # of all of them
+PENDING = -1
+
+BLOCK_WORD, ALONE, OF_STRIP, OTHER = range(4)  # what becomes of a word
+ACCESS = 8  # columns of an access: see Run
+AT, OF_BLOCK, ACCESS_SITE, KIND, SIZE, ADDRESS, DISTANCE, FIRST_UNIT = range(ACCESS)
+
+MOST_WITHIN = 6  # levels of loops in an iteration
+SNAP = 1 + 4 * MOST_WITHIN  # how many loops are active within, and of each: number, entered, began, which of begins
+UNIT = 4  # columns of a unit: position in its chain at the first iteration, run of a block, site, kind
+POSITION, UNIT_BLOCK, UNIT_SITE, UNIT_KIND = range(UNIT)
+CHAIN_BITS, ORDER_BITS = 40, 12  # of keys, which sort; the number of an access or a unit stands in the lowest bits
+
+LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, SINK, OWN_NUMBERS = range(10)
+
+
+class Run(NamedTuple):
+    """Pointers to what is kept of a run of alike iterations.
+
+    numbers: words, iterations, blocks, accesses, units of eight bytes in these, other words; the time at which the
+    first iteration began, the level of its loop, and what nobody asks for. becomes, further, masks: of each word of an
+    iteration, what becomes of it, what it grows by, and the bits that count. others: the words that may be anything.
+    accesses: in the order of the trace: word and run of a block within the iteration, site, kind, size, address, what
+    that grows by, the first of its units. snaps: of each run of a block the loops within; begins: of each level within,
+    when its iterations began. units: see UNIT. keys: of accesses by the first words they touch, behind them of units by
+    chain, and in the order in which a place meets them. ends, among: between which positions of a chain the same units
+    are met, and which. fixed: words between which places are that all iterations access.
+    """
+
+    numbers: Any
+    becomes: Any
+    further: Any
+    masks: Any
+    others: Any
+    accesses: Any
+    snaps: Any
+    begins: Any
+    units: Any
+    keys: Any
+    ends: Any
+    among: Any
+    fixed: Any
+
+
+def run_tables() -> Run:
+    """Those of ``Run``, empty."""
+    lengths = Run(
+        numbers=OWN_NUMBERS, becomes=MOST_WORDS, further=MOST_WORDS, masks=MOST_WORDS, others=MOST_WORDS,
+        accesses=ACCESS * MOST_ACCESSES, snaps=SNAP * MOST_BLOCKS, begins=MOST_BLOCKS * MOST_WITHIN,
+        units=UNIT * MOST_UNITS, keys=MOST_ACCESSES + MOST_UNITS, ends=2 * MOST_UNITS, among=MOST_UNITS,
+        fixed=2 * MOST_ACCESSES)
+    return Run(*(numpy.zeros(length, numpy.int64) for length in lengths))
+
+
+@kernel()
+def _length(words, count, at):
+    """Until the header told at ``at`` is told again in the same node; PENDING where the trace ends before, 0 where that
+    is too far."""
+    block, node = words[at], words[at + 1]
+    for ahead in range(at + 2, min(count - 1, at + MOST_WORDS)):
+        if words[ahead] == block and words[ahead + 1] == node:
+            return ahead - at
+    return 0 if at + MOST_WORDS < count else PENDING
+
+
+@kernel(forceinline=True)
+def _within(t, block, loop):
+    at = t.blocks[5 * block + 2]
+    while at >= 0 and at != loop:
+        at = t.loops[2 * at]
+    return at == loop
+
+
+@kernel()
+def _parse(t, r, words, at, length):
+    """Whether an iteration is made of what can be looked at in runs: the loop stays active, and what is accessed is
+    told by one word each."""
+    own, loop = words[at + 1], t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
+    blocks = accesses = units = others = first = number = 0
+    k = 0
+    while k < length:
+        word = words[at + k]
+        index = word >> 48 & 0xFFFF
+        if index == BLOCK:
+            block, node = word & 0xFFFFFFFF, words[at + k + 1]
+            if k + 1 == length or node & RESUMED or node < own or blocks == MOST_BLOCKS:
+                return False
+            if node == own and (t.blocks[5 * block + 4] or not _within(t, block, loop)):
+                return False
+            first, number = t.blocks[5 * block], t.blocks[5 * block + 1]
+            blocks += 1
+            r.becomes[k] = r.becomes[k + 1] = BLOCK_WORD
+            r.masks[k] = r.masks[k + 1] = -1
+            k += 2
+            continue
+        r.becomes[k], r.masks[k] = OTHER, 0
+        if index >= number:
+            r.others[others] = k
+            others += 1
+        else:
+            row = 3 * (first + index)
+            if t.shapes[row + 2] or accesses == MOST_ACCESSES:
+                return False
+            r.becomes[k], r.masks[k] = ALONE, -1
+            a = ACCESS * accesses
+            r.accesses[a + AT], r.accesses[a + OF_BLOCK], r.accesses[a + ACCESS_SITE] = k, blocks - 1, index
+            r.accesses[a + SIZE], r.accesses[a + KIND] = t.shapes[row], t.shapes[row + 1]
+            r.accesses[a + ADDRESS], r.accesses[a + FIRST_UNIT] = word & 0xFFFFFFFFFFFF, units
+            accesses += 1
+            units += t.shapes[row] + 7 >> 3
+            if units > MOST_UNITS:
+                return False
+        k += 1
+    r.numbers[LENGTH], r.numbers[BLOCKS], r.numbers[ACCESSES], r.numbers[UNITS] = length, blocks, accesses, units
+    r.numbers[OTHERS] = others
+    return True
+
+
+@kernel(forceinline=True)
+def _others_agree(r, words, at, length):
+    """Whether words that may be anything, are of the kind of those an iteration before."""
+    for n in range(r.numbers[OTHERS]):
+        here = at + r.others[n]
+        if (words[here] ^ words[here - length]) >> 48 != 0:
+            return False
+    return True
+
+
+@kernel(forceinline=True)
+def _agree(r, words, at, length):
+    """Whether the iteration at ``at`` has gone on from the one before as that one should."""
+    differ = 0
+    for k in range(length):
+        differ |= (words[at + k] - words[at + k - length] - r.further[k]) & r.masks[k]
+    return differ == 0
+
+
+@kernel()
+def find_alike(t, r, words, count, at):
+    """How many iterations are alike from the one on whose header is told at ``at``, what they are is in ``r`` then; 0
+    where there are too few, PENDING where that is because the trace ends."""
+    length = _length(words, count, at)
+    if length <= 0:
+        return length
+    if at + LEAST_ITERATIONS * length > count:
+        return PENDING
+    second = at + length
+    if not _parse(t, r, words, at, length) or not _others_agree(r, words, second, length):
+        return 0
+    for k in range(length):
+        further = words[second + k] - words[at + k]
+        if r.becomes[k] == OTHER:
+            further = 0
+        elif (words[second + k] ^ words[at + k]) >> 48 != 0 or (r.becomes[k] == BLOCK_WORD and further != 0):
+            return 0
+        r.further[k] = further
+    for access in range(r.numbers[ACCESSES]):
+        a = ACCESS * access
+        r.accesses[a + DISTANCE] = r.further[r.accesses[a + AT]]
+    most = MOST_AT_ONCE // max(1, r.numbers[UNITS])
+    found, here = 2, second + length
+    while (found < most and here + length <= count and _agree(r, words, here, length)
+           and _others_agree(r, words, here, length)):
+        found += 1
+        here += length
+    if found < LEAST_ITERATIONS or found * length < _LEAST_WORDS:
+        return 0
+    r.numbers[ITERATIONS] = found
+    return found
+
+
+@kernel(forceinline=True)
+def numbered(key):
+    """What a key belongs to."""
+    return key & ((1 << ORDER_BITS) - 1)

@@ -1,0 +1,169 @@
+"""Clusters of a run of alike iterations: accesses that share no word with those of other clusters.
+
+Where all of a cluster move on by the same distance, its places lie in chains.
+"""
+
+from __future__ import annotations
+
+from memopt.traces.alike import (
+    ACCESS,
+    ACCESS_SITE,
+    ACCESSES,
+    ADDRESS,
+    AT,
+    CHAIN_BITS,
+    DISTANCE,
+    FIRST_UNIT,
+    ITERATIONS,
+    KIND,
+    OF_BLOCK,
+    OF_STRIP,
+    ORDER_BITS,
+    POSITION,
+    SINK,
+    SIZE,
+    UNIT,
+    UNIT_BLOCK,
+    UNIT_KIND,
+    UNIT_SITE,
+    numbered,
+)
+from memopt.traces.chains import look_at_chain
+from memopt.traces.kernels import kernel
+from memopt.traces.places import places_of
+from memopt.traces.shadow import CELL, SHORT, WRITTEN
+from memopt.traces.strips import OF_READERS, R_SITE, STRIP, WORDS_OF_PAGE, cell_of, strip_of
+from memopt.traces.tables import sort
+from memopt.traces.trace import PAGE
+
+_MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
+_MOST_GAP = 64  # pages
+
+
+@kernel(forceinline=True)
+def low_of(r, access):
+    """The first word that an access touches in any of the iterations."""
+    a = ACCESS * access
+    far = (r.numbers[ITERATIONS] - 1) * r.accesses[a + DISTANCE]
+    return (r.accesses[a + ADDRESS] + min(0, far)) >> 3
+
+
+@kernel(forceinline=True)
+def high_of(r, access):
+    """The first word behind those."""
+    a = ACCESS * access
+    far = (r.numbers[ITERATIONS] - 1) * r.accesses[a + DISTANCE]
+    return (r.accesses[a + ADDRESS] + max(0, far) + r.accesses[a + SIZE] + 7) >> 3
+
+
+@kernel()
+def _have_pages(t, first, behind):
+    """Those of words are there; False where there must be more room first."""
+    p = places_of(t)
+    for page in range(first // WORDS_OF_PAGE, (behind - 1) // WORDS_OF_PAGE + 1):
+        cell_of(p, page * WORDS_OF_PAGE)
+        if t.state[SHORT]:
+            return False
+    return True
+
+
+@kernel()
+def have_places(t, r, first, behind, low, high):
+    """The same for the accesses of a cluster."""
+    if high - low <= _MOST_GAP * WORDS_OF_PAGE:
+        return _have_pages(t, low, high)
+    for n in range(first, behind):
+        access = numbered(r.keys[n])
+        a = ACCESS * access
+        far = r.accesses[a + DISTANCE]
+        if -PAGE <= far <= PAGE:
+            if not _have_pages(t, low_of(r, access), high_of(r, access)):
+                return False
+        else:
+            for iteration in range(r.numbers[ITERATIONS]):
+                place = r.accesses[a + ADDRESS] + iteration * far
+                if not _have_pages(t, place >> 3, (place + r.accesses[a + SIZE] + 7) >> 3):
+                    return False
+    return True
+
+
+@kernel(forceinline=True)
+def distance_of(r, first, behind):
+    """By which all accesses of a cluster move on, all of whole words; below 0 is backwards, and 1 is none such."""
+    far = r.accesses[ACCESS * numbered(r.keys[first]) + DISTANCE]
+    for n in range(first, behind):
+        a = ACCESS * numbered(r.keys[n])
+        if r.accesses[a + DISTANCE] != far:
+            return 1
+        if far and (r.accesses[a + ADDRESS] | r.accesses[a + SIZE] | far) & 7:
+            return 1
+    return far
+
+
+@kernel()
+def _fetch(t, r, units, low, step, back):
+    """What is kept of the first and the last places of all units is in the cache soon: it is asked for at once here,
+    one after the other later."""
+    p, last, sink = places_of(t), r.numbers[ITERATIONS] - 1, 0
+    for n in range(units):
+        key = r.among[n]
+        position = r.units[UNIT * numbered(key) + POSITION] - back
+        word = low + (key >> CHAIN_BITS) + position * step
+        r.ends[2 * n] = t.cells[CELL * cell_of(p, word) + WRITTEN]
+        r.ends[2 * n + 1] = t.cells[CELL * cell_of(p, word + last * step) + WRITTEN]
+    for n in range(2 * units):
+        row = STRIP * max(0, strip_of(r.ends[n]))
+        sink += t.strips[row] + t.strips[row + OF_READERS] + t.strips[row + R_SITE]
+    r.numbers[SINK] = sink
+
+
+@kernel()
+def look_at_strips(t, r, first, behind, low, high, far):
+    """Look at a cluster by strips. False, and nothing has happened, where that cannot be."""
+    step, forward = abs(far) >> 3, 1 if far > 0 else -1
+    if step > _MOST_STEP or (high - low) // step >= _MOST_POSITIONS:
+        return False
+    count = 0
+    for n in range(first, behind):
+        access = numbered(r.keys[n])
+        a = ACCESS * access
+        for word in range(r.accesses[a + SIZE] >> 3):
+            unit = r.accesses[a + FIRST_UNIT] + word
+            place = (r.accesses[a + ADDRESS] >> 3) + word - low
+            position, chain = place // step, place % step
+            u = UNIT * unit
+            r.units[u + POSITION], r.units[u + UNIT_BLOCK] = position, r.accesses[a + OF_BLOCK]
+            r.units[u + UNIT_SITE], r.units[u + UNIT_KIND] = r.accesses[a + ACCESS_SITE], r.accesses[a + KIND]
+            order = _MOST_POSITIONS - position if forward > 0 else position
+            r.among[count] = chain << CHAIN_BITS | order << ORDER_BITS | unit
+            count += 1
+    _fetch(t, r, count, low, step, 0 if forward > 0 else r.numbers[ITERATIONS] - 1)
+    among = r.numbers[ACCESSES]  # keys of units lie behind those of accesses
+    for n in range(count):
+        r.keys[among + n] = r.among[n]
+    sort(r.keys, among, count)
+    for ask in range(1, -1, -1):
+        start = among
+        while start < among + count:
+            chain, end = r.keys[start] >> CHAIN_BITS, start + 1
+            while end < among + count and r.keys[end] >> CHAIN_BITS == chain:
+                end += 1
+            if not look_at_chain(t, r, start, end, low + chain, step, forward, ask == 1):
+                return False
+            start = end
+    for n in range(first, behind):
+        access = numbered(r.keys[n])
+        r.becomes[r.accesses[ACCESS * access + AT]] = OF_STRIP
+    return True
+
+
+@kernel(forceinline=True)
+def end_of_cluster(r, first):
+    """Behind the accesses that share words with those from ``first`` on, and the first word behind all of these."""
+    end, high = first + 1, high_of(r, numbered(r.keys[first]))
+    while end < r.numbers[ACCESSES] and r.keys[end] >> ORDER_BITS < high:
+        high = max(high, high_of(r, numbered(r.keys[end])))
+        end += 1
+    return end, high
+
+

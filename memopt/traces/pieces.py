@@ -1,0 +1,140 @@
+"""A trace, word by word, but for runs of iterations that are alike."""
+
+from __future__ import annotations
+
+from memopt.traces.activity import (
+    BLOCK_NOW,
+    CONTEXT_LOOPS,
+    CONTEXT_PLACES,
+    CURRENT,
+    DONE,
+    FRAME,
+    FRAMES,
+    LEVELS,
+    LOOP_NOW,
+    LOOP_PLACES,
+    MORE_CONTEXTS,
+    MORE_LOOPS,
+    begin_block,
+)
+from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, Run, find_alike
+from memopt.traces.kernels import kernel
+from memopt.traces.places import access, tables_at
+from memopt.traces.runs import look_at_run
+from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
+from memopt.traces.tables import pointer
+from memopt.traces.trace import BLOCK, RESUMED
+
+_MOST_PATIENCE = 1023  # iterations
+
+
+@kernel(forceinline=True)
+def _run_at(d):
+    """That whose tables have their addresses in a row at ``d``."""
+    return Run(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
+               pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
+               pointer(d[12]))
+
+
+@kernel(forceinline=True)
+def _room_for_run(t):
+    """0, or what there must be more of before a run is looked at."""
+    state = t.state
+    if state[SHORT]:
+        return state[SHORT]
+    if 2 * (t.counts[0] + MOST_BLOCKS) > state[CONTEXT_PLACES]:
+        return MORE_CONTEXTS
+    return MORE_LOOPS if 2 * (state[CONTEXT_LOOPS] + MOST_BLOCKS + LEVELS) > state[LOOP_PLACES] else 0
+
+
+@kernel()
+def _try_run(t, r, words, count, at):
+    """How many words of a run there were from ``at`` on, where the header of a loop is told that has begun."""
+    loop = t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
+    if t.tries[2 * loop]:
+        t.tries[2 * loop] -= 1
+        return 0
+    if words[at + 1] & RESUMED or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
+        return 0
+    found = find_alike(t, r, words, count, at)
+    if found > 0 and look_at_run(t, r, words, at):
+        t.tries[2 * loop + 1] = 0
+        t.state[TOGETHER] += r.numbers[ITERATIONS] * r.numbers[LENGTH]
+        return r.numbers[ITERATIONS] * r.numbers[LENGTH]
+    if found != PENDING:
+        t.tries[2 * loop] = t.tries[2 * loop + 1] = min(_MOST_PATIENCE, 2 * t.tries[2 * loop + 1] + 1)
+    return 0
+
+
+@kernel()
+def _repeat(t, kind, site, address, size):
+    """An access of any size; 0, or what there must be more of before it goes on."""
+    while t.state[DONE_OF_REPEATED] < size:
+        done = t.state[DONE_OF_REPEATED]
+        piece = min(PIECE, size - done)
+        more = access(t, kind, site, address + done, piece)
+        if more:
+            return more
+        t.state[DONE_OF_REPEATED] += piece
+    t.state[DONE_OF_REPEATED] = 0
+    return 0
+
+
+@kernel(forceinline=True)
+def _begin(t, r, words, count, at):
+    """The block that is told at ``at`` begins, and with it perhaps a run: how many words that is, and what there must
+    be more of first."""
+    block = words[at] & 0xFFFFFFFF
+    header = t.blocks[5 * block + 3]
+    more = _room_for_run(t) if header else 0
+    if not more:
+        more = begin_block(t, block, words[at + 1])
+    if more:
+        return 0, more
+    done = _try_run(t, r, words, count, at) if header else 0
+    return done if done else 2, 0
+
+
+@kernel(nogil=True)
+def look_at(directory, run, trace, count, at):
+    """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
+    it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
+    t, r, words = tables_at(pointer(directory)), _run_at(pointer(run)), pointer(trace)
+    state = t.state
+    look_for_room(state)
+    while at < count:
+        word = words[at]
+        if word >> 48 & 0xFFFF == BLOCK:
+            if at + 1 == count:
+                break
+            words_of_it, more = _begin(t, r, words, count, at)
+            if more:
+                return at, more
+            at += words_of_it
+            if words_of_it > 2:
+                continue
+        block = state[BLOCK_NOW]
+        if block < 0:  # cannot be: a trace begins with a block
+            at += 1
+            continue
+        first, number, site = t.blocks[5 * block], t.blocks[5 * block + 1], state[CURRENT]
+        while at < count:
+            word = words[at]
+            index = word >> 48 & 0xFFFF
+            if index >= number:
+                if index == BLOCK:
+                    break
+                at += 1  # of another kind
+                continue
+            row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
+            if t.shapes[row + 2]:
+                if at + 1 == count:
+                    return at, DONE
+                more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
+                at += 1
+            else:
+                more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
+            if more:
+                return at - t.shapes[row + 2], more
+            at += 1
+    return at, DONE

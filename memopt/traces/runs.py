@@ -1,0 +1,253 @@
+"""What follows from a run of alike iterations, without looking at each of them.
+
+Its accesses fall into clusters (clusters.py). Where all of a cluster move on by the same distance, its places lie in
+chains (chains.py), and what follows is found for all places at once that have a history alike (strips.py, meeting.py).
+Where all of a cluster stay where they are, what the second iteration does is what all further ones do, later. All else
+is looked at access by access.
+"""
+
+from __future__ import annotations
+
+from memopt.traces.activity import (
+    ACTIVE,
+    BEFORE,
+    BEGAN,
+    BLOCK_NOW,
+    CURRENT,
+    ENTERED,
+    FAR,
+    FRAME,
+    ITERATION,
+    LEVELS,
+    LOOP_NOW,
+    NEVER,
+    NODE_NOW,
+    NUMBER,
+    ROW,
+    TIME,
+    TOLD_BEFORE,
+    begin_block,
+)
+from memopt.traces.alike import (
+    ACCESS,
+    ACCESS_SITE,
+    ACCESSES,
+    ALONE,
+    BLOCK_WORD,
+    BLOCKS,
+    ITERATIONS,
+    LENGTH,
+    LEVEL,
+    MOST_BLOCKS,
+    MOST_WITHIN,
+    OF_BLOCK,
+    ORDER_BITS,
+    SINCE,
+    SNAP,
+)
+from memopt.traces.clusters import distance_of, end_of_cluster, have_places, look_at_strips, low_of
+from memopt.traces.kernels import kernel
+from memopt.traces.places import look_at_access, places_of
+from memopt.traces.shadow import (
+    CELL,
+    CHUNK,
+    FIRST,
+    LAST,
+    LOW,
+    SECOND_FIRST,
+    SECOND_LAST,
+    TIMES,
+    WEIGHT,
+    WRITER,
+    WRITTEN,
+    next_chunk,
+)
+from memopt.traces.strips import cell_of
+from memopt.traces.tables import sort
+
+_MOST_TRIPS = 15  # of loops in an iteration: longer ones are runs themselves
+
+
+@kernel(forceinline=True)
+def _close(t, level):
+    """No loop is active from this level on."""
+    for row in range(ROW * level, ROW * min(LEVELS, level + MOST_WITHIN + 2), ROW):
+        t.active[row + ENTERED] = t.active[row + BEGAN] = NEVER
+        for before in range(TOLD_BEFORE):
+            t.active[row + BEFORE + before] = NEVER
+
+
+@kernel()
+def _look_ahead(t, r, words, at):
+    """Which loops are active within the first iteration; False where there are too many, or one is a run itself.
+    Nothing has happened then."""
+    state, level = t.state, t.state[ACTIVE] - 1
+    frame, block, current = state[FRAME], state[BLOCK_NOW], state[CURRENT]
+    node, loop, since = state[NODE_NOW], state[LOOP_NOW], state[TIME]
+    r.numbers[SINCE], r.numbers[LEVEL] = since, level
+    k, run, access, most = 2, 0, 0, 0
+    counts = r.ends  # of iterations begun, by levels within
+    for within in range(MOST_WITHIN):
+        counts[within] = 0
+    while True:
+        active = state[ACTIVE] - level - 1
+        most = max(most, active)
+        if most > MOST_WITHIN:
+            break
+        snap = SNAP * run
+        r.snaps[snap] = active
+        for within in range(active):
+            row, to = ROW * (level + 1 + within), snap + 1 + 4 * within
+            if t.active[row + ITERATION] > _MOST_TRIPS:
+                most = MOST_WITHIN + 1
+            if t.active[row + BEGAN] == state[TIME]:
+                r.begins[MOST_BLOCKS * within + counts[within]] = state[TIME]
+                counts[within] += 1
+            r.snaps[to], r.snaps[to + 1] = t.active[row + NUMBER], t.active[row + ENTERED]
+            r.snaps[to + 2], r.snaps[to + 3] = t.active[row + BEGAN], counts[within] - 1
+        if most > MOST_WITHIN:
+            break
+        while access < r.numbers[ACCESSES] and r.accesses[ACCESS * access + OF_BLOCK] == run:
+            r.accesses[ACCESS * access + ACCESS_SITE] += state[CURRENT]
+            access += 1
+        while k < r.numbers[LENGTH] and r.becomes[k] != BLOCK_WORD:
+            k += 1
+        if k == r.numbers[LENGTH]:
+            break
+        begin_block(t, words[at + k] & 0xFFFFFFFF, words[at + k + 1])
+        k += 2
+        run += 1
+    state[FRAME], state[BLOCK_NOW], state[CURRENT] = frame, block, current
+    state[NODE_NOW], state[LOOP_NOW], state[TIME], state[ACTIVE] = node, loop, since, level + 1
+    _close(t, level + 1)
+    return most <= MOST_WITHIN
+
+
+@kernel()
+def _walk(t, r, words, at, first, behind):
+    """Through the iterations from ``first`` to ``behind``, their accesses that are looked at alone."""
+    length = r.numbers[LENGTH]
+    for iteration in range(first, behind):
+        here = at + iteration * length
+        k = 0 if iteration else 2
+        while k < length:
+            word = words[here + k]
+            if r.becomes[k] == BLOCK_WORD:
+                begin_block(t, word & 0xFFFFFFFF, words[here + k + 1])
+                k += 1
+            elif r.becomes[k] == ALONE:
+                row = 3 * (t.blocks[5 * t.state[BLOCK_NOW]] + (word >> 48 & 0xFFFF))
+                look_at_access(t, t.shapes[row + 1], t.state[CURRENT] + (word >> 48 & 0xFFFF), word & 0xFFFFFFFFFFFF,
+                               t.shapes[row])
+            k += 1
+
+
+@kernel()
+def _go_on(t, r):
+    """From the end of the second iteration to the end of the last one."""
+    iterations, period, level = r.numbers[ITERATIONS], r.numbers[BLOCKS], r.numbers[LEVEL]
+    later = (iterations - 2) * period
+    t.state[TIME] += later
+    row = ROW * level
+    second = t.active[row + ITERATION]
+    for further in range(1, iterations - 1):
+        t.rings[FAR * level + (second + further & (FAR - 1))] = t.active[row + BEGAN] + further * period
+    t.active[row + ITERATION] += iterations - 2
+    t.active[row + BEGAN] += later
+    for before in range(TOLD_BEFORE):
+        t.active[row + BEFORE + before] = t.active[row + BEGAN] - (before + 1) * period
+    for within in range(level + 1, t.state[ACTIVE]):
+        row = ROW * within
+        t.active[row + ENTERED] += later
+        t.active[row + BEGAN] += later
+        for before in range(TOLD_BEFORE):
+            if t.active[row + BEFORE + before] < NEVER:
+                t.active[row + BEFORE + before] += later
+        for iteration in range(max(1, t.active[row + ITERATION] - FAR + 1), t.active[row + ITERATION] + 1):
+            t.rings[FAR * within + (iteration & (FAR - 1))] += later
+
+
+@kernel(forceinline=True)
+def _parts(t, word):
+    """The first of the cells of a word, and how many."""
+    cell = cell_of(places_of(t), word)
+    parts = -1 - t.cells[CELL * cell + WRITTEN]
+    if parts < 0:
+        return cell, 1
+    return parts >> 1, 8 if parts & 1 else 2
+
+
+@kernel()
+def _written_before(t, r, fixed):
+    """Whether any was last written by the same loop, but not in this run: further and further back."""
+    since, entered = r.numbers[SINCE], t.active[ROW * r.numbers[LEVEL] + ENTERED]
+    for n in range(fixed):
+        for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
+            first, count = _parts(t, word)
+            for cell in range(first, first + count):
+                if entered <= t.cells[CELL * cell + WRITTEN] < since:
+                    return True
+    return False
+
+
+@kernel(forceinline=True)
+def _later(table, at, since, later):
+    if table[at] >= since:
+        table[at] += later
+
+
+@kernel()
+def _happen_later(t, r, fixed):
+    """What the second iteration has done there, the last one has done."""
+    period = r.numbers[BLOCKS]
+    since, later = r.numbers[SINCE] + period, (r.numbers[ITERATIONS] - 2) * period
+    for n in range(fixed):
+        for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
+            first, count = _parts(t, word)
+            for cell in range(first, first + count):
+                for column in (WRITTEN, FIRST, LAST, SECOND_FIRST, SECOND_LAST):
+                    _later(t.cells, CELL * cell + column, since, later)
+                chunk = t.cells[CELL * cell + WRITER] & LOW
+                while chunk:
+                    times = CHUNK * chunk + TIMES
+                    for number in range(2 * (t.chunks[CHUNK * chunk] & 15)):
+                        _later(t.chunks, times + number, since, later)
+                    chunk = next_chunk(t.chunks[CHUNK * chunk])
+
+
+@kernel()
+def look_at_run(t, r, words, at):
+    """The iterations that ``r`` has found from the one on whose header is told at ``at`` and has begun. False where
+    they must be looked at word by word; nothing has happened then."""
+    if not _look_ahead(t, r, words, at):
+        return False
+    accesses = r.numbers[ACCESSES]
+    for access in range(accesses):
+        r.keys[access] = low_of(r, access) << ORDER_BITS | access
+    sort(r.keys, 0, accesses)
+    first = 0
+    while first < accesses:
+        end, high = end_of_cluster(r, first)
+        if not have_places(t, r, first, end, r.keys[first] >> ORDER_BITS, high):
+            return False
+        first = end
+    alone, fixed, first = False, 0, 0
+    while first < accesses:
+        end, high = end_of_cluster(r, first)
+        low, far = r.keys[first] >> ORDER_BITS, distance_of(r, first, end)
+        if far == 0:
+            r.fixed[2 * fixed], r.fixed[2 * fixed + 1] = low, high
+            fixed += 1
+        elif far == 1 or not look_at_strips(t, r, first, end, low, high, far):
+            alone = True
+        first = end
+    _walk(t, r, words, at, 0, 1)
+    if alone or _written_before(t, r, fixed):
+        _walk(t, r, words, at, 1, r.numbers[ITERATIONS])
+    else:
+        t.state[WEIGHT] = r.numbers[ITERATIONS] - 1
+        _walk(t, r, words, at, 1, 2)
+        t.state[WEIGHT] = 1
+        _happen_later(t, r, fixed)
+        _go_on(t, r)
+    return True

@@ -1,0 +1,377 @@
+"""Strips: places side by side, at a constant distance, with one history but for when it happened.
+
+What is kept of a place (shadow.py) is kept once for all of a strip, each time as a first one and what it grows by from
+place to place. The cells of a strip say which it is and nothing else. Where a strip is asked for single places, they
+are taken out of it (``take_out``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from memopt.traces.kernels import kernel
+from memopt.traces.shadow import (
+    CELL,
+    CHUNK,
+    FIRST,
+    FREE_STRIPS,
+    LAST,
+    LOW,
+    MAY_READ,
+    NEXT_CELL,
+    NEXT_STRIP,
+    PAGE_PLACES,
+    PAGES,
+    READERS,
+    SECOND_FIRST,
+    SECOND_LAST,
+    TIMES,
+    WRITER,
+    WRITTEN,
+    Keeping,
+    free_chunk,
+    look_for_room,
+    new_reader,
+    next_chunk,
+    site_in,
+)
+from memopt.traces.tables import slot
+from memopt.traces.trace import PAGE
+
+CACHE = 1 << 10  # pages
+WORDS_OF_PAGE = PAGE >> 3
+
+# A strip: the number of the word its first place is (address / 8), how many words lie between two places, how many
+# places; who wrote it last (0: nobody), when, and what that grows by; how many have read it since. Then the sites of
+# these, and of each when it first did and when last, each with what that grows by.
+READER, MOST_READERS = 4, 40
+WORD, STEP, COUNT, SITE, WHEN, GROWS, READ = range(7)
+R_SITE = 8
+OF_READERS = R_SITE + MOST_READERS
+STRIP = OF_READERS + READER * MOST_READERS
+R_FIRST, R_FIRST_GROWS, R_LAST, R_LAST_GROWS = range(READER)
+
+IN_STRIP = -(1 << 50)  # in place of the time of the last write: IN_STRIP - number of the strip
+_WORTH_KEEPING = 4  # places
+
+
+class Places(NamedTuple):
+    """Those of the tables by which places are found, and strips kept."""
+
+    state: Any
+    pages: Any
+    cache: Any
+    cells: Any
+    chunks: Any
+    recent: Any
+    free: Any
+    strips: Any
+    free_strips: Any
+
+
+@kernel(forceinline=True)
+def _keeping(p):
+    return Keeping(p.state, p.cells, p.chunks, p.recent, p.free)
+
+
+@kernel()
+def find_page(state, pages, cache, number):
+    """Where its cells are, is in the cache from now on."""
+    at, line = 3 * slot(pages, 3, state[PAGE_PLACES], number, 0), 2 * (number & (CACHE - 1))
+    if pages[at + 1] == -1:
+        pages[at], pages[at + 1], pages[at + 2] = number, 0, state[NEXT_CELL]
+        state[NEXT_CELL] += WORDS_OF_PAGE
+        state[PAGES] += 1
+        look_for_room(state)
+    cache[line], cache[line + 1] = number, pages[at + 2]
+
+
+@kernel(forceinline=True)
+def cell_of(p, word):
+    """The cell of a word, whose page is there."""
+    number = word >> 9
+    line = 2 * (number & (CACHE - 1))
+    if p.cache[line] != number:
+        find_page(p.state, p.pages, p.cache, number)
+    return p.cache[line + 1] + (word & (WORDS_OF_PAGE - 1))
+
+
+@kernel(forceinline=True)
+def strip_of(value):
+    """Of the cell whose column WRITTEN is ``value``; below 0 where it is in none."""
+    return IN_STRIP - value if value <= IN_STRIP else -1
+
+
+@kernel()
+def _new_strip(p):
+    state = p.state
+    if state[FREE_STRIPS]:
+        state[FREE_STRIPS] -= 1
+        return p.free_strips[state[FREE_STRIPS]]
+    state[NEXT_STRIP] += 1
+    look_for_room(state)
+    return state[NEXT_STRIP] - 1
+
+
+@kernel()
+def _give_up(p, strip):
+    p.free_strips[p.state[FREE_STRIPS]] = strip
+    p.state[FREE_STRIPS] += 1
+
+
+@kernel()
+def _mark(p, strip, first, count):
+    """Of the places of ``strip``, the cells of ``count`` from the number ``first`` on say so."""
+    row = STRIP * strip
+    word, step = p.strips[row + WORD] + first * p.strips[row + STEP], p.strips[row + STEP]
+    for _ in range(count):
+        p.cells[CELL * cell_of(p, word) + WRITTEN] = IN_STRIP - strip
+        word += step
+
+
+@kernel(forceinline=True)
+def _move_times(strips, row, by):
+    """The first place is another one."""
+    strips[row + WHEN] += by * strips[row + GROWS]
+    for reader in range(strips[row + READ]):
+        at = row + OF_READERS + READER * reader
+        strips[at + R_FIRST] += by * strips[at + R_FIRST_GROWS]
+        strips[at + R_LAST] += by * strips[at + R_LAST_GROWS]
+
+
+@kernel()
+def cut(p, strip, first):
+    """In front of the place of this number, not the first. The strip of what is in front, and of what is behind."""
+    strips, row, new = p.strips, STRIP * strip, _new_strip(p)
+    made, count = STRIP * new, strips[row + COUNT]
+    for column in range(R_SITE + strips[row + READ]):
+        strips[made + column] = strips[row + column]
+    for column in range(OF_READERS, OF_READERS + READER * strips[row + READ]):
+        strips[made + column] = strips[row + column]
+    if 2 * first <= count:
+        front, behind = new, strip
+    else:
+        front, behind = strip, new
+    strips[STRIP * front + COUNT], strips[STRIP * behind + COUNT] = first, count - first
+    strips[STRIP * behind + WORD] += first * strips[row + STEP]
+    _move_times(strips, STRIP * behind, first)
+    _mark(p, new, 0, strips[made + COUNT])
+    return front, behind
+
+
+@kernel()
+def isolate(p, strip, first, count):
+    """The strip of ``count`` of its places, from the number ``first`` on, and no other."""
+    if first:
+        _, strip = cut(p, strip, first)
+    if count < p.strips[STRIP * strip + COUNT]:
+        strip, _ = cut(p, strip, count)
+    return strip
+
+
+@kernel()
+def write_back(p, strip):
+    """Its cells have what is known of their places; there is no such strip any more."""
+    strips, cells, row = p.strips, p.cells, STRIP * strip
+    word = strips[row + WORD]
+    for place in range(strips[row + COUNT]):
+        cell = cell_of(p, word)
+        c, word = CELL * cell, word + strips[row + STEP]
+        cells[c + READERS] = cells[c + MAY_READ] = cells[c + WRITTEN] = cells[c + WRITER] = 0
+        if strips[row + SITE]:
+            cells[c + WRITTEN] = strips[row + WHEN] + place * strips[row + GROWS]
+            cells[c + WRITER] = strips[row + SITE] << 32
+        for reader in range(strips[row + READ]):
+            at = row + OF_READERS + READER * reader
+            first = strips[at + R_FIRST] + place * strips[at + R_FIRST_GROWS]
+            last = strips[at + R_LAST] + place * strips[at + R_LAST_GROWS]
+            if reader == 0:
+                cells[c + READERS], cells[c + FIRST], cells[c + LAST] = strips[row + R_SITE] << 32, first, last
+            elif reader == 1:
+                cells[c + READERS] |= strips[row + R_SITE + 1]
+                cells[c + SECOND_FIRST], cells[c + SECOND_LAST] = first, last
+            else:
+                new_reader(_keeping(p), cell, strips[row + R_SITE + reader], first, last)
+    _give_up(p, strip)
+
+
+@kernel()
+def take_out(p, word):
+    """The place of ``word`` is in no strip any more."""
+    strip = strip_of(p.cells[CELL * cell_of(p, word) + WRITTEN])
+    row = STRIP * strip
+    write_back(p, isolate(p, strip, (word - p.strips[row + WORD]) // p.strips[row + STEP], 1))
+
+
+@kernel(forceinline=True)
+def _reads(strips, row, reader, place, site, first, last):
+    """Whether a reader of the strip at ``row`` has these times at the place of this number; the second one says what
+    they grow by."""
+    at = row + OF_READERS + READER * reader
+    if strips[row + R_SITE + reader] != site:
+        return False
+    if place == 1:
+        strips[at + R_FIRST_GROWS] = first - strips[at + R_FIRST]
+        strips[at + R_LAST_GROWS] = last - strips[at + R_LAST]
+        return True
+    return (strips[at + R_FIRST] + place * strips[at + R_FIRST_GROWS] == first
+            and strips[at + R_LAST] + place * strips[at + R_LAST_GROWS] == last)
+
+
+@kernel()
+def _begin(p, strip, cell):
+    """Its first place is ``cell``; no chunk of which is given up yet."""
+    strips, cells, chunks, row, c = p.strips, p.cells, p.chunks, STRIP * strip, CELL * cell
+    strips[row + SITE], strips[row + WHEN], strips[row + GROWS] = cells[c + WRITER] >> 32, cells[c + WRITTEN], 0
+    readers, count = cells[c + READERS], 0
+    if readers:
+        strips[row + R_SITE] = readers >> 32
+        strips[row + OF_READERS + R_FIRST], strips[row + OF_READERS + R_LAST] = cells[c + FIRST], cells[c + LAST]
+        count = 1
+        if readers & LOW:
+            at = row + OF_READERS + READER
+            strips[row + R_SITE + 1] = readers & LOW
+            strips[at + R_FIRST], strips[at + R_LAST] = cells[c + SECOND_FIRST], cells[c + SECOND_LAST]
+            count = 2
+            chunk = cells[c + WRITER] & LOW
+            while chunk:
+                for number in range(chunks[CHUNK * chunk] & 15):
+                    at, times = row + OF_READERS + READER * count, CHUNK * chunk + TIMES + 2 * number
+                    strips[row + R_SITE + count] = site_in(chunks, chunk, number)
+                    strips[at + R_FIRST], strips[at + R_LAST] = chunks[times], chunks[times + 1]
+                    count += 1
+                chunk = next_chunk(chunks[CHUNK * chunk])
+    for reader in range(count):
+        at = row + OF_READERS + READER * reader
+        strips[at + R_FIRST_GROWS] = strips[at + R_LAST_GROWS] = 0
+    strips[row + READ] = count
+
+
+@kernel()
+def _goes_on(p, strip, cell, place):
+    """Whether ``cell`` may be its place of this number; the second one says what times grow by."""
+    strips, cells, chunks, row, c = p.strips, p.cells, p.chunks, STRIP * strip, CELL * cell
+    readers, count = cells[c + READERS], strips[row + READ]
+    if cells[c + WRITTEN] < 0 or cells[c + WRITER] >> 32 != strips[row + SITE]:
+        return False
+    if place == 1:
+        strips[row + GROWS] = cells[c + WRITTEN] - strips[row + WHEN]
+    elif strips[row + WHEN] + place * strips[row + GROWS] != cells[c + WRITTEN]:
+        return False
+    if not readers:
+        return count == 0
+    if count == 0 or not _reads(strips, row, 0, place, readers >> 32, cells[c + FIRST], cells[c + LAST]):
+        return False
+    if not readers & LOW:
+        return count == 1
+    if count == 1 or not _reads(strips, row, 1, place, readers & LOW, cells[c + SECOND_FIRST],
+                                cells[c + SECOND_LAST]):
+        return False
+    chunk, reader = cells[c + WRITER] & LOW, 2
+    while chunk:
+        for number in range(chunks[CHUNK * chunk] & 15):
+            times = CHUNK * chunk + TIMES + 2 * number
+            if reader == count or not _reads(strips, row, reader, place, site_in(chunks, chunk, number),
+                                             chunks[times], chunks[times + 1]):
+                return False
+            reader += 1
+        chunk = next_chunk(chunks[CHUNK * chunk])
+    return reader == count
+
+
+@kernel()
+def readers_of(p, cell):
+    cells, chunks, c = p.cells, p.chunks, CELL * cell
+    readers = cells[c + READERS]
+    count = (readers != 0) + (readers & LOW != 0)
+    chunk = cells[c + WRITER] & LOW
+    while chunk:
+        count += chunks[CHUNK * chunk] & 15
+        chunk = next_chunk(chunks[CHUNK * chunk])
+    return count
+
+
+@kernel()
+def _forget(p, cell):
+    """What was known of a place that a strip knows now."""
+    chunk = p.cells[CELL * cell + WRITER] & LOW
+    while chunk:
+        chunk = free_chunk(_keeping(p), chunk)
+    p.cells[CELL * cell + WRITER] = 0
+
+
+@kernel()
+def gather(p, word, step, most):
+    """A strip, ``most`` places long at most, of those from ``word`` on, which are in none; the cells do not say so yet.
+    """
+    strip = _new_strip(p)
+    row, cell = STRIP * strip, cell_of(p, word)
+    p.strips[row + WORD], p.strips[row + STEP] = word, step
+    _begin(p, strip, cell)
+    _forget(p, cell)
+    count = 1
+    while count < most:
+        cell = cell_of(p, word + count * step)
+        if not _goes_on(p, strip, cell, count):
+            break
+        _forget(p, cell)
+        count += 1
+    if count == 1:  # the second may have said what times grow by, and then not gone on
+        p.strips[row + GROWS] = 0
+        for reader in range(p.strips[row + READ]):
+            at = row + OF_READERS + READER * reader
+            p.strips[at + R_FIRST_GROWS] = p.strips[at + R_LAST_GROWS] = 0
+    p.strips[row + COUNT] = count
+    return strip
+
+
+@kernel()
+def _joins(p, front, behind):
+    """Whether the history of ``front`` goes on in ``behind``, which lies next to it."""
+    strips, one, two = p.strips, STRIP * front, STRIP * behind
+    count = strips[one + COUNT]
+    if (strips[one + SITE] != strips[two + SITE] or strips[one + READ] != strips[two + READ]
+            or strips[one + STEP] != strips[two + STEP]
+            or strips[one + WORD] + count * strips[one + STEP] != strips[two + WORD]):
+        return False
+    if strips[one + SITE] and (strips[one + GROWS] != strips[two + GROWS]
+                               or strips[one + WHEN] + count * strips[one + GROWS] != strips[two + WHEN]):
+        return False
+    for reader in range(strips[one + READ]):
+        a, b = one + OF_READERS + READER * reader, two + OF_READERS + READER * reader
+        if (strips[one + R_SITE + reader] != strips[two + R_SITE + reader]
+                or strips[a + R_FIRST_GROWS] != strips[b + R_FIRST_GROWS]
+                or strips[a + R_LAST_GROWS] != strips[b + R_LAST_GROWS]
+                or strips[a + R_FIRST] + count * strips[a + R_FIRST_GROWS] != strips[b + R_FIRST]
+                or strips[a + R_LAST] + count * strips[a + R_LAST_GROWS] != strips[b + R_LAST]):
+            return False
+    return True
+
+
+@kernel()
+def settle(p, strip, before, whole, marked):
+    """A strip has changed: it is joined to the one before it, or kept, or no strip any more; which it is then, below 0
+    if none. ``whole``: it is all that there is to be one; ``marked``: its cells say which it is."""
+    strips, row = p.strips, STRIP * strip
+    count = strips[row + COUNT]
+    if before >= 0 and _joins(p, before, strip):
+        one = STRIP * before
+        if strips[one + COUNT] >= count or not marked:
+            strips[one + COUNT] += count
+            _mark(p, before, strips[one + COUNT] - count, count)
+            _give_up(p, strip)
+            return before
+        more = strips[one + COUNT]
+        strips[row + WORD] = strips[one + WORD]
+        _move_times(strips, row, -more)
+        strips[row + COUNT] += more
+        _mark(p, strip, 0, more)
+        _give_up(p, before)
+        return strip
+    if marked:
+        return strip
+    if whole or count >= _WORTH_KEEPING:
+        _mark(p, strip, 0, count)
+        return strip
+    write_back(p, strip)
+    return -1
