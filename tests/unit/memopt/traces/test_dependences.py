@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from memopt.traces.activity import FAR
-from memopt.traces.dependences import Dependences, Kind
+from memopt.traces.dependences import Dependence, Dependences, Kind
 from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
@@ -112,6 +112,84 @@ def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int)
             seen.feed(piece)
     assert alone.together == 0
     assert {repr(d) for d in together.all()} == {repr(d) for d in alone.all()}
+
+
+def both_ways(shapes: list[BlockShape], loops: int, words: list[int]) -> list[Dependence]:
+    """What is found in a trace, which has runs, and is not found otherwise without looking at them together."""
+    found = []
+    for runs in (True, False):
+        seen = Dependences(runs=runs)
+        seen.know(shapes, [(None, 1)] * loops)
+        seen.feed(numpy.array(words, numpy.uint64))
+        assert bool(seen.together) == runs
+        found.append(sorted(seen.all(), key=repr))
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.parametrize("sites", [3, 30, 41, 90])
+def test_places_that_many_instructions_of_alike_iterations_read(sites: int) -> None:
+    """More of them than a strip has room for."""
+    shapes = [BlockShape(0, True, False, (AccessShape(8, True, False),) * sites),
+              BlockShape(0, False, False, (AccessShape(8, False, True), AccessShape(16, True, True)))]
+    words = [word for _ in range(3) for i in range(200) for word in (
+        BLOCK << 48, 16, *(n << 48 | 4096 + 8 * i + 8 * (7 * n % 11) for n in range(sites)),
+        BLOCK << 48 | 1, 16, (1 << 20) + 8 * i, 1 << 48 | 4096 + 8 * i)]
+    assert both_ways(shapes, 1, words)
+
+
+def test_distances_from_a_run_to_what_its_loop_did_before() -> None:
+    """Times are linear, iterations are not: the first and the last are as far, and all others farther."""
+    shapes = [BlockShape(0, True, False, ()), BlockShape(0, False, False, (AccessShape(8, False, True),)),
+              BlockShape(0, False, False, (AccessShape(8, True, False),)),
+              BlockShape(0, False, False, (AccessShape(8, True, False),))]
+    chance, words = random.Random(1), []
+
+    def tell(block: int, *accesses: int) -> None:
+        words.extend((BLOCK << 48 | block, 16, *accesses))
+
+    def other(count: int) -> None:
+        for _ in range(count):
+            tell(2, (1 << 30) + 8 * chance.randrange(99))
+
+    for place in range(10):  # two iterations for a place
+        tell(0)
+        tell(1, 4096 + 8 * place)
+        tell(0)
+        other(1)
+    for place in range(10, 30, 2):  # one for two
+        tell(0)
+        tell(1, 4096 + 8 * place)
+        other(3)
+        tell(1, 4104 + 8 * place)
+        other(2)
+    for place in range(29):
+        tell(0)
+        tell(3, 4096 + 8 * place)
+    (raw,) = (found for found in both_ways(shapes, 1, words) if found.kind is Kind.RAW)
+    assert (raw.carrier, raw.count) == ((16, 0), 29)
+    assert raw.least < raw.most
+
+
+def test_what_comes_behind_a_run_knows_when_its_iterations_began() -> None:
+    shapes = [BlockShape(0, True, False, (AccessShape(8, False, True),)),
+              BlockShape(0, False, False, (AccessShape(8, True, False),)), BlockShape(0, False, False, ())]
+    words = [word for i in range(30) for word in (BLOCK << 48, 16, 4096 + 8 * i, BLOCK << 48 | 2, 16)]
+    words += [BLOCK << 48, 16, 4096 + 8 * 30, *(
+        word for back in (2, 4) for word in (BLOCK << 48 | 1, 16, 4096 + 8 * (30 - back)))]
+    (found,) = both_ways(shapes, 1, words)
+    assert (found.kind, found.least, found.most, found.count) == (Kind.RAW, 2, 4, 2)
+
+
+def test_strips_that_were_read_last_at_other_times_stay_apart() -> None:
+    shapes = [BlockShape(None, False, True, ()), *(
+        BlockShape(loop, True, False, (AccessShape(8, loop < 2, loop == 2),)) for loop in range(3))]
+    words = [BLOCK << 48, 16]
+    for loop, trips in ((0, 40), (0, 20), (1, 40), (2, 40)):
+        words += [word for i in range(trips) for word in (BLOCK << 48 | 1 + loop, 16, 4096 + 8 * i)]
+        words += [BLOCK << 48, 16]
+    counts = {found.source.block: found.count for found in both_ways(shapes, 3, words)}
+    assert counts == {1: 40 + 20, 2: 40}
 
 
 def test_much_of_such_traces_is_looked_at_together() -> None:
