@@ -227,8 +227,10 @@ class Polyhedron:
         return bool(self.handle.is_empty())
 
     def least(self, expression: Linear) -> int | None:
-        """The smallest value of ``expression``, None when there is no lower bound. Precondition: not empty."""
-        return _least(self, expression)
+        """The smallest value of ``expression``, None when there is no lower bound, as where it has a symbol that the
+        points are not about. Precondition: not empty."""
+        known = expression.symbols <= {*self.variables, *self.symbols}
+        return _least(self, expression) if known else None
 
     def most(self, expression: Linear) -> int | None:
         """The largest value of ``expression``, None when there is no upper bound. Precondition: not empty."""

@@ -84,3 +84,11 @@ def test_iterations_under_conditions() -> None:
     assert iterations(triangle, [j - i - 1]).is_empty
     assert iterations([("j", Linear.of(3))], [j - 3]).is_empty
     assert iterations([("j", Linear.of(3))], [j - 1]).most(j) == 2
+
+
+def test_nothing_bounds_a_symbol_that_the_points_are_not_about() -> None:
+    """Random nest 9951150 at gcc -O1 asked for that."""
+    points, other = iterations([("j", Linear.of(3))], ()), Linear.symbol("n")
+    assert points.least(Linear.symbol("j") + other) is None
+    assert points.most(other) is None
+    assert points.least(Linear.symbol("j") + other - other) == 0
