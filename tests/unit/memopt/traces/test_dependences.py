@@ -11,7 +11,7 @@ import pytest
 
 from memopt.traces.activity import FAR
 from memopt.traces.dependences import Dependence, Dependences, Kind
-from memopt.traces.trace import BLOCK, RESUMED, Access, AccessShape, BlockShape
+from memopt.traces.trace import BLOCK, EXTRA, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
 
@@ -190,6 +190,24 @@ def test_strips_that_were_read_last_at_other_times_stay_apart() -> None:
         words += [BLOCK << 48, 16]
     counts = {found.source.block: found.count for found in both_ways(shapes, 3, words)}
     assert counts == {1: 40 + 20, 2: 40}
+
+
+def test_a_loop_that_is_left_and_entered_again_has_no_run() -> None:
+    """Its function is called again and again by what is in no loop that is known."""
+    shapes = [BlockShape(None, False, False, ()), BlockShape(0, True, False, (AccessShape(8, True, True),))]
+    seen = Dependences()
+    seen.know(shapes, [(None, 1)])
+    seen.feed(numpy.array([(BLOCK << 48, 16, BLOCK << 48 | 1, 32, 4096)] * 50, numpy.uint64).ravel())
+    assert seen.together == 0
+    assert {found.carrier for found in seen.all()} == {None}
+
+
+def test_a_word_of_another_kind_ends_a_run() -> None:
+    shapes = [BlockShape(0, True, False, (AccessShape(8, False, True),) * 2)]
+    words = [word for i in range(40) for word in (BLOCK << 48, 16, EXTRA << 48 | 4096 + i, 4096 + 8 * i)]
+    words[-2] = 1 << 48 | 4096
+    (found,) = both_ways(shapes, 1, words)
+    assert (found.kind, found.least) == (Kind.WAW, 39)
 
 
 def test_much_of_such_traces_is_looked_at_together() -> None:
