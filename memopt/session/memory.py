@@ -43,7 +43,8 @@ class MemoryWatch:
     """A watcher (runtime.recording.recorder) of all threads, each by itself.
 
     A piece of a trace is read while the program fills the next one, by each kind of reader in a thread of its own:
-    numba lets go of the interpreter. Invariant: one piece at a time, so that memory is bounded.
+    numba lets go of the interpreter. Invariant: when a piece has been taken, the one before is read, so that there are
+    two at most.
     """
 
     def __init__(self, dependences: bool, reuse: bool) -> None:
@@ -68,11 +69,13 @@ class MemoryWatch:
             future.result()
 
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
-        self._finish()
         shapes, loops = len(self._shapes), len(self._loops)
+        before = self._pending
+        if new or tid not in self._threads:  # the readers are not to be told while they read
+            self._finish()
         for unit in new:
             self._add(unit)
-        for readers in self._threads.values():
+        for readers in self._threads.values() if new else ():
             for reader in readers.all():
                 reader.know(self._shapes[shapes:], self._loops[loops:])
         found = self._threads.get(tid)
@@ -82,6 +85,8 @@ class MemoryWatch:
                 reader.know(self._shapes, self._loops)
         self._pending = [worker.submit(reader.feed, words)
                          for worker, reader in zip(self._workers, found.all(), strict=True)]
+        for future in before:  # what they read is about to be overwritten
+            future.result()
 
     def _new_readers(self) -> _Readers:
         if self._alone:

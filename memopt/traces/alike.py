@@ -29,15 +29,15 @@ UNIT = 4  # columns of a unit: position in its chain at the first iteration, run
 POSITION, UNIT_BLOCK, UNIT_SITE, UNIT_KIND = range(UNIT)
 CHAIN_BITS, ORDER_BITS = 40, 12  # of keys, which sort; the number of an access or a unit stands in the lowest bits
 
-LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, SINK, OWN_NUMBERS = range(10)
+LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, OWN_NUMBERS = range(9)
 
 
 class Run(NamedTuple):
     """Pointers to what is kept of a run of alike iterations.
 
     numbers: words, iterations, blocks, accesses, units of eight bytes in these, other words; the time at which the
-    first iteration began, the level of its loop, and what nobody asks for. becomes, further, masks: of each word of an
-    iteration, what becomes of it, what it grows by, and the bits that count. others: the words that may be anything.
+    first iteration began, and the level of its loop. becomes, further, masks: of each word of an iteration, what
+    becomes of it, what it grows by, and the bits that count. others: the words that may be anything.
     accesses: in the order of the trace: word and run of a block within the iteration, site, kind, size, address, what
     that grows by, the first of its units. snaps: of each run of a block the loops within; begins: of each level within,
     when its iterations began. units: see UNIT. keys: of accesses by the first words they touch, behind them of units by

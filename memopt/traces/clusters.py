@@ -20,7 +20,6 @@ from memopt.traces.alike import (
     OF_STRIP,
     ORDER_BITS,
     POSITION,
-    SINK,
     SIZE,
     UNIT,
     UNIT_BLOCK,
@@ -31,8 +30,8 @@ from memopt.traces.alike import (
 from memopt.traces.chains import look_at_chain
 from memopt.traces.kernels import kernel
 from memopt.traces.places import places_of
-from memopt.traces.shadow import CELL, SHORT, WRITTEN
-from memopt.traces.strips import OF_READERS, R_SITE, STRIP, WORDS_OF_PAGE, cell_of, strip_of
+from memopt.traces.shadow import SHORT
+from memopt.traces.strips import WORDS_OF_PAGE, cell_of
 from memopt.traces.tables import sort
 from memopt.traces.trace import PAGE
 
@@ -101,23 +100,6 @@ def distance_of(r, first, behind):
 
 
 @kernel()
-def _fetch(t, r, units, low, step, back):
-    """What is kept of the first and the last places of all units is in the cache soon: it is asked for at once here,
-    one after the other later."""
-    p, last, sink = places_of(t), r.numbers[ITERATIONS] - 1, 0
-    for n in range(units):
-        key = r.among[n]
-        position = r.units[UNIT * numbered(key) + POSITION] - back
-        word = low + (key >> CHAIN_BITS) + position * step
-        r.ends[2 * n] = t.cells[CELL * cell_of(p, word) + WRITTEN]
-        r.ends[2 * n + 1] = t.cells[CELL * cell_of(p, word + last * step) + WRITTEN]
-    for n in range(2 * units):
-        row = STRIP * max(0, strip_of(r.ends[n]))
-        sink += t.strips[row] + t.strips[row + OF_READERS] + t.strips[row + R_SITE]
-    r.numbers[SINK] = sink
-
-
-@kernel()
 def look_at_strips(t, r, first, behind, low, high, far):
     """Look at a cluster by strips. False, and nothing has happened, where that cannot be."""
     step, forward = abs(far) >> 3, 1 if far > 0 else -1
@@ -137,7 +119,6 @@ def look_at_strips(t, r, first, behind, low, high, far):
             order = _MOST_POSITIONS - position if forward > 0 else position
             r.among[count] = chain << CHAIN_BITS | order << ORDER_BITS | unit
             count += 1
-    _fetch(t, r, count, low, step, 0 if forward > 0 else r.numbers[ITERATIONS] - 1)
     among = r.numbers[ACCESSES]  # keys of units lie behind those of accesses
     for n in range(count):
         r.keys[among + n] = r.among[n]
