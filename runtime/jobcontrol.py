@@ -90,8 +90,8 @@ class Supervisor:
     what such a part saw of its end is told by ``note_exit``. ``traced`` is set while a tracer of memopt's own is
     attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
     program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
-    ``threads``: other traced threads and processes whose stops ``poll`` tells of. ``asking``: the signal that the
-    program sends memopt in its own matters, 0 for none.
+    ``threads``: other traced threads and processes whose stops ``poll`` tells of. ``asking``: the signal by which the
+    processes ``asked_by``, the program among them, ask memopt in its own matters, 0 for none.
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -102,6 +102,7 @@ class Supervisor:
         self.stopped = False
         self.threads: set[int] = set()
         self.asking = 0
+        self.asked_by: set[int] = {pid}
         self._asked = False
         self._continue_asked = False
 
@@ -191,7 +192,7 @@ class Supervisor:
         if self.outcome is not None or number == signal.SIGCHLD or not _is_for_program(number, code):
             return
         # memopt's own (a write to a closed pipe), or the program's word to its parent: natively not to itself.
-        if code <= 0 and sender in (os.getpid(), self.pid):
+        if code <= 0 and (sender in (os.getpid(), self.pid) or (number == self.asking and sender in self.asked_by)):
             self._asked |= number == self.asking
             return
         if number == signal.SIGCONT:

@@ -113,11 +113,12 @@ class StopKind(Enum):
     SIGNAL = "signal"
     SYSCALL = "syscall"
     NEW_PROCESS = "new process"
+    VFORK = "new process in the memory of this one, which waits for it"
     NEW_PROGRAM = "new program"
     ENDING = "ending"
 
 
-_EVENTS = {_EVENT_FORK: StopKind.NEW_PROCESS, _EVENT_VFORK: StopKind.NEW_PROCESS, _EVENT_CLONE: StopKind.NEW_PROCESS,
+_EVENTS = {_EVENT_FORK: StopKind.NEW_PROCESS, _EVENT_VFORK: StopKind.VFORK, _EVENT_CLONE: StopKind.NEW_PROCESS,
            _EVENT_EXEC: StopKind.NEW_PROGRAM, _EVENT_EXIT: StopKind.ENDING}
 
 

@@ -5,14 +5,15 @@ Optimal measurement points for program frequency counts, 1973; Ball and Larus, O
 programs, 1994). The tree takes what runs most often. A block is an edge as well, from its way in to its way out, so
 that a counter may stand in it. All ways in and out of the function meet in one vertex.
 
-Invariant: exact for every run that leaves blocks only by their ends. A call may never return, so what follows it is
-counted by itself; where an indirect jump goes is told by what it goes to.
+Invariant: exact for every run, where it is known in which block one began or ended that did so in its middle. A call
+may never return, so what follows it is counted by itself; where an indirect jump goes is told by what it goes to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy
 import numpy.typing
@@ -45,9 +46,15 @@ class Counting:
     _tree: tuple[tuple[_Way, int], ...]  # from the leaves inwards, with the vertex at which each is the last
     _chords: tuple[_Way, ...]
 
-    def solve(self, counts: Counts) -> dict[Place, Counts]:
-        """For ``counts`` of shape (places, runs) how often each block and each edge ran: arrays of shape (runs,)."""
-        surplus: dict[int, Counts] = {}
+    def solve(self, counts: Counts, cut: Mapping[int, Counts] = MappingProxyType({})) -> dict[Place, Counts]:
+        """For ``counts`` of shape (places, runs) how often each block and each edge ran: arrays of shape (runs,).
+        ``cut``: by block, how many runs more began in its middle than ended there; a run of a block counts for it where
+        it begins."""
+        ways = (*self._chords, *(way for way, _ in self._tree)) if cut else ()
+        surplus = {way.target: cut[way.place[0]] for way in ways
+                   if way.place is not None and way.place[1] is None and way.place[0] in cut}
+        if cut:
+            surplus[_OUTSIDE] = -numpy.sum(list(cut.values()), axis=0)
         result: dict[Place, Counts] = {}
         zero = numpy.zeros(counts.shape[1:], numpy.int64)
 

@@ -14,6 +14,8 @@ from runtime.recording.code import Text
 from runtime.recording.recorder import Counted
 from runtime.recording.unit import Unit
 
+_Key = tuple[int, int]  # thread and address of a node
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:
@@ -26,12 +28,12 @@ class _Run:
     iterations: Sequence[Counts]
 
 
-def _run(unit: Unit, counters: Counts) -> _Run:
-    """``counters``: of shape (counters of the unit, contexts)."""
+def _run(unit: Unit, counters: Counts, cut: Mapping[int, Counts]) -> _Run:
+    """``counters``: of shape (counters of the unit, contexts); ``cut``: see Counting."""
     places = counters[:len(unit.counting.places)].copy()
     for index, (_, stepping) in unit.stepped.items():
         places[index] //= abs(stepping.step)
-    solved = unit.counting.solve(places)
+    solved = unit.counting.solve(places, cut)
     blocks = {start: solved[start, None] for start in unit.graph.blocks}
     instructions = {start: len(block.instructions) * blocks[start] for start, block in unit.graph.blocks.items()}
     homes = {i.address: start for start, block in unit.graph.blocks.items() for i in block.instructions}
@@ -54,26 +56,30 @@ def _run(unit: Unit, counters: Counts) -> _Run:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``contexts``: their ids by the addresses of their nodes; ``instructions``: executed in all."""
+    """``contexts``: their ids, by thread and by the addresses of their nodes; ``instructions``: executed in all."""
 
-    contexts: Mapping[int, int]
+    contexts: Mapping[int, Mapping[int, int]]
     static: Static
     instructions: int
 
+    def of(self, tid: int) -> Mapping[int, int]:
+        return self.contexts.get(tid, {})
 
-def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], numbers: Mapping[str, int]) -> Written:
+
+def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static) -> Written:
     """Rows of ``execution``, ``context`` and ``context_loop``."""
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
         of_unit.setdefault(item.unit.number, []).append(item)
-    static = Static(connection, numbers, {item.unit.number: item.text for item in counted})
-    own: dict[int, int] = {}
-    entries: dict[int, int] = {}
-    loops: dict[int, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
+    own: dict[_Key, int] = {}
+    entries: dict[_Key, int] = {}
+    loops: dict[_Key, list[tuple[int, int, int, int]]] = {}  # of a node: index, entries, iterations, instructions
     connection.execute("BEGIN")
     for items in of_unit.values():
         unit = items[0].unit
-        run = _run(unit, numpy.stack([item.counts for item in items], axis=1))
+        cut = {block: numpy.array([(item.begun == block) - (item.ended == block) for item in items], numpy.int64)
+               for block in {block for item in items for block in (item.begun, item.ended)} if block is not None}
+        run = _run(unit, numpy.stack([item.counts for item in items], axis=1), cut)
         static.add_executions(unit, run)
         totals = sum(run.instructions.values(), numpy.zeros(len(items), numpy.int64))
         innermost = unit.nesting.innermost()
@@ -82,8 +88,9 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], num
             if start in innermost:
                 inside[innermost[start]] += amount
         for n, item in enumerate(items):
-            own[item.address], entries[item.address] = int(totals[n]), int(run.entries[n])
-            loops[item.address] = [
+            key = item.tid, item.address
+            own[key], entries[key] = int(totals[n]), int(run.entries[n])
+            loops[key] = [
                 (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
                 for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
     contexts = _write_tree(connection, counted, static, own, entries, loops)
@@ -91,56 +98,61 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], num
     return Written(contexts, static, sum(own.values()))
 
 
-def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[int, int],
-                entries: Mapping[int, int], loops: Mapping[int, list[tuple[int, int, int, int]]]) -> dict[int, int]:
-    """The ids of the contexts, by the addresses of their nodes."""
-    by_address = {item.address: item for item in counted}
+def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[_Key, int],
+                entries: Mapping[_Key, int], loops: Mapping[_Key, list[tuple[int, int, int, int]]]
+                ) -> dict[int, dict[int, int]]:
+    """The ids of the contexts, by threads and the addresses of their nodes."""
+    by_address = {(item.tid, item.address): item for item in counted}
     order = _callers_first(counted, by_address)
-    number = {item.address: index for index, item in enumerate(order, 1)}
+    number = {(item.tid, item.address): index for index, item in enumerate(order, 1)}
     last, inclusive = dict(number), dict(own)
-    calls: dict[tuple[int, int], int] = {}  # instructions of callees, by node and index of the loop around the call
+    calls: dict[tuple[_Key, int], int] = {}  # instructions of callees, by node and index of the loop around the call
     for item in reversed(order):
-        if item.caller in by_address:
-            last[item.caller] = max(last[item.caller], last[item.address])
-            inclusive[item.caller] += inclusive[item.address]
+        node, above = (item.tid, item.address), (item.tid, item.caller)
+        if above in by_address:
+            last[above] = max(last[above], last[node])
+            inclusive[above] += inclusive[node]
             if item.loop is not None:
-                key = item.caller, item.loop
-                calls[key] = calls.get(key, 0) + inclusive[item.address]
+                calls[above, item.loop] = calls.get((above, item.loop), 0) + inclusive[node]
+    contexts: dict[int, dict[int, int]] = {}
     for item in order:
-        caller = by_address.get(item.caller)
+        node, above = (item.tid, item.address), (item.tid, item.caller)
+        caller = by_address.get(above)
         unit = None if caller is None else caller.unit
         loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
-        node = item.address
+        contexts.setdefault(item.tid, {})[item.address] = number[node]
         connection.execute(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", (
-            number[node], last[node], item.tid, number.get(item.caller), *static.function(item.unit),
+            number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
             static.site(unit, item.site), loop, entries[node], own[node], inclusive[node]))
     for item in order:
-        found = {index: row for index, *row in loops[item.address]}
+        node = item.tid, item.address
+        found = {index: row for index, *row in loops[node]}
         totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls)
         connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
-            (number[item.address], loop, *row, totals[index]) for index, row in found.items()
+            (number[node], loop, *row, totals[index]) for index, row in found.items()
             if (loop := static.loop(item.unit, index)) is not None))
-    return number
+    return contexts
 
 
-def _callers_first(counted: Sequence[Counted], by_address: Mapping[int, Counted]) -> list[Counted]:
+def _callers_first(counted: Sequence[Counted], by_address: Mapping[_Key, Counted]) -> list[Counted]:
     """Each node right behind its caller and what that has called before."""
-    below: dict[int, list[Counted]] = {}
+    below: dict[_Key, list[Counted]] = {}
     for item in counted:
-        below.setdefault(item.caller if item.caller in by_address else 0, []).append(item)
+        above = item.tid, item.caller
+        below.setdefault(above if above in by_address else (0, 0), []).append(item)
     order: list[Counted] = []
-    pending = list(reversed(below.get(0, ())))
+    pending = list(reversed(below.get((0, 0), ())))
     while pending:
         item = pending.pop()
         order.append(item)
-        pending += reversed(below.get(item.address, ()))
+        pending += reversed(below.get((item.tid, item.address), ()))
     return order
 
 
 def _with_callees(item: Counted, instructions: Mapping[int, int],
-                  calls: Mapping[tuple[int, int], int]) -> dict[int, int]:
+                  calls: Mapping[tuple[_Key, int], int]) -> dict[int, int]:
     """By the loops of a node, those inside and what is called there included. ``instructions``: of each itself."""
-    totals = {index: count + calls.get((item.address, index), 0) for index, count in instructions.items()}
+    totals = {index: count + calls.get(((item.tid, item.address), index), 0) for index, count in instructions.items()}
     for index in sorted(totals, reverse=True):  # inner loops come later
         parent = item.unit.nesting.loops[index].parent
         if parent in totals:

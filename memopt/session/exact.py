@@ -117,20 +117,27 @@ def _recording(options: Options) -> Recording:
 
 def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch | None,
            connection: sqlite3.Connection) -> None:
-    from memopt.session.counts import write_counts
+    from memopt.session.counts import Static, write_counts
 
+    _write_threads(recorder, connection)
     met: dict[str, set[int]] = {}
     for item in recorder.counted:
         met.setdefault(item.text.mapping.path, set()).add(item.unit.graph.entry - item.text.bias)
-    written = write_counts(connection, recorder.counted, _write_structure(recorder, connection, met))
+    static = Static(connection, _write_structure(recorder, connection, met), recorder.made.texts)
+    written = write_counts(connection, recorder.counted, static)
     seen: tuple[str, ...] = ()
     if watch is not None:
-        from memopt.session.objects import Objects
-
-        seen = watch.write(connection, written, Objects(recorder.texts, recorder.mapped.values(), recorder.stacks))
+        seen = watch.write(connection, written, tuple(recorder.processes.values()))
     unseen = _write_escapes(recorder, connection)
     _close(options, recorder, connection, seen, "tree",
-           f"{written.instructions:,} instructions in {len(written.contexts):,} calling contexts{unseen}")
+           f"{written.instructions:,} instructions in {sum(map(len, written.contexts.values())):,} calling contexts"
+           f"{_in_processes(recorder)}{unseen}")
+
+
+def _write_threads(recorder: Recorder, connection: sqlite3.Connection) -> None:
+    connection.executemany("INSERT INTO thread VALUES (?, ?, ?, ?)", (
+        (tid, process.pid, process.parent or None, os.path.realpath(process.program))
+        for process in recorder.processes.values() for tid in process.threads))
 
 
 def _write_escapes(recorder: Recorder, connection: sqlite3.Connection) -> str:
@@ -145,15 +152,21 @@ def _write_escapes(recorder: Recorder, connection: sqlite3.Connection) -> str:
 def _write_paths(options: Options, recorder: Intermittent, watch: PathWatch, connection: sqlite3.Connection) -> None:
     from memopt.session.counts import Static
 
-    texts = {} if recorder.space is None else recorder.space.texts
+    _write_threads(recorder, connection)
+    texts = recorder.made.texts
     met: dict[str, set[int]] = {}
-    for unit in () if recorder.space is None else recorder.space.units:
+    for unit in recorder.made.units:
         text = texts[unit.number]
         met.setdefault(text.mapping.path, set()).add(unit.graph.entry - text.bias)
     numbers = _write_structure(recorder, connection, met)
     count, seen = watch.write(connection, Static(connection, numbers, texts), recorder)
     _close(options, recorder, connection, seen, "hot-paths",
-           f"{count:,.0f} paths, {recorder.windows:,} windows of {recorder.inside_seconds:.1f} s in all")
+           f"{count:,.0f} paths, {recorder.windows:,} windows of {recorder.inside_seconds:.1f} s in all"
+           f"{_in_processes(recorder)}")
+
+
+def _in_processes(recorder: Recorder) -> str:
+    return f" of {len(recorder.processes):,} processes" if len(recorder.processes) > 1 else ""
 
 
 def _write_structure(recorder: Recorder, connection: sqlite3.Connection, met: dict[str, set[int]]) -> dict[str, int]:

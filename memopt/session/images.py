@@ -18,6 +18,7 @@ from memopt.ir.reasons import Rejected
 from memopt.store.static import add_functions, add_image
 from runtime.memory import mappings
 from runtime.sampling import Sample
+from runtime.tracee import status_field
 
 _CHOSEN_BY_THE_SYSTEM = 1 << 32  # addresses from here on differ from program to program
 MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
@@ -35,11 +36,13 @@ class Place:
 
 @dataclass
 class Images:
-    """What one process has had mapped; ``first``: the program itself."""
+    """What one process has had mapped; ``first``: the program itself; ``parent``: the process that has made it, 0 where
+    it was not seen."""
 
     pid: int
     places: set[Place] = field(default_factory=set)
     first: str = ""
+    parent: int = 0
     _covered: list[tuple[int, int]] = field(default_factory=list)  # of the last look, code in no file too
 
     def see(self, addresses: Collection[int]) -> None:
@@ -49,6 +52,7 @@ class Images:
         with suppress(Rejected):  # it has ended
             maps = [m for m in mappings(self.pid) if m.executable]
             self._covered = [(m.start, m.end) for m in maps]
+            self.parent = self.parent or int(status_field(self.pid, "PPid") or 0)
             for mapping in maps:
                 if mapping.path.startswith("/"):
                     with suppress(ElfError, OSError), Image(mapping.path) as image:

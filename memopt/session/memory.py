@@ -22,6 +22,7 @@ from memopt.traces.reuse import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.trace import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.workingset import WorkingSet, WorkingSets
+from runtime.recording.process import Process
 from runtime.recording.unit import Unit, Watched
 
 
@@ -53,6 +54,11 @@ class MemoryWatch:
         self._workers = [ThreadPoolExecutor(1) for _ in self._new_readers().all()]
         self._pending: list[Future[None]] = []
         self.begin()
+
+    def forget(self, tids: Sequence[int]) -> None:
+        self._finish()
+        for tid in tids:
+            self._threads.pop(tid, None)
 
     def begin(self) -> None:
         self._finish()
@@ -107,24 +113,12 @@ class MemoryWatch:
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses),
                 allocates(unit.name) if watched.start == unit.graph.entry else 0))
 
-    def write(self, connection: sqlite3.Connection, written: Written, objects: Objects) -> tuple[str, ...]:
+    def write(self, connection: sqlite3.Connection, written: Written, processes: Sequence[Process]) -> tuple[str, ...]:
         """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
         self._finish()
-        objects.know(allocation for readers in self._threads.values() if readers.allocations is not None
-                     for allocation in readers.allocations.all())
         connection.execute("BEGIN")
-        for tid, readers in self._threads.items():
-            connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (
-                tid, readers.dependences.words, readers.dependences.complete))
-            connection.executemany(
-                f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
-                (row for found in readers.dependences.all() if (row := self._row(written, found)) is not None))
-            numbers = {} if readers.streams is None else self._write_streams(
-                connection, written, readers.streams, objects)
-            for reuse in () if readers.reuses is None else readers.reuses.all():
-                self._write_reuse(connection, numbers, reuse)
-            for found_set in () if readers.sets is None else readers.sets.all():
-                self._write_set(connection, written, found_set)
+        for process in processes:
+            self._write_process(connection, written, process)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
         lost = sum(not readers.dependences.complete for readers in self._threads.values())
@@ -136,6 +130,27 @@ class MemoryWatch:
             notes.append(f"the memory of {lost} threads was too much to watch it to their ends")
         return tuple(notes)
 
+    def _write_process(self, connection: sqlite3.Connection, written: Written, process: Process) -> None:
+        threads = {tid: self._threads[tid] for tid in process.threads if tid in self._threads}
+        objects = Objects(process.texts, process.mapped.values(), process.stacks)
+        objects.know((allocation, written.of(tid).get(allocation.node))
+                     for tid, readers in threads.items() if readers.allocations is not None
+                     for allocation in readers.allocations.all())
+        for tid, readers in threads.items():
+            contexts = written.of(tid)
+            connection.execute("INSERT INTO watched VALUES (?, ?, ?)", (
+                tid, readers.dependences.words, readers.dependences.complete))
+            connection.executemany(
+                f"INSERT INTO dependence VALUES ({', '.join('?' * 11)})",
+                (row for found in readers.dependences.all()
+                 if (row := self._row(written, contexts, found)) is not None))
+            numbers = {} if readers.streams is None else self._write_streams(
+                connection, written, contexts, readers.streams, objects)
+            for reuse in () if readers.reuses is None else readers.reuses.all():
+                self._write_reuse(connection, numbers, reuse)
+            for found_set in () if readers.sets is None else readers.sets.all():
+                self._write_set(connection, written, contexts, found_set)
+
     def _write_reuse(self, connection: sqlite3.Connection, numbers: Mapping[Access, int], reuse: Reuse) -> None:
         number = numbers.get(reuse.access)
         if number is not None:
@@ -144,23 +159,22 @@ class MemoryWatch:
                 (number, lines, count) for lines, count in ((None, reuse.cold), *zip(least, reuse.counts, strict=True))
                 if count))
 
-    def _write_streams(self, connection: sqlite3.Connection, written: Written, streams: Streams, objects: Objects
-                       ) -> dict[Access, int]:
+    def _write_streams(self, connection: sqlite3.Connection, written: Written, contexts: Mapping[int, int],
+                       streams: Streams, objects: Objects) -> dict[Access, int]:
         """Also the patterns of all, by numbers that are not used yet. The numbers of the accesses."""
         numbers: dict[Access, int] = {}
         (first,) = connection.execute("SELECT COALESCE(max(id) + 1, 0) FROM pattern").fetchone()
         used: set[int] = set()
         for stream in streams.all():
-            number = self._write_stream(connection, written, stream)
+            number = self._write_stream(connection, written, contexts, stream)
             if number is not None:
                 numbers[stream.access] = number
                 shape = self._shapes[stream.access.block].accesses[stream.access.index]
                 leads = objects.of(stream.lowest, stream.highest + shape.size)
                 if leads is not None:
-                    context = written.contexts.get(leads.node)
-                    name = leads.name if context is None else _caller(connection, context)
+                    name = leads.name if leads.context is None else _caller(connection, leads.context)
                     connection.execute("INSERT INTO object VALUES (?, ?, ?, ?, ?)", (
-                        number, leads.kind, name, leads.offset, context))
+                        number, leads.kind, name, leads.offset, leads.context))
             if number is not None and stream.parts is not None:
                 used.update(pattern for _, pattern in stream.parts)
                 connection.executemany("INSERT INTO part VALUES (?, ?, ?, ?)", (
@@ -176,12 +190,13 @@ class MemoryWatch:
             for number in sorted(notation.needed(patterns, used))))
         return numbers
 
-    def _write_stream(self, connection: sqlite3.Connection, written: Written, stream: Stream) -> int | None:
+    def _write_stream(self, connection: sqlite3.Connection, written: Written, contexts: Mapping[int, int],
+                      stream: Stream) -> int | None:
         """Its number; None where it is in no context that was written."""
         access = stream.access
         unit, watched = self._blocks[access.block]
         address, shape = watched.accesses[access.index]
-        context, place = written.contexts.get(access.node), written.static.site(unit, address)
+        context, place = contexts.get(access.node), written.static.site(unit, address)
         if context is None:
             return None
         number = connection.execute(f"INSERT INTO access VALUES (NULL, {', '.join('?' * 11)})", (
@@ -194,9 +209,10 @@ class MemoryWatch:
             (number, BANK * bank, count) for bank, count in enumerate(stream.banks) if count))
         return number
 
-    def _write_set(self, connection: sqlite3.Connection, written: Written, found: WorkingSet) -> None:
+    def _write_set(self, connection: sqlite3.Connection, written: Written, contexts: Mapping[int, int],
+                   found: WorkingSet) -> None:
         unit, index = self._of_loop[found.loop]
-        context, loop = written.contexts.get(found.node), written.static.loop(unit, index)
+        context, loop = contexts.get(found.node), written.static.loop(unit, index)
         if context is not None and loop is not None:
             connection.executemany(f"INSERT INTO working_set VALUES ({', '.join('?' * 9)})", (
                 (context, loop, at_end, point.iterations, point.entries, LINE * point.lines, LINE * point.most_lines,
@@ -205,19 +221,19 @@ class MemoryWatch:
             connection.executemany("INSERT INTO trips VALUES (?, ?, ?, ?)", (
                 (context, loop, least, entries) for least, entries in found.trips.items()))
 
-    def _row(self, written: Written, found: Dependence) -> tuple[object, ...] | None:
+    def _row(self, written: Written, contexts: Mapping[int, int], found: Dependence) -> tuple[object, ...] | None:
         places = []
         for access in (found.source, found.sink):
             unit, watched = self._blocks[access.block]
             address = watched.accesses[access.index][0]
-            if access.node not in written.contexts:
+            if access.node not in contexts:
                 return None
-            places.append((written.contexts[access.node], written.static.site(unit, address), unit, address))
+            places.append((contexts[access.node], written.static.site(unit, address), unit, address))
         context, loop = None, None
         if found.carrier is not None:
             node, number = found.carrier
             unit, index = self._of_loop[number]
-            context, loop = written.contexts.get(node), written.static.loop(unit, index)
+            context, loop = contexts.get(node), written.static.loop(unit, index)
         (source_context, source, unit, first), (sink_context, sink, other, second) = places
         reduction = unit is other and source_context == sink_context and accumulates(
             unit.graph.blocks[self._blocks[found.sink.block][1].start].instructions, first, second)

@@ -16,12 +16,12 @@ from runtime.recording.code import Text
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """As the table ``object`` of memopt.store.schema has it. ``node``: of the function that has allocated it, or 0."""
+    """As the table ``object`` of memopt.store.schema has it. ``context``: of the function that has allocated it."""
 
     kind: str
     name: str | None
     offset: int
-    node: int = 0
+    context: int | None = None
 
 
 class Objects:
@@ -31,15 +31,16 @@ class Objects:
         """``stacks``: an address in each, where the system does not name it."""
         self._mapped = sorted(mapped, key=lambda m: m.start)
         self._stacks = stacks
-        self._blocks: list[Allocation] = []
+        self._blocks: list[tuple[Allocation, int | None]] = []
         self._variables: list[tuple[int, int, str]] = []
         for path, bias in {(text.mapping.path, text.bias) for text in texts}:
             with suppress(ElfError, OSError), Image(path) as image:
                 self._variables += ((start + bias, end + bias, name) for start, end, name in Symbols(image).objects)
         self._variables.sort()
 
-    def know(self, blocks: Iterable[Allocation]) -> None:
-        self._blocks = sorted(blocks, key=lambda b: b.address)
+    def know(self, blocks: Iterable[tuple[Allocation, int | None]]) -> None:
+        """Each with the context in which it was allocated, where that is known."""
+        self._blocks = sorted(blocks, key=lambda b: b[0].address)
 
     def of(self, lowest: int, highest: int) -> Place | None:
         """Where all from ``lowest`` to before ``highest`` is in one."""
@@ -47,9 +48,11 @@ class Objects:
         if index >= 0 and highest <= self._variables[index][1]:
             start, _, name = self._variables[index]
             return Place("variable", demangle(name), lowest - start)
-        index = bisect.bisect_right(self._blocks, lowest, key=lambda b: b.address) - 1
-        if index >= 0 and highest <= self._blocks[index].address + self._blocks[index].size:
-            return Place("block", None, lowest - self._blocks[index].address, self._blocks[index].node)
+        index = bisect.bisect_right(self._blocks, lowest, key=lambda b: b[0].address) - 1
+        if index >= 0:
+            block, context = self._blocks[index]
+            if highest <= block.address + block.size:
+                return Place("block", None, lowest - block.address, context)
         index = bisect.bisect_right(self._mapped, lowest, key=lambda m: m.start) - 1
         if index < 0 or highest > self._mapped[index].end:
             return None

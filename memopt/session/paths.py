@@ -49,6 +49,11 @@ class PathWatch:
         self._blocks: list[PathBlock] = []
         self._units: dict[int, tuple[Unit, PathNumbers | None]] = {}
 
+    def forget(self, tids: Sequence[int]) -> None:
+        self._finish()
+        for tid in tids:
+            self._threads.pop(tid, None)
+
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
         self._finish()
         known = len(self._blocks)

@@ -105,6 +105,11 @@ class Profiling(Session):
         write_samples(connection, self._images, self._of_children,
                       {sample: (count, self._weights[sample] * 1e-9 or count * each)
                        for sample, count in self._samples.items()})
+        processes = {sample.tid: sample.child for sample in self._samples}
+        images = {tid: self._of_children[child] if child else self._images for tid, child in processes.items()}
+        connection.executemany("INSERT INTO thread VALUES (?, ?, ?, ?)", (
+            (tid, seen.pid, None if seen is self._images else seen.parent, seen.first or None)
+            for tid, seen in sorted(images.items())))
         if self._surveyor is not None:
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()

@@ -24,6 +24,9 @@ class TraceWatch:
     def begin(self) -> None:
         self._try(self._writer.begin)
 
+    def forget(self, tids: Sequence[int]) -> None:
+        """The file keeps it: blocks have numbers of their own in each program."""
+
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
         blocks = [[(address, a.size, "RW"[not a.reads:1 + a.writes], a.repeated) for address, a in watched.accesses]
                   for unit in new for watched in unit.watched]
@@ -52,6 +55,10 @@ class Watches:
     def begin(self) -> None:
         for watch in self._watches:
             watch.begin()
+
+    def forget(self, tids: Sequence[int]) -> None:
+        for watch in self._watches:
+            watch.forget(tids)
 
     def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
         for watch in self._watches:

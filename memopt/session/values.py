@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from memopt.analysis.points import Point
 from memopt.session.counts import Written
-from memopt.session.objects import Objects
 from memopt.traces.values import AMOUNTS, Value, Values
+from runtime.recording.process import Process
 from runtime.recording.unit import Unit
 
 
@@ -20,6 +20,10 @@ class ValueWatch:
 
     def __init__(self) -> None:
         self.begin()
+
+    def forget(self, tids: Sequence[int]) -> None:
+        for tid in tids:
+            self._threads.pop(tid, None)
 
     def begin(self) -> None:
         self._threads: dict[int, Values] = {}
@@ -35,18 +39,17 @@ class ValueWatch:
             self._threads[tid].know_points([point for _, point in self._points])
         self._threads[tid].feed(words)
 
-    def write(self, connection: sqlite3.Connection, written: Written, _: Objects) -> tuple[str, ...]:
+    def write(self, connection: sqlite3.Connection, written: Written, _: Sequence[Process]) -> tuple[str, ...]:
         """Rows of ``value`` and of the tables behind it, and of ``trips``; what is to be said about them."""
         connection.execute("BEGIN")
-        for values in self._threads.values():
+        for tid, values in self._threads.items():
             for value in values.all():
-                self._write(connection, written, value)
+                self._write(connection, written, written.of(tid).get(value.node), value)
         connection.execute("COMMIT")
         return ()
 
-    def _write(self, connection: sqlite3.Connection, written: Written, found: Value) -> None:
+    def _write(self, connection: sqlite3.Connection, written: Written, context: int | None, found: Value) -> None:
         unit, _ = self._points[found.point]
-        context = written.contexts.get(found.node)
         loop = None if found.loop is None else written.static.loop(unit, found.loop)
         if context is None or (loop is None and found.loop is not None):
             return

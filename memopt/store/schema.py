@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping
 
-VERSION = 4
+VERSION = 5
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
 
 _COUNTS = """
@@ -209,6 +209,14 @@ CREATE TABLE observation (        -- --exact: one row, where the system tells: s
 );
 CREATE INDEX value_of ON value (context);
 """
+_THREADS = """
+CREATE TABLE thread (             -- a thread that was seen, of the program or of a process that it has made
+    thread   INTEGER NOT NULL,    -- its number, of which that of the first in a process is the number of the process
+    process  INTEGER NOT NULL,
+    parent   INTEGER,             -- the process that has made this one; NULL: memopt; 0: not known
+    program  TEXT                 -- path of what is executed
+);
+"""
 TABLES = """
 CREATE TABLE run (                -- one row: how the profile was made
     memopt   TEXT NOT NULL,       -- version
@@ -290,7 +298,7 @@ CREATE VIEW place AS              -- an instruction with everything around it
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
-""" + _COUNTS + _MEMORY + _VALUES
+""" + _COUNTS + _MEMORY + _VALUES + _THREADS
 
 
 def _with_values(copy: sqlite3.Connection) -> None:
@@ -303,6 +311,7 @@ _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
     2: lambda copy: copy.executescript(_MEMORY),
     3: _with_values,
+    4: lambda copy: copy.executescript(_THREADS),
 }
 """By the version that a file has: what makes it one of the next version."""
 

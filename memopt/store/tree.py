@@ -5,8 +5,9 @@ Invariant: what a frame and everything below it hold is the sum of what is told 
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 
@@ -39,15 +40,23 @@ def read_tree(connection: sqlite3.Connection) -> tuple[Frame, str]:
     """The program with its threads below, and what is counted: "instructions" or "seconds"."""
     (command,) = connection.execute("SELECT command FROM run").fetchone()
     root = Frame(command, "program")
+    names = _thread_names(connection)
     exact = connection.execute("SELECT EXISTS (SELECT 1 FROM context)").fetchone()[0]
-    (_contexts if exact else _samples)(connection, root)
+    (_contexts if exact else _samples)(connection, root, names)
     order = [frame for _, frame in root.walk()]
     for frame in reversed(order):
         frame.total = frame.own + sum(f.total for f in frame.below)
     return root, "instructions" if exact else "seconds"
 
 
-def _contexts(connection: sqlite3.Connection, root: Frame) -> None:
+def _thread_names(connection: sqlite3.Connection) -> dict[int, str]:
+    """Those of processes that the program has made say so."""
+    rows = connection.execute("SELECT thread, process, program FROM thread WHERE parent IS NOT NULL")
+    return {thread: f"thread {thread} of process {process}, {os.path.basename(program or '?')}"
+            for thread, process, program in rows}
+
+
+def _contexts(connection: sqlite3.Connection, root: Frame, names: Mapping[int, str]) -> None:
     threads: dict[int, Frame] = {}
     functions: dict[int, Frame] = {}
     loops: dict[tuple[int, int], Frame] = {}
@@ -61,7 +70,7 @@ def _contexts(connection: sqlite3.Connection, root: Frame) -> None:
             FROM context c LEFT JOIN function f ON f.id = c.function LEFT JOIN image m ON m.id = c.image
             ORDER BY c.id"""):
         if thread not in threads:
-            threads[thread] = Frame(f"thread {thread}", "thread")
+            threads[thread] = Frame(names.get(thread, f"thread {thread}"), "thread")
             root.below.append(threads[thread])
         above = loops.get((parent, loop)) or functions.get(parent) or threads[thread]
         frame = functions[number] = Frame(name or f"{entry:#x}", "function", instructions, entries, None, file or "",
@@ -74,7 +83,7 @@ def _contexts(connection: sqlite3.Connection, root: Frame) -> None:
             (loops.get((number, around or 0)) or frame).below.append(found)
 
 
-def _samples(connection: sqlite3.Connection, root: Frame) -> None:
+def _samples(connection: sqlite3.Connection, root: Frame, names: Mapping[int, str]) -> None:
     threads: dict[int, Frame] = {}
     functions: dict[tuple[int, int | None], Frame] = {}
     loops: dict[tuple[int, int], Frame] = {}
@@ -85,7 +94,7 @@ def _samples(connection: sqlite3.Connection, root: Frame) -> None:
             LEFT JOIN block b ON b.id = s.block LEFT JOIN function f ON f.id = b.function
             LEFT JOIN image m ON m.id = s.image GROUP BY s.thread, b.function, b.loop, m.path"""):
         if thread not in threads:
-            threads[thread] = Frame(f"thread {thread}", "thread")
+            threads[thread] = Frame(names.get(thread, f"thread {thread}"), "thread")
             root.below.append(threads[thread])
         key = thread, function
         if key not in functions:

@@ -76,6 +76,13 @@ class CodeMap:
                 return text.bytes[offset:offset + size]
         return self._memory.read_some(address, size)
 
+    def forked(self, pid: int) -> CodeMap:
+        """That of a child."""
+        child = CodeMap(pid)
+        child.texts, child.all, child.maps = list(self.texts), list(self.all), self.maps
+        child._symbols = self._symbols
+        return child
+
     def close(self) -> None:
         self._memory.close()
 

@@ -5,6 +5,8 @@ Where the system has no perf events, nothing is known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from runtime.perfevents import Events
 from runtime.recording.space import Space
 from runtime.sampling import InterruptSampler, Sampler, sampler_of
@@ -18,7 +20,8 @@ class Escapes:
 
     def __init__(self, pid: int) -> None:
         """Before the program is executed."""
-        self._sampler: Sampler = sampler_of(Events(pid, on_exec=True, interval_ns=_INTERVAL_NS))
+        self._pid = pid
+        self._sampler: Sampler = sampler_of(Events(pid, on_exec=True, interval_ns=_INTERVAL_NS, children=True))
         self.known = not isinstance(self._sampler, InterruptSampler)
         self.begin()
 
@@ -27,11 +30,12 @@ class Escapes:
         self._sampler.read()
         self.samples = self.outside = 0
 
-    def look(self, space: Space | None) -> None:
-        """``space``: where the copies lie that the program has had since the last time."""
-        found = self._sampler.read()
-        self.samples += len(found)
-        self.outside += sum(space is None or not space.in_copies(sample.address) for sample in found)
+    def look(self, spaces: Mapping[int, Space]) -> None:
+        """``spaces``: by process, where the copies lie that it has had since the last time."""
+        for sample in self._sampler.read():
+            space = spaces.get(sample.child or self._pid)
+            self.samples += 1
+            self.outside += space is None or not space.in_copies(sample.address)
 
     def close(self) -> None:
         self._sampler.close()

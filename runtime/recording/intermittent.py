@@ -20,6 +20,7 @@ from runtime.memory import PAGE
 from runtime.processes import running_seconds
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.escapes import LOOK_SECONDS
+from runtime.recording.process import Process
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import (
@@ -93,17 +94,30 @@ class Intermittent(Recorder):
                     self._ask_back()  # what could not be answered the first time
                 if self._outside and time.monotonic() >= self._due:
                     self._take_up()
+        self._close()
 
-    def _begin(self, tid: int) -> None:
-        for of_program in (self._outside, self._windows, self._copies, self._nodes, self._ended_windows):
-            of_program.clear()
-        super()._begin(tid)
+    def _forget(self, process: Process) -> None:
+        gone = set(process.threads)
+        self._outside -= gone
+        self._windows = {tid: window for tid, window in self._windows.items() if tid not in gone}
+        self._nodes = {key: node for key, node in self._nodes.items() if key[0] not in gone}
+        self._ended_windows = [ended for ended in self._ended_windows if ended[0].tid not in gone]
+        super()._forget(process)
+        if not self.processes:
+            self._copies.clear()
 
     # -- windows -------------------------------------------------------------------------------------------------------
 
     def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:
         self._begin_window(space, thread, time.monotonic())
         super()._enter(space, thread, registers)
+
+    def _begin_forked(self, space: Space, thread: Thread, copy: int) -> None:
+        if space.in_copies(copy):
+            self._begin_window(space, thread, time.monotonic())
+            super()._begin_forked(space, thread, copy)
+        else:
+            self._outside.add(thread.tid)
 
     def _begin_window(self, space: Space, thread: Thread, now: float) -> _Window:
         before = self._windows.get(thread.tid)
@@ -141,9 +155,19 @@ class Intermittent(Recorder):
     def _handle(self, events: Sequence[Event]) -> None:
         """What windows have told is read when the threads run again."""
         super()._handle(events)
-        while self._ended_windows and self.space is not None:
-            with self._going_on(), suppress(Rejected):  # its memory may be that of another program by now
-                self._end_window(self.space, *self._ended_windows.pop())
+        for thread, *_ in tuple(self._ended_windows):
+            with self._going_on():
+                self._read_windows(thread)
+
+    def _read_windows(self, thread: Thread) -> None:
+        """Those of a thread that have ended."""
+        space = self._space(thread.tid)
+        ended = [window for window in self._ended_windows if window[0] is thread]
+        self._ended_windows = [window for window in self._ended_windows if window[0] is not thread]
+        with suppress(Rejected):  # its memory may be that of another program by now
+            for window in ended:
+                if space is not None:
+                    self._end_window(space, *window)
 
     def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
         window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # one that began in copies has none
@@ -185,7 +209,7 @@ class Intermittent(Recorder):
 
     def _resume(self, tid: int, now: float) -> None:
         """A thread that stands still goes on as a copy, where it is in code that can be copied."""
-        space, registers = self.space, ptrace.get_registers(tid)
+        space, registers = self._space(tid), ptrace.get_registers(tid)
         thread = None if space is None else space.threads.get(tid)
         if space is not None and thread is not None and registers.orig_rax >> 63:
             with suppress(Rejected):
@@ -225,7 +249,8 @@ class Intermittent(Recorder):
         return super()._missing(space, thread, region, registers)
 
     def _signal(self, tid: int, number: int) -> None:
-        if tid in self._outside and (self.space is None or not self.space.in_copies(ptrace.get_registers(tid).rip)):
+        space = self._space(tid)
+        if tid in self._outside and (space is None or not space.in_copies(ptrace.get_registers(tid).rip)):
             self._go(tid, number)
         else:
             super()._signal(tid, number)
@@ -233,16 +258,20 @@ class Intermittent(Recorder):
     def _begin_thread(self, tid: int) -> None:
         """One that is made by code that runs as it is does so itself, until it is taken up."""
         super()._begin_thread(tid)
-        space = self.space
-        if space is not None and tid not in space.threads and tid in self.supervisor.threads:
+        process = self.processes.get(int(status_field(tid, "Tgid") or 0))
+        if process is not None and process.space is not None and tid not in self._of:
             with suppress(Rejected):
-                space.new_thread(tid)
+                process.space.new_thread(tid)
+                self._add_thread(process, tid)
                 self._outside.add(tid)
 
     def _collect(self, tid: int) -> None:
-        space = self.space
-        thread = None if space is None else space.threads.pop(tid, None)
-        inside = tid not in self._outside
+        inside, space = tid not in self._outside, self._space(tid)
         self._outside.discard(tid)
-        if space is not None and thread is not None and inside:
+        if space is None:
+            return
+        thread = space.threads[tid]
+        self._read_windows(thread)
+        if inside:
             self._end_window(space, thread, time.monotonic(), running_seconds(tid))
+        self._drop(tid)

@@ -85,7 +85,8 @@ from runtime.recording.writer import Writer
 
 ASKING = 12  # SIGUSR2, from the program to memopt
 _WAIT_MS = 50  # between looks whether memopt still lives
-_SYS_POLL, _SYS_KILL, _SYS_GETPPID = 7, 62, 110
+_SYS_POLL, _SYS_KILL, _SYS_TGKILL = 7, 62, 234
+_NO_SUCH_THREAD = -3  # ESRCH
 _EAX, _EDX, _ESI, _EDI, _SYSCALL = b"\xb8", b"\xba", b"\xbe", b"\xbf", b"\x0f\x05"  # mov register, 32 bits
 _JB, _JAE, _JE, _JNE, _JBE, _JA = (bytes((0x0F, opcode)) for opcode in range(0x82, 0x88))
 
@@ -100,6 +101,7 @@ class Question(Enum):
     SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
     UNMAP = 6  # code may be about to be unmapped, by the system call at DESTINATION
     DRAIN = 7  # the trace is full; RECORD is where to go on then, DESTINATION where without memopt
+    SYSTEM_CALL = 8  # another program is about to be executed, or traced, by the system call at DESTINATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,9 @@ class Routines:
 
     ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
     way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
-    yet, for this caller. ``ask_return``, ``ask_unmap``: before the system calls of these names, at DESTINATION.
-    ``drain``: see Question.DRAIN. ``answered``: on to GO_ON, behind a
-    question, where it matters how long that took.
+    yet, for this caller. ``ask_return``, ``ask_unmap``, ``ask_call``: before the system calls of these names, at
+    DESTINATION. ``drain``: see Question.DRAIN. ``answered``: on to GO_ON, behind a question, where it matters how long
+    that took.
     """
 
     start: int
@@ -121,6 +123,7 @@ class Routines:
     call: int
     ask_return: int
     ask_unmap: int
+    ask_call: int
     drain: int
     answered: int
 
@@ -133,8 +136,9 @@ def save(write: Writer) -> None:
     write(store_state(SAVED[0], RAX), store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
 
 
-def routines(start: int, table: int, pid: int) -> Routines:
-    """``pid``: memopt's."""
+def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
+    """``memopt``: its number, and that of a thread of it that is gone as soon as it has ended, which it itself may not
+    be until its parent asks."""
     w = Writer(start)
     w.place("lookup")
     w(SAVE_FLAGS, store_state(FLAGS, RAX))
@@ -154,7 +158,7 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w(jump_by_state(DESTINATION))
     w.place("lost")
     w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
-    _ask(w, Question.MISSING, pid)
+    _ask(w, Question.MISSING, memopt)
 
     w.place("enter")
     w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX))
@@ -187,7 +191,7 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w.jump("found")
     w.place("no room for way")
     w(load_state(RAX, FLAGS), RESTORE_FLAGS, load_state(RDX, TARGET), store_state(DESTINATION, RDX))
-    _ask(w, Question.ROOM_FOR_WAY, pid)
+    _ask(w, Question.ROOM_FOR_WAY, memopt)
 
     w.place("resume")
     w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RDX, TOP))
@@ -217,21 +221,23 @@ def routines(start: int, table: int, pid: int) -> Routines:
         w.place(label)
         w(load_state(RAX, FLAGS), RESTORE_FLAGS)
         w(load_state(RDX, RECORD), load(RDX, RDX, SITE_TARGET), store_state(DESTINATION, RDX))
-        _ask(w, question, pid)
+        _ask(w, question, memopt)
     w.place("ask_return")
-    _ask(w, Question.SIGNAL_RETURN, pid)
+    _ask(w, Question.SIGNAL_RETURN, memopt)
     w.place("ask_unmap")
     w(SAVE_FLAGS, store_state(FLAGS, RAX), compare_state(RDI, END_OF_TEXTS))
     w.to_label(_JAE, "elsewhere")
     w(lea_sum(RAX, RDI, RSI), compare_state(RAX, LOWEST_TEXT))
     w.to_label(_JBE, "elsewhere")
     w(load_state(RAX, FLAGS), RESTORE_FLAGS)
-    _ask(w, Question.UNMAP, pid)
+    _ask(w, Question.UNMAP, memopt)
     w.place("elsewhere")
     w(load_state(RDX, DESTINATION))
     w.jump("leave")
+    w.place("ask_call")
+    _ask(w, Question.SYSTEM_CALL, memopt)
     w.place("drain")
-    _ask(w, Question.DRAIN, pid)
+    _ask(w, Question.DRAIN, memopt)
     w.place("answered")
     w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), *_time_to(ANSWERED_AT), load_state(RAX, ANSWERED_AT))
     w(load_state(RDX, ASKED_AT), invert(RDX), lea_sum(RAX, RAX, RDX, 1), load_state(RDX, WAITED))
@@ -239,7 +245,7 @@ def routines(start: int, table: int, pid: int) -> Routines:
     w(jump_by_state(GO_ON))
     code = w.finish()
     at = w.labels
-    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "drain", "answered")
+    names = ("lookup", "enter", "resume", "call", "ask_return", "ask_unmap", "ask_call", "drain", "answered")
     return Routines(start, code, *(at[name] for name in names))
 
 
@@ -281,23 +287,24 @@ def _make_node(w: Writer, unit: int, size: int, full: str) -> None:
     w(load_state(RAX, NODE), store(RDX, NODE_CALLER, RAX))
 
 
-def _ask(w: Writer, question: Question, pid: int) -> None:
+def _ask(w: Writer, question: Question, memopt: tuple[int, int]) -> None:
     """Tell memopt, and wait to be taken from here to where the program goes on; without memopt, to the original code at
-    DESTINATION. A trap would do it faster, but the program would die of one that memopt does not live to answer."""
-    ask, again = (question, "ask"), (question, "again")
-    is_parent = (_EAX + _SYS_GETPPID.to_bytes(4, "little"), _SYSCALL, lea(RCX, RAX, -pid))  # one that is killed is none
+    DESTINATION. A trap would do it faster, but the program would die of one that memopt does not live to answer. That
+    it lives cannot be told by getppid: children of the program ask, too."""
+    again, alone = (question, "again"), (question, "alone")
+    pid, witness = (number.to_bytes(4, "little") for number in memopt)
+    is_gone = (_EDI + pid, _ESI + witness, _EDX + bytes(4), _EAX + _SYS_TGKILL.to_bytes(4, "little"), _SYSCALL,
+               lea(RCX, RAX, -_NO_SUCH_THREAD))
     w(store_state(KEPT[0], R11), store_state(KEPT[1], RDI), store_state(KEPT[2], RSI))
-    w(*_time_to(ASKED_AT), set_state(ASKED, question.value), *is_parent)
-    w.if_zero(ask)
-    w.jump((question, "alone"))
-    w.place(ask)
-    w(_EDI + pid.to_bytes(4, "little"), _ESI + ASKING.to_bytes(4, "little"))
-    w(_EAX + _SYS_KILL.to_bytes(4, "little"), _SYSCALL)
+    w(*_time_to(ASKED_AT), set_state(ASKED, question.value), *is_gone)
+    w.if_zero(alone)
+    w(_EDI + pid, _ESI + ASKING.to_bytes(4, "little"), _EAX + _SYS_KILL.to_bytes(4, "little"), _SYSCALL)
     w.place(again)
     w(_EDI + bytes(4), _ESI + bytes(4), _EDX + _WAIT_MS.to_bytes(4, "little"))
-    w(_EAX + _SYS_POLL.to_bytes(4, "little"), _SYSCALL, *is_parent)
-    w.if_zero(again)
-    w.place((question, "alone"))
+    w(_EAX + _SYS_POLL.to_bytes(4, "little"), _SYSCALL, *is_gone)
+    w.if_zero(alone)
+    w.jump(again)
+    w.place(alone)
     w(set_state(ASKED, 0), load_state(R11, KEPT[0]), load_state(RDI, KEPT[1]), load_state(RSI, KEPT[2]))
     restore(w)
     w(jump_by_state(DESTINATION))

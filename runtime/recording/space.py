@@ -1,17 +1,18 @@
 """What recording puts into a process: copies of its code, the table of targets, the trees of its threads.
 
-Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own,
-but for traces where that can be: a child writes none, it goes on in the program's own code.
+Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own;
+traces are shared with memopt where that can be, and a child gets other memory for them before it goes on.
 """
 
 from __future__ import annotations
 
 import bisect
+import copy
 import mmap
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 
 import numpy
 from numpy.typing import NDArray
@@ -66,12 +67,23 @@ _CALLS_BYTES = 64 << 20
 _MOST_THREADS = 128
 _CALLS_BYTES_OF_THREAD = 8 << 20
 _READ, _WRITE, _EXECUTE = 1, 2, 4
-_SHARED, _PRIVATE, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x20, 0x4000, 0x100000
+_SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x10, 0x20, 0x4000, 0x100000
+_MOST_FRAMES = 4000  # that a trace begins with
 _CLOSE_ON_EXEC = 1
 _TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
 _LOWEST = 1 << 20
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
+
+
+@dataclass
+class Made:
+    """The copies of a run: processes that fork share those that were made before. ``watched``: how many blocks are, or
+    points where values are told; ``texts``: in which units lie, by their numbers."""
+
+    units: list[Unit] = field(default_factory=list)
+    texts: dict[int, Text] = field(default_factory=dict)
+    watched: int = 0
 
 
 @dataclass
@@ -89,7 +101,7 @@ class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
     pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
-    nothing is watched."""
+    nothing is watched. ``begun``: the node and the block in whose middle it begins."""
 
     tid: int
     state: int
@@ -97,22 +109,22 @@ class Thread:
     trace: int
     chunks: list[tuple[int, int]] = field(default_factory=list)
     signals: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    begun: tuple[int, int] | None = None
 
 
 class Space:
     """The recorded process, stopped whenever something is asked of it here."""
 
-    def __init__(self, tracee: Tracee, memopt: int, recording: Recording) -> None:
-        """``tracee`` is stopped where it may make a system call. Raises ``Rejected`` when there is no room."""
+    def __init__(self, tracee: Tracee, memopt: tuple[int, int], recording: Recording, made: Made) -> None:
+        """``tracee`` is stopped where it may make a system call; ``memopt``: see ``routines``. Raises ``Rejected`` when
+        there is no room."""
         self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
         self._watch = watch
-        self._watched = 0  # blocks, or points where values are told
         self._seen = numpy.zeros(0, numpy.uint64)
         self.memory = Memory(tracee.pid)
         self.code = CodeMap(tracee.pid)
-        self.units: list[Unit] = []
+        self.made = made
         self._by_start: list[Unit] = []
-        self.texts: dict[int, Text] = {}  # in which units lie, by their numbers
         self.by_entry: dict[int, Unit] = {}
         self.sites: dict[int, tuple[Unit, Site]] = {}  # by record
         self.returns: dict[int, tuple[Unit, Site]] = {}  # by original return address
@@ -126,7 +138,7 @@ class Space:
         if self.table + TABLE_BYTES > 1 << 31:
             raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
         region = self._free(maps, text.start)
-        data = _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
+        data = PAGE + _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
         flags = _PRIVATE | _ANONYMOUS | _NORESERVE
         results = remote.run(tracee, (
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
@@ -135,7 +147,8 @@ class Space:
         ))
         for result in results:
             remote.check(result, "memory for recording")
-        self._next_node, self._end_of_nodes = results[2], results[2] + _NODES_BYTES
+        self._version, self._version_at = 0, results[2]
+        self._next_node, self._end_of_nodes = results[2] + PAGE, results[2] + PAGE + _NODES_BYTES
         self._next_thread = self._end_of_nodes
         self._traces = 0
         if watch:
@@ -145,9 +158,10 @@ class Space:
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    def _map_traces(self, tracee: Tracee) -> None:
+    def _map_traces(self, tracee: Tracee, place: Place | None = None) -> None:
         """In memory that memopt sees, too, so that nothing has to be copied; where the process may not share any, in
-        memory of its own."""
+        memory of its own. Where it has some already, in place of that, and ``place`` is free."""
+        at, fixed = self._traces, _FIXED if self._traces else 0
         seen: list[mmap.mmap] = []
 
         def map_them_here(index: int, result: int) -> None:
@@ -157,21 +171,24 @@ class Space:
 
         _, address, _ = remote.run(tracee, (
             Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
-            Call(SYS_MMAP, (0, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE, KEPT, 0)),
-            Call(SYS_CLOSE, (KEPT,))), observe=map_them_here)
+            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, KEPT, 0)),
+            Call(SYS_CLOSE, (KEPT,))), place=place, observe=map_them_here)
         if seen and address >= 0:
             self._seen = numpy.frombuffer(seen[0], numpy.uint64)
         else:
-            if address >= 0:
+            self._seen = numpy.zeros(0, numpy.uint64)
+            if address >= 0 and not at:
                 remote.run(tracee, (Call(SYS_MUNMAP, (address, _TRACES_BYTES)),))
             (address,) = remote.run(tracee, (
-                Call(SYS_MMAP, (0, _TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE, -1, 0)),))
+                Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE | fixed, -1, 0)),
+            ), place=place)
         self._traces = remote.check(address, "memory for traces")
 
     def add_region(self, start: int) -> None:
         shared = routines(start, self.table, self._memopt)
         self.memory.write(start, shared.code)
         self.regions.append(Region(start, start + _REGION_BYTES, start + -(-len(shared.code) // 16) * 16, shared))
+        self._changed()
 
     def new_region(self, address: int, tracee: Tracee) -> Region:
         """Near ``address``, mapped by ``tracee``, a thread that stands still. Raises ``Rejected``."""
@@ -222,19 +239,21 @@ class Space:
                 if error.reason is not Reason.NOT_A_NEST:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
-            found = translate(len(self.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._recording, self._watched, text.name(address))
-            self._watched += len(found.watched) + len(found.points)
+            made = self.made
+            found = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
+                              self._recording, made.watched, text.name(address))
+            made.watched += len(found.watched) + len(found.points)
             self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
-            self.units.append(found)
+            made.units.append(found)
             bisect.insort(self._by_start, found, key=lambda u: u.start)
-            self.texts[found.number] = text
+            made.texts[found.number] = text
             self.by_entry[address] = found
             for site in found.sites:
                 self.sites[site.record] = found, site
                 if site.returns:
                     self.returns.setdefault(site.end, (found, site))
+            self._changed()
         return found
 
     def way(self, address: int, region: Region) -> int:
@@ -259,6 +278,7 @@ class Space:
         region.next += -(-(WAY_BYTES + WAY_CODE_BYTES) // 16) * 16
         self._ways[address] = start
         self._enter(address, start)
+        self._changed()
         return start
 
     def function_around(self, address: int) -> int:
@@ -301,6 +321,7 @@ class Space:
             while self.memory.word(self.table + 16 * index) != -address % (1 << 64):
                 index = (index + 1) % TABLE_ENTRIES
             self.memory.write(self.table + 16 * index, _WORD(1))  # what no address is the negative of
+        self._changed()
 
     def link(self, site: Site, unit: Unit) -> None:
         self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
@@ -333,6 +354,7 @@ class Space:
             self.memory.write(state + TRACE, _WORD(trace))
         thread = self.threads[tid] = Thread(tid, state, root, trace, [(root, root + _CHUNK_BYTES)])
         self._tell_texts(thread)
+        self._changed()
         return thread
 
     def take_trace(self, thread: Thread) -> NDArray[numpy.uint64]:
@@ -353,11 +375,13 @@ class Space:
         """What follows belongs to a run of the block around the instruction at ``copy`` that was interrupted."""
         unit = self.unit_of_copy(copy)
         original = None if unit is None else unit.original(copy)
-        if not thread.trace or unit is None or original is None:
-            return
+        if unit is not None and original is not None:
+            self._resume_block(thread, unit, original, node)
+
+    def _resume_block(self, thread: Thread, unit: Unit, original: int, node: int) -> None:
         index = bisect.bisect_right(unit.watched, original, key=lambda b: b.start) - 1
         found = unit.watched[index] if index >= 0 else None
-        if found is not None and original < unit.graph.blocks[found.start].end:
+        if thread.trace and found is not None and original < unit.graph.blocks[found.start].end:
             place = self.memory.word(thread.state + TRACE)
             self.memory.write(place, _WORD(BLOCK << 48 | found.number) + _WORD(node | RESUMED))
             self.memory.write(thread.state + TRACE, _WORD(place + 16))
@@ -378,6 +402,7 @@ class Space:
         thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
         thread.chunks.append((start, start + _CHUNK_BYTES))
         self.memory.write(thread.state + NEXT_NODE, _WORD(start) + _WORD(start + _CHUNK_BYTES))
+        self._changed()
 
     def _chunk(self, size: int) -> int:
         start = self._next_node
@@ -388,13 +413,100 @@ class Space:
 
     def collect(self, thread: Thread) -> Iterator[tuple[int, Unit, int, int, NDArray[numpy.int64]]]:
         """The nodes: address, unit, caller's address, record of the site or 0, counters."""
-        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
-        for start, end in thread.chunks:
-            words = numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
+        for start, words in self._nodes(thread):
             at = NODE_COUNTERS // 8 if start == thread.root else 0
             while at < len(words):
-                unit = self.units[int(words[at]) - 1]
+                unit = self.made.units[int(words[at]) - 1]
                 first = at + NODE_COUNTERS // 8
                 yield (start + 8 * at, unit, int(words[at + NODE_CALLER // 8]), int(words[at + NODE_SITE // 8]),
                        words[first:first + unit.counters])
                 at += unit.node_bytes // 8
+
+    def _nodes(self, thread: Thread) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
+        """The chunks as far as they are in use: addresses and words."""
+        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
+        for start, end in thread.chunks:
+            yield start, numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
+
+    # -- children ------------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """What is known here of the memory of the process is other than before; it says so itself."""
+        self._version += 1
+        self.memory.write(self._version_at, _WORD(self._version))
+
+    def shares(self, pid: int) -> bool:
+        """Whether the process ``pid``, which stands still, has the memory of this one, not a copy of it."""
+        with closing(Memory(pid)) as other:
+            before = self.memory.word(self._version_at + 8)
+            other.write(self._version_at + 8, _WORD(before + 1))
+            return self.memory.word(self._version_at + 8) != before
+
+    def forked(self, tracee: Tracee, tid: int) -> Space:
+        """That of a child, which stands behind the system call by which the thread ``tid`` has made it. It has the
+        nodes of that thread, and counts from nothing. Raises ``Rejected``."""
+        child = copy.copy(self)
+        child.pid, child.memory = tracee.pid, Memory(tracee.pid)
+        child.code = self.code.forked(tracee.pid)
+        try:
+            child._become(tracee, self.threads[tid], self.memory)
+        except BaseException:
+            child.close()
+            raise
+        return child
+
+    def _become(self, tracee: Tracee, parent: Thread, source: Memory) -> None:
+        news = self.memory.word(self._version_at) != self._version
+        self._by_start, self._used = list(self._by_start), set(self._used)
+        self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
+        self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
+        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), begun=None)
+        self.threads = {tracee.pid: thread}
+        if news:
+            self._copy_code(source)
+            self._tell_texts(thread)
+        self._forget_counts(thread)
+        if self._watch:
+            last = self.regions[-1]
+            self._map_traces(tracee, Place(last.next, last.end))
+            self.memory.write(thread.state + TRACE, _WORD(thread.trace))
+
+    def _copy_code(self, source: Memory) -> None:
+        """What another thread of the parent has met while this one was forked. Only memopt writes there. Raises
+        ``Rejected`` where there is a new region."""
+        for start, end in (*((region.start, region.next) for region in self.regions),
+                           (self.table, self.table + TABLE_BYTES)):
+            self.memory.write(start, source.read(start, end - start))
+
+    def _forget_counts(self, thread: Thread) -> None:
+        for start, read in self._nodes(thread):
+            words, at = read.copy(), NODE_COUNTERS // 8 if start == thread.root else 0
+            while at < len(words):
+                unit = self.made.units[int(words[at]) - 1]
+                first = at + NODE_COUNTERS // 8
+                words[first:first + unit.counters] = 0
+                at += unit.node_bytes // 8
+            self.memory.write(start, words.tobytes())
+
+    def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:
+        """The thread, which has its node, begins behind the system call at ``call`` of ``unit``."""
+        node, block = self.memory.word(thread.state + NODE), unit.block_around(call)
+        if block is not None:
+            thread.begun = node, block
+            self._resume_calls(thread)
+            self._resume_block(thread, unit, call, node)
+
+    def _resume_calls(self, thread: Thread) -> None:
+        """What follows was called by all that has not returned."""
+        calls = thread.state + PAGE
+        size = self.memory.word(thread.state + TOP) - calls - CALL_BYTES
+        words = numpy.frombuffer(self.memory.read(calls + CALL_BYTES, size), numpy.uint64)
+        for node, record in words.reshape(-1, CALL_BYTES // 8)[-_MOST_FRAMES:, :2].tolist():
+            unit, site = self.sites[record]
+            self._resume_block(thread, unit, site.address, node)
+
+    def close(self) -> None:
+        """The process is gone, or goes on without memopt."""
+        self.memory.close()
+        self.code.close()
+        self._seen = numpy.zeros(0, numpy.uint64)

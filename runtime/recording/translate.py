@@ -11,6 +11,7 @@ is as it was wherever the program may still read it (System V AMD64 ABI 3.2.2: 1
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -72,7 +73,8 @@ from runtime.recording.writer import Writer
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
-_CALLS = {"rax, 0xf": "sigreturn", "eax, 0xf": "sigreturn", "rax, 0xb": "munmap", "eax, 0xb": "munmap"}
+_NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
+_SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 59, 101, 322
 
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
@@ -226,16 +228,37 @@ class _Translation:
         if _repeats(instruction):
             self._repeated(instruction)
             return
-        call = _CALLS.get(previous.operands_text) if previous is not None and previous.mnemonic == "mov" else None
-        if instruction.mnemonic == "syscall" and call is not None:
-            label = ("system call", w.here)
-            save(w)
-            w.to_label(lea_relative(RDX), label)
-            w(store_state(DESTINATION, RDX))
-            w.to(encode.JUMP, self.shared.ask_return if call == "sigreturn" else self.shared.ask_unmap)
-            w.place(label)
+        if instruction.mnemonic == "syscall":
+            self._ask_before(previous)
         self._mark(instruction)
         w(_moved(instruction, w.here))
+
+    def _ask_before(self, previous: DecodedInstruction | None) -> None:
+        """Ask memopt before those system calls that matter to it. ``previous``: the instruction in front of it."""
+        w, number = self.write, None
+        if previous is not None and previous.mnemonic == "mov":
+            number = _NUMBER.fullmatch(previous.operands_text)
+        asking = {_SYS_SIGRETURN: self.shared.ask_return, _SYS_MUNMAP: self.shared.ask_unmap,
+                  _SYS_EXECVE: self.shared.ask_call, _SYS_PTRACE: self.shared.ask_call,
+                  _SYS_EXECVEAT: self.shared.ask_call}
+        if number is not None:
+            asking = {key: routine for key, routine in asking.items() if key == int(number[1], 0)}
+        if not asking:
+            return
+        call, on = ("system call", w.here), ("no question", w.here)
+        save(w)
+        for key in asking:
+            w(lea(RCX, RAX, -key))
+            w.if_zero((call, key))
+        w.jump(on)
+        for key, routine in asking.items():
+            w.place((call, key))
+            w.to_label(lea_relative(RDX), call)
+            w(store_state(DESTINATION, RDX))
+            w.to(encode.JUMP, routine)
+        w.place(on)
+        restore(w)
+        w.place(call)
 
     def _repeated(self, instruction: DecodedInstruction) -> None:
         """What rcx loses is added up."""

@@ -83,10 +83,14 @@ class Unit:
     def in_stepped_loop(self, block: int) -> bool:
         return any(block in loop.blocks for loop, _ in self.stepped.values())
 
+    def block_around(self, address: int) -> int | None:
+        """Where the block with the instruction at ``address`` begins."""
+        return next((b.start for b in self.graph.blocks.values() if b.start <= address < b.end), None)
+
     def loop_around(self, address: int) -> int | None:
         """Index of the innermost loop around the instruction at ``address``."""
-        innermost = self.nesting.innermost()
-        return next((innermost.get(b.start) for b in self.graph.blocks.values() if b.start <= address < b.end), None)
+        block = self.block_around(address)
+        return None if block is None else self.nesting.innermost().get(block)
 
     def original(self, copy: int) -> int | None:
         """The address of the instruction whose copy is at ``copy``."""

@@ -50,22 +50,28 @@ def reached(graph: FlowGraph) -> FlowGraph:
 
 def walk(graph: FlowGraph, chance: random.Random, runs: int) -> Counter[Place]:
     """What ran, in executions of the function that end: at the end of a block, a call that never returns included."""
-    return sum((_execution(graph, chance) for _ in range(runs)), Counter())
+    return sum((_execution(graph, chance, graph.entry)[0] for _ in range(runs)), Counter())
 
 
-def _execution(graph: FlowGraph, chance: random.Random) -> Counter[Place]:
-    ran: Counter[Place] = Counter()
-    block = graph.entry
+def _execution(graph: FlowGraph, chance: random.Random, block: int, middle: bool = False, stops: float = 0.0
+               ) -> tuple[Counter[Place], Counter[int]]:
+    """From the beginning of ``block``, or from its ``middle``; how likely each block is to be the last. Also the blocks
+    in whose middle it began, less those in which it ended."""
+    ran: Counter[Place] = Counter({(block, None): -1} if middle else {})
+    cut = Counter({block: 1} if middle else {})
     for _ in range(500):
         ran[block, None] += 1
+        if chance.random() < stops:
+            cut[block] -= 1
+            return ran, cut
         kind, successors = graph.blocks[block].kind, graph.blocks[block].successors
         following = chance.choice(successors) if successors else -1
         if (kind is Kind.CALL and chance.random() < 0.1) or following not in graph.blocks:
-            return ran
+            return ran, cut
         if kind is not Kind.INDIRECT:
             ran[block, following] += 1
         block = following
-    return Counter()
+    return Counter(), Counter()
 
 
 @settings(max_examples=300, deadline=None)
@@ -84,6 +90,25 @@ def test_all_counts_follow_from_those_that_are_kept(seed: int, size: int) -> Non
         assert set(solved) == edges | {(b, None) for b in graph.blocks}
         assert {place: (int(a), int(b)) for place, (a, b) in solved.items()} == {
             place: (ran[place], 2 * ran[place]) for place in solved}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 10**9), st.integers(1, 14))
+def test_runs_that_begin_and_end_in_the_middle(seed: int, size: int) -> None:
+    """As a child does that the function has forked, and a program that is killed."""
+    chance = random.Random(seed)
+    graph = reached(random_graph(chance, size))
+    ran = walk(graph, chance, 5)
+    cut: Counter[int] = Counter()
+    for _ in range(5):
+        begins = chance.random() < 0.7
+        more, own = _execution(graph, chance, chance.choice(list(graph.blocks)) if begins else graph.entry, begins, 0.2)
+        ran.update(more)
+        cut.update(own)
+    counting = plan_counters(graph, find_nesting(graph).loops)
+    counts = numpy.array([[ran[place]] for place in counting.places], numpy.int64).reshape(-1, 1)
+    solved = counting.solve(counts, {block: numpy.array([count]) for block, count in cut.items()})
+    assert {place: int(count) for place, (count,) in solved.items()} == {place: ran[place] for place in solved}
 
 
 def test_a_loop_of_one_block_needs_one_counter_and_one_where_it_is_entered() -> None:

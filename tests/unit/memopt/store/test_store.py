@@ -138,8 +138,9 @@ def test_older_files_have_all_tables(profile: Path) -> None:
                     connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
 
     expected = columns()
-    for version, gone in ((3, re.findall(r"CREATE TABLE (\w+)", schema._VALUES)),
-                          (2, re.findall(r"CREATE TABLE (\w+)", schema._MEMORY + schema._VALUES))):
+    younger = schema._VALUES + schema._THREADS
+    for version, gone in ((4, ["thread"]), (3, re.findall(r"CREATE TABLE (\w+)", younger)),
+                          (2, re.findall(r"CREATE TABLE (\w+)", schema._MEMORY + younger))):
         with closing(sqlite3.connect(profile)) as connection:
             connection.executescript("".join(f"DROP TABLE IF EXISTS {name};" for name in gone))
             if version == 3:

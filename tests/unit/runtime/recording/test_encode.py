@@ -67,7 +67,7 @@ def test_lookups() -> None:
 
 
 def test_the_routines_decode_to_their_end_and_hold_no_trap() -> None:
-    shared = routines(0x10000, 0x5000000, 4321)
+    shared = routines(0x10000, 0x5000000, (4321, 4322))
     found = decode(shared.code, shared.start)
     assert found[-1].end == shared.start + len(shared.code)
     assert not any(i.mnemonic in ("int3", "int") for i in found)
