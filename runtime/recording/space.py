@@ -24,14 +24,18 @@ from memopt.traces.trace import BLOCK, RESUMED
 from runtime import remote
 from runtime.codecache import MEMFD_NAME, choose_address, map_here
 from runtime.memory import PAGE, Mapping, Memory, mappings
+from runtime.ptrace import Registers
 from runtime.recording.code import CodeMap, Text
 from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
 from runtime.recording.state import (
+    ASKED,
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
     CALL_STACK,
+    DESTINATION,
     END_OF_TEXTS,
+    KEPT,
     LAST_CELL,
     LOWEST_TEXT,
     NEXT_NODE,
@@ -40,6 +44,7 @@ from runtime.recording.state import (
     NODE_COUNTERS,
     NODE_SITE,
     NODE_STRAY,
+    SAVED,
     SITE_LINK,
     SITE_MINUS_RETURN,
     SITE_UNIT,
@@ -56,7 +61,7 @@ from runtime.recording.state import (
 from runtime.recording.telling import Recording
 from runtime.recording.translate import translate
 from runtime.recording.unit import Site, Unit
-from runtime.remote import KEPT, SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
+from runtime.remote import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
 from runtime.tracee import Tracee
 
 _REGION_BYTES = 64 << 20
@@ -72,6 +77,7 @@ _MOST_FRAMES = 4000  # that a trace begins with
 _CLOSE_ON_EXEC = 1
 _TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
 _LOWEST = 1 << 20
+SYSCALL_BYTES = 2
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
 
@@ -171,8 +177,8 @@ class Space:
 
         _, address, _ = remote.run(tracee, (
             Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
-            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, KEPT, 0)),
-            Call(SYS_CLOSE, (KEPT,))), place=place, observe=map_them_here)
+            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote.KEPT, 0)),
+            Call(SYS_CLOSE, (remote.KEPT,))), place=place, observe=map_them_here)
         if seen and address >= 0:
             self._seen = numpy.frombuffer(seen[0], numpy.uint64)
         else:
@@ -220,6 +226,28 @@ class Space:
 
     def in_copies(self, address: int) -> bool:
         return any(region.start <= address < region.end for region in self.regions)
+
+    def original(self, copy: int) -> int | None:
+        """The original address for a thread between two instructions of the program, or behind a system call."""
+        unit = self.unit_of_copy(copy)
+        if unit is None:
+            return None
+        found = unit.original(copy)
+        if found is None and (before := unit.original(copy - SYSCALL_BYTES)) is not None and self.code.read(
+                before, SYSCALL_BYTES) == b"\x0f\x05":
+            found = before + SYSCALL_BYTES
+        return found
+
+    def asking(self, thread: Thread, registers: Registers) -> Registers | None:
+        """The registers that the program has where a thread that stands still at ``registers`` waits for memopt, None
+        where it does not; they go on with what it asked for in the program's own code, or with the system call that is
+        the matter."""
+        state = struct.unpack("<16Q", self.memory.read(thread.state, 128))
+        if not state[ASKED // 8]:
+            return None
+        names = ("rax", "rcx", "rdx", "r11", "rdi", "rsi")
+        values = (state[offset // 8] for offset in (*SAVED, *KEPT))
+        return replace(registers.outside_call(), rip=state[DESTINATION // 8], **dict(zip(names, values, strict=True)))
 
     def unit_of_copy(self, copy: int) -> Unit | None:
         index = bisect.bisect_right(self._by_start, copy, key=lambda u: u.start) - 1

@@ -137,7 +137,8 @@ def test_children_survive_memopt(build: Build, tmp_path: Path, seconds: float) -
 
 
 @pytest.mark.parametrize("fault", ["record.answer:3", "record.answer:9", "ptrace.interrupt:2", "ptrace.setregset:9",
-                                   "ptrace.setregset:40", "ptrace.detach:1", "ptrace.pwrite:900"])
+                                   "ptrace.setregset:40", "ptrace.detach:1", "ptrace.pwrite:900",
+                                   "record.child:1", "record.child:2", "record.child:6"])
 @pytest.mark.parametrize("how", ["--exact", "--memory"])
 def test_memopt_fails_inside_and_all_run_on(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                             how: str, fault: str) -> None:

@@ -1,0 +1,388 @@
+"""The processes of a program, traced: how they and their threads begin, stop, end and are let go of.
+
+A child that is forked goes on in the copies that it has of its parent's; one that shares its parent's memory (vfork)
+runs as it is until it executes a program of its own. A process that another one wants to trace is let go of, and one
+that is about to execute what memopt must leave alone.
+
+Invariant: a thread that stops goes on, whatever fails here; one that is let go of goes on in the program's own code.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime import faults, ptrace
+from runtime.jobcontrol import Supervisor
+from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
+from runtime.recording.routines import ASKING
+from runtime.recording.space import SYSCALL_BYTES, Made, Space, Thread
+from runtime.recording.state import ASKED, NODE, TARGET
+from runtime.recording.telling import Recording
+from runtime.tracee import Tracee, status_field
+
+PATIENCE_S = 1.0
+_OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
+            | ptrace.OPTION_EXIT)
+_MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
+_MOST_PROCESSES = 1000
+
+
+class Tracer(ABC):
+    """``notes``: what was not recorded, and why; ``processes``: by number, those that have ended too; ``made``: the
+    copies that they have."""
+
+    def __init__(self, supervisor: Supervisor, recording: Recording) -> None:
+        self.pid, self._recording = supervisor.pid, recording
+        self.supervisor = supervisor
+        self.notes: dict[str, int] = {}
+        self.made = Made()
+        self.processes: dict[int, Process] = {}
+        self._memopt = os.getpid(), witness()
+        self._of: dict[int, Process] = {}  # by the number of a thread that is recorded
+        self._new: set[int] = set()  # threads that have not stopped for the first time
+        self._until_program: set[int] = set()  # processes that run as they are until they execute a program
+
+    @abstractmethod
+    def _answer(self, tid: int) -> None:
+        """Where a thread that stands still waits for memopt, take it to where the program goes on."""
+
+    @abstractmethod
+    def _signal(self, tid: int, number: int) -> None:
+        """Deliver a signal."""
+
+    @abstractmethod
+    def _collect(self, tid: int) -> None:
+        """A thread that stands still ends, or goes on without memopt."""
+
+    @abstractmethod
+    def _forgotten(self, process: Process) -> None:
+        """What was recorded of it is of a program that is no more; the last one, if there are no others."""
+
+    def seize(self) -> None:
+        """Before the program is executed."""
+        ptrace.request(ptrace.SEIZE, self.pid, 0, _OPTIONS)
+        self.supervisor.traced = True
+        self.supervisor.asking = ASKING
+
+    def _space(self, tid: int) -> Space | None:
+        process = self._of.get(tid)
+        return None if process is None else process.space
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Whatever fails here, memopt looks after the program."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._note(f"memopt failed, please report it ({error!r})")
+
+    def _note(self, text: str) -> None:
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    # -- stops ---------------------------------------------------------------------------------------------------------
+
+    def _met(self, tid: int, status: int) -> None:
+        """Do what a stop asks for; whatever fails, the thread goes on."""
+        stop = ptrace.decode(status)
+        try:
+            self._stopped(tid, stop)
+        except ProcessLookupError:
+            return  # SIGKILL took it away; its end is reported next
+        except TargetEnded as ended:
+            self._ended(tid, ended)
+        except Exception as error:  # noqa: BLE001
+            self._note(f"memopt failed, please report it ({error!r})")
+            with suppress(OSError, TargetEnded):
+                self._go(tid, stop.signal if stop.kind is StopKind.SIGNAL else 0)
+
+    def _ended(self, tid: int, ended: TargetEnded) -> None:
+        if tid == self.pid:
+            self.supervisor.note_exit(ended.status)
+        self._until_program.discard(tid)
+        self._drop(tid)
+
+    def _drop(self, tid: int) -> None:
+        """A thread is not recorded any more."""
+        process = self._of.pop(tid, None)
+        if process is not None and process.space is not None:
+            process.space.threads.pop(tid, None)
+            if not process.space.threads:
+                process.end()
+
+    def _stopped(self, tid: int, stop: ptrace.Stop) -> None:
+        match stop.kind:
+            case StopKind.NEW_PROGRAM:
+                self._begin(tid)
+            case StopKind.NEW_PROCESS | StopKind.VFORK:
+                self._new_process(tid, ptrace.get_event_message(tid), stop.kind is StopKind.VFORK)
+                self._go(tid)
+            case StopKind.ENDING:
+                self._until_program.discard(tid)
+                self._collect(tid)
+                self._go(tid)
+            case StopKind.SYSCALL if tid in self._until_program:
+                if not self._is_left_alone(tid):
+                    self._go(tid)
+            case StopKind.INTERRUPT:
+                if tid in self._new:
+                    self._new.discard(tid)
+                    self._begin_thread(tid)
+                else:
+                    self._answer(tid)
+                    if not self._leaves(tid, stop):
+                        self._go(tid)
+            case StopKind.GROUP:
+                ptrace.request(ptrace.LISTEN, tid)
+                if tid == self.pid:
+                    self.supervisor.stop_likewise(stop.signal)
+            case StopKind.SIGNAL:
+                self._answer(tid)
+                if not self._leaves(tid, stop):
+                    self._signal(tid, stop.signal)
+            case _:
+                self._go(tid)
+
+    def _go(self, tid: int, number: int = 0) -> None:
+        ptrace.request(ptrace.SYSCALL if tid in self._until_program else ptrace.CONT, tid, 0, number)
+
+    def _begin(self, tid: int) -> None:
+        """A program has taken a process over and stands at its first instruction."""
+        before = self.processes.get(tid)
+        if before is not None:
+            self._forget(before)
+        self._until_program.discard(tid)
+        tracee = Tracee(tid)
+        try:
+            if not is_64_bit(tid):
+                raise Rejected(Reason.THIRTY_TWO_BIT)
+            if before is None:
+                self._check_new(tid)
+            tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
+            tracee.go(ptrace.SYSCALL, tid)
+            tracee.wait(tid, 10.0)  # the end of execve
+            space = Space(tracee, self._memopt, self._recording, self.made)
+            registers = tracee.registers()
+            if registers.gs_base:
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")
+            thread = space.new_thread(tid)
+            parent = int(status_field(tid, "PPid")) if before is None else before.parent
+            self._add(Process(tid, parent if tid != self.pid else 0, space, os.readlink(f"/proc/{tid}/exe")), tid)
+            self._enter(space, thread, registers)
+        except Rejected as error:
+            self._note(f"not recorded: {error}" if tid == self.pid else f"a child process was not recorded: {error}")
+            self._release(tid, tid == self.pid)
+        finally:
+            tracee.memory.close()
+
+    def _check_new(self, pid: int) -> None:
+        """Whether there is room for one more process. Raises ``Rejected``."""
+        if len(self.processes) >= _MOST_PROCESSES:
+            raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_PROCESSES:,} processes")
+        self._check_number(None, pid)
+
+    def _check_number(self, process: Process | None, tid: int) -> None:
+        """Whether the number of a thread tells it from those of other processes, ended or not. Raises ``Rejected``."""
+        if any(tid in other.threads for other in self.processes.values() if other is not process):
+            raise Rejected(Reason.BLOCKED, "the system has used its number before")
+
+    def _add(self, process: Process, tid: int) -> None:
+        self.processes[process.pid] = process
+        self.supervisor.asked_by.add(process.pid)
+        self._add_thread(process, tid)
+
+    def _add_thread(self, process: Process, tid: int) -> None:
+        process.threads.append(tid)
+        self._of[tid] = process
+
+    def _forget(self, process: Process) -> None:
+        """It executes another program now."""
+        if process.pid == self.pid:
+            self._note("a program was replaced by another; only the last one is recorded")
+        process.end()
+        del self.processes[process.pid]
+        self._of = {tid: other for tid, other in self._of.items() if other is not process}
+        if not self.processes:
+            self.made = Made()
+        self._forgotten(process)
+
+    def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:
+        """Let a thread go on at the copy of what it was about to execute, as a call from nowhere."""
+        region = space.region_near(registers.rip)
+        rip = registers.rip
+        if region is not None:
+            rip = space.way(registers.rip, region)
+        space.memory.write(thread.state + TARGET, registers.rip.to_bytes(8, "little"))
+        ptrace.set_registers(thread.tid, replace(registers.outside_call(), rip=rip, gs_base=thread.state))
+        self._go(thread.tid)
+
+    # -- new ones ------------------------------------------------------------------------------------------------------
+
+    def _new_process(self, tid: int, made: int, waits: bool) -> None:
+        """A thread stands behind the system call by which it has made another, or a process, for which it ``waits``."""
+        self.supervisor.threads.add(made)
+        if status_field(made, "Tgid") != str(made):
+            self._new.add(made)
+            return
+        try:
+            ptrace.wait(made, PATIENCE_S)
+            self._begin_child(tid, made, waits)
+        except WaitTimeout:
+            self._new.add(made)  # and not recorded then
+        except (TargetEnded, ProcessLookupError):
+            self.supervisor.threads.discard(made)
+            self._until_program.discard(made)
+            self._drop(made)
+
+    def _begin_child(self, tid: int, pid: int, waits: bool) -> None:
+        """A process that the thread ``tid`` has made; both stand behind the system call."""
+        process, space, registers = self._of.get(tid), self._space(tid), ptrace.get_registers(pid)
+        if process is None or space is None:
+            self._release(pid, False)
+            return
+        try:
+            faults.point("record.child")
+            if waits:
+                self._until_program.add(pid)
+            elif space.shares(pid):
+                raise Rejected(Reason.SHARED_MAPPING, "it shares the memory of its parent")
+            else:
+                self._check_new(pid)
+                tracee = Tracee(pid)
+                tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
+                try:
+                    own = space.forked(tracee, tid)
+                finally:
+                    tracee.memory.close()
+                self._add(Process(pid, process.pid, own, process.program, mapped=dict(process.mapped),
+                                  stacks=[*process.stacks, registers.rsp]), pid)
+                self._begin_forked(own, own.threads[pid], registers.rip)
+                self._go(pid)
+                return
+        except (TargetEnded, ProcessLookupError):
+            raise
+        except Exception as error:  # noqa: BLE001 - both go on, whatever is wrong with memopt
+            self._note(f"a child process was not recorded: {error}" if isinstance(error, Rejected)
+                       else f"memopt failed, please report it ({error!r})")
+            self._drop(pid)
+        original = space.original(registers.rip)
+        if original is not None:
+            ptrace.set_registers(pid, replace(registers, rip=original, gs_base=0))
+        if waits:
+            self._go(pid)
+        else:
+            self._release(pid, False)
+
+    def _begin_forked(self, space: Space, thread: Thread, copy: int) -> None:
+        """A child goes on at ``copy``, behind a system call."""
+        original, unit = space.original(copy), space.unit_of_copy(copy)
+        if original is not None and unit is not None:
+            space.begin_behind(thread, unit, original - SYSCALL_BYTES)
+
+    def _is_left_alone(self, pid: int) -> bool:
+        """At a system call of a process that runs as it is: whether memopt has let go of it for that."""
+        why = why_left_alone(pid, ptrace.get_registers(pid))
+        if why:
+            self._note(f"a child process was not recorded: {why}")
+            self._until_program.discard(pid)
+            self._release(pid, False)
+        return bool(why)
+
+    def _begin_thread(self, tid: int) -> None:
+        """A thread at its first instruction, behind the system call that made it."""
+        process = self.processes.get(int(status_field(tid, "Tgid") or 0))
+        registers, space = ptrace.get_registers(tid), None if process is None else process.space
+        original = None if space is None else space.original(registers.rip)
+        if process is None or space is None or original is None:
+            self._release(tid, process is not None)
+            return
+        try:
+            self._check_number(process, tid)
+            thread = space.new_thread(tid)
+            self._add_thread(process, tid)
+            process.stacks.append(registers.rsp)
+            unit = space.unit_of_copy(registers.rip)
+            assert unit is not None
+            node = space.child(thread, thread.root, unit)
+            space.memory.write(thread.state + NODE, node.to_bytes(8, "little"))
+            space.begin_behind(thread, unit, original - SYSCALL_BYTES)
+            ptrace.set_registers(tid, replace(registers, gs_base=thread.state))
+        except Rejected as error:
+            self._note(f"a thread was not recorded: {error}")
+            ptrace.set_registers(tid, replace(registers, rip=original, gs_base=0))
+        self._go(tid)
+
+    # -- letting go ----------------------------------------------------------------------------------------------------
+
+    def _release(self, tid: int, same: bool, number: int = 0) -> None:
+        """It runs as it is from now on; a thread of a process that is recorded stays traced."""
+        if same:
+            self._go(tid, number)
+        else:
+            self.supervisor.threads.discard(tid)
+            ptrace.request(ptrace.DETACH, tid, 0, number)
+
+    def _let_go(self, process: Process) -> None:
+        """All of a process goes on as it is, without memopt."""
+        for tid in [tid for tid, other in self._of.items() if other is process]:
+            with suppress(WaitTimeout, ProcessLookupError):
+                try:
+                    ptrace.request(ptrace.INTERRUPT, tid)
+                    self._let_thread_go(tid, ptrace.decode(ptrace.wait(tid, PATIENCE_S)))
+                except TargetEnded as ended:
+                    self._ended(tid, ended)
+
+    def _leaves(self, tid: int, stop: ptrace.Stop) -> bool:
+        """Whether the process of a thread that stands still is let go of, and has been."""
+        process = self._of.get(tid)
+        if process is None or not process.leaves:
+            return False
+        self._let_thread_go(tid, stop)
+        self._let_go(process)
+        return True
+
+    def _let_thread_go(self, tid: int, stop: ptrace.Stop) -> None:
+        """Of a thread that stands still."""
+        space, late = self._space(tid), list[int]()
+        thread = None if space is None else space.threads.get(tid)
+        if space is not None and thread is not None and stop.kind is not StopKind.ENDING:
+            registers = space.asking(thread, ptrace.get_registers(tid))
+            if registers is None:
+                stop, late = reach_instruction(space, tid, stop)
+                registers = ptrace.get_registers(tid)
+            space.memory.write(thread.state + ASKED, bytes(8))
+            original = space.original(registers.rip)
+            ptrace.set_registers(tid, replace(registers, gs_base=0,
+                                              rip=registers.rip if original is None else original))
+        self._collect(tid)
+        for number in late:
+            ptrace.send_signal(int(status_field(tid, "Tgid") or tid), tid, number)
+        self._release(tid, False, stop.signal if stop.kind is StopKind.SIGNAL else 0)
+        if tid == self.pid:
+            self.supervisor.traced = False
+
+
+def step(tid: int, number: int = 0) -> ptrace.Stop:
+    """One instruction, or the delivery of a signal."""
+    ptrace.request(ptrace.SINGLESTEP, tid, 0, number)
+    return ptrace.decode(ptrace.wait(tid, PATIENCE_S))
+
+
+def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace.Stop, list[int]]:
+    """From ``stop`` on to where the program is between two instructions of its own: the stop there, of another kind
+    than SIGNAL if that is not reached, and the signals that came meanwhile."""
+    late: list[int] = []
+    for _ in range(_MOST_STEPS):
+        rip = ptrace.get_registers(tid).rip
+        if not space.in_copies(rip) or space.original(rip) is not None:
+            return stop, late
+        stop = step(tid)
+        if stop.kind is StopKind.SIGNAL and stop.signal != signal.SIGTRAP:
+            late.append(stop.signal)
+    return ptrace.Stop(StopKind.INTERRUPT), late
