@@ -109,6 +109,15 @@ def test_children_that_another_traces(build: Build, tmp_path: Path, how: str) ->
 
 
 @pytest.mark.parametrize("how", ["--exact", "--memory", "--paths"])
+def test_what_parents_are_told_of_children(build: Build, tmp_path: Path, how: str) -> None:
+    command = (str(build("stopped_children.c")),)
+    native = run(command, PATIENCE)
+    done = run([*memopt_command(), "profile", how, "-o", str(tmp_path / "p.db"), "--", *command], PATIENCE)
+    assert done.same_result(native), done.stderr
+    assert "memopt failed" not in done.stderr
+
+
+@pytest.mark.parametrize("how", ["--exact", "--memory", "--paths"])
 def test_a_child_that_goes_on_when_the_program_has_ended(tmp_path: Path, how: str) -> None:
     left = tmp_path / "left"
     script = f"(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1; echo $i >{left}) >/dev/null 2>&1 & exit 4"
