@@ -32,9 +32,9 @@ from runtime.recording.routines import Question
 from runtime.recording.space import SYSCALL_BYTES, Region, Space, Thread
 from runtime.recording.state import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
 from runtime.recording.telling import Recording, Told
-from runtime.recording.tracer import PATIENCE_S, Tracer, reach_instruction, step
+from runtime.recording.tracer import PATIENCE_S, Tracer, reach_instruction, standing, step
 from runtime.recording.unit import Unit
-from runtime.tracee import Tracee, status_field
+from runtime.tracee import status_field
 
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
 _TRACE_ATTACH = 16
@@ -122,9 +122,12 @@ class Recorder(Tracer):
         if self.escapes is not None:
             self.escapes.close()
 
-    def _look(self) -> None:
+    def _look_outside(self) -> None:
         if self.escapes is not None:
             self.escapes.look({process.pid: process.space for process in self._of.values() if process.space})
+
+    def _look(self) -> None:
+        self._look_outside()
         for process in {process.pid: process for process in self._of.values()}.values():
             self._look_at(process)
         if self.progress is not None and self.processes:
@@ -244,12 +247,8 @@ class Recorder(Tracer):
         """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""
         found = space.region_near(address)
         if found is None:
-            tracee = Tracee(tid)
-            tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
-            try:
+            with standing(tid) as tracee:
                 found = space.new_region(address, tracee)
-            finally:
-                tracee.memory.close()
         return found
 
     # -- signals -------------------------------------------------------------------------------------------------------
@@ -332,8 +331,7 @@ class Recorder(Tracer):
         process, space = self._of.get(tid), self._space(tid)
         if process is None or space is None:
             return
-        if self.escapes is not None:
-            self._look()
+        self._look_outside()
         self._look_at(process)
         thread = space.threads[tid]
         self._tell(space, thread)

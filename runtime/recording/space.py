@@ -441,20 +441,25 @@ class Space:
 
     def collect(self, thread: Thread) -> Iterator[tuple[int, Unit, int, int, NDArray[numpy.int64]]]:
         """The nodes: address, unit, caller's address, record of the site or 0, counters."""
-        for start, words in self._nodes(thread):
-            at = NODE_COUNTERS // 8 if start == thread.root else 0
-            while at < len(words):
-                unit = self.made.units[int(words[at]) - 1]
+        for start, words in self._chunks(thread):
+            for at, unit in self._nodes(thread, start, words):
                 first = at + NODE_COUNTERS // 8
                 yield (start + 8 * at, unit, int(words[at + NODE_CALLER // 8]), int(words[at + NODE_SITE // 8]),
                        words[first:first + unit.counters])
-                at += unit.node_bytes // 8
 
-    def _nodes(self, thread: Thread) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
-        """The chunks as far as they are in use: addresses and words."""
+    def _chunks(self, thread: Thread) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
+        """As far as they are in use: addresses and words."""
         thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
         for start, end in thread.chunks:
             yield start, numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
+
+    def _nodes(self, thread: Thread, start: int, words: NDArray[numpy.int64]) -> Iterator[tuple[int, Unit]]:
+        """Where the nodes of a chunk begin among its words."""
+        at = NODE_COUNTERS // 8 if start == thread.root else 0
+        while at < len(words):
+            unit = self.made.units[int(words[at]) - 1]
+            yield at, unit
+            at += unit.node_bytes // 8
 
     # -- children ------------------------------------------------------------------------------------------------------
 
@@ -507,13 +512,11 @@ class Space:
             self.memory.write(start, source.read(start, end - start))
 
     def _forget_counts(self, thread: Thread) -> None:
-        for start, read in self._nodes(thread):
-            words, at = read.copy(), NODE_COUNTERS // 8 if start == thread.root else 0
-            while at < len(words):
-                unit = self.made.units[int(words[at]) - 1]
+        for start, read in self._chunks(thread):
+            words = read.copy()
+            for at, unit in self._nodes(thread, start, read):
                 first = at + NODE_COUNTERS // 8
                 words[first:first + unit.counters] = 0
-                at += unit.node_bytes // 8
             self.memory.write(start, words.tobytes())
 
     def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:

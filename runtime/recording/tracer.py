@@ -254,12 +254,8 @@ class Tracer(ABC):
                 raise Rejected(Reason.SHARED_MAPPING, "it shares the memory of its parent")
             else:
                 self._check_new(pid)
-                tracee = Tracee(pid)
-                tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
-                try:
+                with standing(pid) as tracee:
                     own = space.forked(tracee, tid)
-                finally:
-                    tracee.memory.close()
                 self._add(Process(pid, process.pid, own, process.program, mapped=dict(process.mapped),
                                   stacks=[*process.stacks, registers.rsp]), pid)
                 self._begin_forked(own, own.threads[pid], registers.rip)
@@ -366,6 +362,17 @@ class Tracer(ABC):
         self._release(tid, False, stop.signal if stop.kind is StopKind.SIGNAL else 0)
         if tid == self.pid:
             self.supervisor.traced = False
+
+
+@contextmanager
+def standing(tid: int) -> Iterator[Tracee]:
+    """A thread that stands still where it may make system calls."""
+    tracee = Tracee(tid)
+    tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
+    try:
+        yield tracee
+    finally:
+        tracee.memory.close()
 
 
 def step(tid: int, number: int = 0) -> ptrace.Stop:
