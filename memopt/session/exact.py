@@ -16,7 +16,6 @@ from memopt.console import Progress, say, say_internal
 from memopt.options import Options
 from memopt.session.file import create_file
 from memopt.session.images import Images, Place
-from memopt.session.tracing import TraceWatch, Watches
 from memopt.traces import waits_for_compiler
 from runtime import launch as launching
 from runtime.identify import CannotRun, identify
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from memopt.session.memory import MemoryWatch
     from memopt.session.paths import PathWatch
+    from memopt.session.tracing import TraceWatch
     from memopt.session.values import ValueWatch
 
 
@@ -50,16 +50,18 @@ def record(options: Options) -> int:
     watch = _watch(options)
     watchers: list[Watcher] = [] if watch is None else [watch]
     if options.trace is not None:
+        from memopt.session.tracing import TraceWatch, Watches
+
         try:
             tracing = TraceWatch(options.trace)
         except OSError as error:
             raise CannotRun(1, f"{options.trace}: {error.strerror}; name a file that can be written") from error
-        watchers.append(tracing)
+        watchers = [Watches(*watchers, tracing)]
 
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorder = Recorder(supervisor, _recording(options), Watches(*watchers) if watchers else None) if (
+        recorder = Recorder(supervisor, _recording(options), watchers[0] if watchers else None) if (
             paths is None) else intermittent(options, supervisor, paths)
         if executable.note is None:
             if paths is None:

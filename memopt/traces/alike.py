@@ -12,6 +12,7 @@ import numpy
 
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import MOST_AT_ONCE
+from memopt.traces.tables import Array, pointer
 from memopt.traces.trace import BLOCK, RESUMED
 
 MOST_WORDS, MOST_BLOCKS, MOST_ACCESSES, MOST_UNITS = 4096, 512, 1024, 2048  # of one iteration
@@ -29,20 +30,23 @@ UNIT = 4  # columns of a unit: position in its chain at the first iteration, run
 POSITION, UNIT_BLOCK, UNIT_SITE, UNIT_KIND = range(UNIT)
 CHAIN_BITS, ORDER_BITS = 40, 12  # of keys, which sort; the number of an access or a unit stands in the lowest bits
 
-LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, OWN_NUMBERS = range(9)
+(LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, FIXED, WALKED, WALKS,
+ OWN_NUMBERS) = range(12)
 
 
 class Run(NamedTuple):
     """Pointers to what is kept of a run of alike iterations.
 
     numbers: words, iterations, blocks, accesses, units of eight bytes in these, other words; the time at which the
-    first iteration began, and the level of its loop. becomes, further, masks: of each word of an iteration, what
-    becomes of it, what it grows by, and the bits that count. others: the words that may be anything.
+    first iteration began, and the level of its loop; how many clusters stay where they are, -1 where others are looked
+    at access by access; how many iterations are walked through, and how many have to be.
+    becomes, further, masks: of each word of an iteration, what becomes of it, what it grows by, and the bits that
+    count. others: the words that may be anything.
     accesses: in the order of the trace: word and run of a block within the iteration, site, kind, size, address, what
     that grows by, the first of its units. snaps: of each run of a block the loops within; begins: of each level within,
     when its iterations began. units: see UNIT. keys: of accesses by the first words they touch, behind them of units by
     chain, and in the order in which a place meets them. ends, among: between which positions of a chain the same units
-    are met, and which. fixed: words between which places are that all iterations access.
+    are met, and which. fixed: words between which places are that all iterations access. own: see Tables.
     """
 
     numbers: Any
@@ -58,16 +62,23 @@ class Run(NamedTuple):
     ends: Any
     among: Any
     fixed: Any
+    own: Any
 
 
-def run_tables() -> Run:
+def run_tables() -> tuple[Array, ...]:
     """Those of ``Run``, empty."""
-    lengths = Run(
-        numbers=OWN_NUMBERS, becomes=MOST_WORDS, further=MOST_WORDS, masks=MOST_WORDS, others=MOST_WORDS,
-        accesses=ACCESS * MOST_ACCESSES, snaps=SNAP * MOST_BLOCKS, begins=MOST_BLOCKS * MOST_WITHIN,
-        units=UNIT * MOST_UNITS, keys=MOST_ACCESSES + MOST_UNITS, ends=2 * MOST_UNITS, among=MOST_UNITS,
-        fixed=2 * MOST_ACCESSES)
-    return Run(*(numpy.zeros(length, numpy.int64) for length in lengths))
+    lengths = (OWN_NUMBERS, MOST_WORDS, MOST_WORDS, MOST_WORDS, MOST_WORDS, ACCESS * MOST_ACCESSES, SNAP * MOST_BLOCKS,
+               MOST_BLOCKS * MOST_WITHIN, UNIT * MOST_UNITS, MOST_ACCESSES + MOST_UNITS, 2 * MOST_UNITS, MOST_UNITS,
+               2 * MOST_ACCESSES)
+    return tuple(numpy.zeros(length, numpy.int64) for length in lengths)
+
+
+@kernel(forceinline=True)
+def run_at(d):
+    """That whose tables have their addresses in a row at ``d``."""
+    return Run(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
+               pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
+               pointer(d[12]), d)
 
 
 @kernel()

@@ -17,7 +17,7 @@ from memopt.traces.activity import (
     TOLD_BEFORE,
 )
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import FOUND, FOUND_PLACES, LOW, WEIGHT, look_for_room
+from memopt.traces.shadow import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
 from memopt.traces.tables import slot
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
@@ -77,6 +77,9 @@ def count_in(f, key, carrier, apart, count):
     one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | (key & 3) - ((key & 3) >> 1)
     at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
     if found[at + 1] == -1:
+        if 8 * state[FOUND] > 7 * state[FOUND_PLACES]:  # far more than there was room to be for
+            state[FULL] = 1
+            return at
         state[FOUND] += 1
         found[at], found[at + 1], found[at + _LEAST], found[at + _MOST] = one, two, apart, apart
         look_for_room(state)

@@ -4,10 +4,10 @@ order, but for those at the ends.
 
 from __future__ import annotations
 
-from memopt.traces.alike import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered
+from memopt.traces.alike import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
 from memopt.traces.kernels import kernel
 from memopt.traces.meeting import meet
-from memopt.traces.places import places_of
+from memopt.traces.places import places_of, tables_at
 from memopt.traces.shadow import CELL, WRITTEN
 from memopt.traces.strips import (
     COUNT,
@@ -28,9 +28,10 @@ from memopt.traces.tables import sort
 
 
 @kernel()
-def _may_meet(t, word, step, first, behind, reads):
+def _may_meet(tables, word, step, first, behind, reads):
     """Whether the places at these positions of a chain can be looked at as strips: none has parts, and there is room
     for ``reads`` more readers."""
+    t = tables_at(tables)
     p = places_of(t)
     while first < behind:
         cell = cell_of(p, word + first * step)
@@ -52,8 +53,9 @@ def _may_meet(t, word, step, first, behind, reads):
 
 
 @kernel()
-def _meet_all(t, r, word, step, first, behind, count, forward):
+def _meet_all(tables, of_run, word, step, first, behind, count, forward):
     """The places at these positions of a chain meet the ``count`` accesses among them."""
+    t, r = tables_at(tables), run_at(of_run)
     p, strips = places_of(t), t.strips
     position, before = first, -1
     while position < behind:
@@ -73,15 +75,16 @@ def _meet_all(t, r, word, step, first, behind, count, forward):
         else:
             strip = gather(p, here, step, behind - position)
         for n in range(count):
-            meet(t, r, strip, position, r.among[n], forward)
+            meet(tables, of_run, strip, position, r.among[n], forward)
         position += strips[STRIP * strip + COUNT]
         before = settle(p, strip, before, behind - first < 4, marked)
 
 
 @kernel()
-def look_at_chain(t, r, first, behind, word, step, forward, ask):
+def look_at_chain(tables, of_run, first, behind, word, step, forward, ask):
     """Of the units in ``keys``, those from ``first`` to ``behind`` are of one chain, whose position 0 is at ``word``.
     With ``ask``: whether it can be looked at as strips, and nothing else."""
+    r = run_at(of_run)
     iterations, ends = r.numbers[ITERATIONS], 0
     back = 0 if forward > 0 else iterations - 1
     last = -1 << 40
@@ -105,7 +108,7 @@ def look_at_chain(t, r, first, behind, word, step, forward, ask):
         if count == 0:
             continue
         if not ask:
-            _meet_all(t, r, word, step, low, high, count, forward)
-        elif not _may_meet(t, word, step, low, high, reads):
+            _meet_all(tables, of_run, word, step, low, high, count, forward)
+        elif not _may_meet(tables, word, step, low, high, reads):
             return False
     return True

@@ -129,7 +129,7 @@ def look_at_strips(t, r, first, behind, low, high, far):
             chain, end = r.keys[start] >> CHAIN_BITS, start + 1
             while end < among + count and r.keys[end] >> CHAIN_BITS == chain:
                 end += 1
-            if not look_at_chain(t, r, start, end, low + chain, step, forward, ask == 1):
+            if not look_at_chain(t.own, r.own, start, end, low + chain, step, forward, ask == 1):
                 return False
             start = end
     for n in range(first, behind):

@@ -28,6 +28,10 @@ from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
+    CHUNKS_AT_ONCE,
+    FREE_CHUNKS,
+    FREE_STRIPS,
+    FULL,
     MORE_CELLS,
     MORE_FOUND,
     MORE_PAGES,
@@ -40,6 +44,7 @@ from memopt.traces.shadow import (
     PAGE_PLACES,
     RECENT,
     SHORT,
+    STRIPS_AT_ONCE,
     TOGETHER,
     WEIGHT,
 )
@@ -84,13 +89,13 @@ class Dependences(Activity):
         self._state[[NEXT_CHUNK, WEIGHT]] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((CACHE, 2), -1, numpy.int64)
         self._cells = zeros(1 << 20, CELL)
-        self._chunks, self._free = zeros(1 << 18, CHUNK), zeros(1 << 18, 1)
-        self._strips, self._free_strips = zeros(1 << 16, STRIP), zeros(1 << 16, 1)
+        self._chunks, self._free = zeros(2 * CHUNKS_AT_ONCE, CHUNK), zeros(2 * CHUNKS_AT_ONCE, 1)
+        self._strips, self._free_strips = zeros(2 * STRIPS_AT_ONCE, STRIP), zeros(2 * STRIPS_AT_ONCE, 1)
         self._recent = numpy.zeros(RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
         self._known = numpy.zeros((KNOWN, 8), numpy.int64)
         self._tries = numpy.zeros((0, 2), numpy.int64)
-        self._directory = numpy.zeros(len(Tables._fields), numpy.int64)
+        self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
 
@@ -108,7 +113,7 @@ class Dependences(Activity):
             at, more = look_at(self._directory.ctypes.data, self._directory_of_run.ctypes.data, pending.ctypes.data,
                                len(pending), at)
             self._grow(more)
-            if 8 * sum(self._state[next_one] * width for next_one, width in _TAKEN) > self._limit:
+            if self._state[FULL] or 8 * sum(self._state[next_one] * width for next_one, width in _TAKEN) > self._limit:
                 self.complete = False
                 self._cells, self._chunks, self._strips = zeros(0, CELL), zeros(0, CHUNK), zeros(0, STRIP)
                 return
@@ -130,14 +135,16 @@ class Dependences(Activity):
         if more == MORE_PAGES:
             self._pages = larger(self._pages)
         elif more == MORE_CELLS:
-            self._cells = longer(self._cells)
+            self._cells = longer(self._cells, self._state[NEXT_CELL])
         elif more == MORE_READERS:
-            self._chunks, self._free = longer(self._chunks), longer(self._free)
+            self._chunks = longer(self._chunks, self._state[NEXT_CHUNK])
+            self._free = longer(self._free, self._state[FREE_CHUNKS])
         elif more == MORE_FOUND:
             self._found = larger(self._found)
             self._known[:] = 0  # they say where the rows were
         elif more == MORE_STRIPS:
-            self._strips, self._free_strips = longer(self._strips), longer(self._free_strips)
+            self._strips = longer(self._strips, self._state[NEXT_STRIP])
+            self._free_strips = longer(self._free_strips, self._state[FREE_STRIPS])
 
     @property
     def together(self) -> int:

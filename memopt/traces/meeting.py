@@ -18,10 +18,11 @@ from memopt.traces.alike import (
     UNIT_BLOCK,
     UNIT_KIND,
     UNIT_SITE,
+    run_at,
 )
 from memopt.traces.carriers import RAW, WAR, WAW, count_in, distance, key_of
 from memopt.traces.kernels import kernel
-from memopt.traces.places import finding
+from memopt.traces.places import finding, tables_at
 from memopt.traces.strips import (
     COUNT,
     GROWS,
@@ -39,7 +40,7 @@ from memopt.traces.strips import (
 )
 
 
-@kernel()
+@kernel(forceinline=True)
 def _carrier(t, r, run, iteration, time):
     """Of a dependence of what happens in this run of a block in this iteration on what did at ``time``: the number of
     the loop, how many iterations apart, and whether that is so for all between two places for which it is."""
@@ -77,9 +78,10 @@ def _carrier(t, r, run, iteration, time):
 
 
 @kernel()
-def _find_all(t, r, key, run, time, grows, iteration, step, first, behind):
+def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, behind):
     """Dependences of places ``first`` to ``behind`` on what happened at ``time``; the first place of the strip meets
     its access in ``iteration``, the next ones ``step`` later each."""
+    t, r = tables_at(tables), run_at(of_run)
     f = finding(t)
     while first < behind:
         carrier, apart, between = _carrier(t, r, run, iteration + step * first, time + grows * first)
@@ -94,9 +96,10 @@ def _find_all(t, r, key, run, time, grows, iteration, step, first, behind):
 
 
 @kernel()
-def _write_after(t, r, strip, reader, run, site, kind, now, grows, iteration, step):
+def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, iteration, step):
     """A write of all places after one of those that have read them."""
-    strips, first, behind = t.strips, 0, t.strips[STRIP * strip + COUNT]
+    strips = tables_at(tables).strips
+    first, behind = 0, strips[STRIP * strip + COUNT]
     at, source = STRIP * strip + OF_READERS + READER * reader, strips[STRIP * strip + R_SITE + reader]
     key = key_of(WAR, source, site)
     one, one_grows = strips[at + R_FIRST], strips[at + R_FIRST_GROWS]
@@ -104,7 +107,7 @@ def _write_after(t, r, strip, reader, run, site, kind, now, grows, iteration, st
     if source == site and kind & 1:  # each has just read what it writes
         two, two_grows = now, grows
     else:
-        _find_all(t, r, key, run, one, one_grows, iteration, step, first, behind)
+        _find_all(tables, of_run, key, run, one, one_grows, iteration, step, first, behind)
     if one == two and (one_grows == two_grows or behind == 1):
         return
     while first < behind and one + one_grows * first == two + two_grows * first:
@@ -113,13 +116,13 @@ def _write_after(t, r, strip, reader, run, site, kind, now, grows, iteration, st
         behind -= 1
     if source == site and kind & 1:
         two, two_grows = one, one_grows
-    _find_all(t, r, key, run, two, two_grows, iteration, step, first, behind)
+    _find_all(tables, of_run, key, run, two, two_grows, iteration, step, first, behind)
 
 
 @kernel()
-def meet(t, r, strip, position, unit, forward):
+def meet(tables, of_run, strip, position, unit, forward):
     """All places of ``strip``, the first of which is at ``position`` of its chain, meet the access of ``unit``."""
-    strips, row, u = t.strips, STRIP * strip, UNIT * unit
+    r, strips, row, u = run_at(of_run), tables_at(tables).strips, STRIP * strip, UNIT * unit
     run, site, kind = r.units[u + UNIT_BLOCK], r.units[u + UNIT_SITE], r.units[u + UNIT_KIND]
     iteration = forward * (position - r.units[u + POSITION])
     period = r.numbers[BLOCKS]
@@ -127,8 +130,8 @@ def meet(t, r, strip, position, unit, forward):
     count = strips[row + COUNT]
     if kind & 1:
         if strips[row + SITE]:
-            _find_all(t, r, key_of(RAW, strips[row + SITE], site), run, strips[row + WHEN], strips[row + GROWS],
-                      iteration, forward, 0, count)
+            _find_all(tables, of_run, key_of(RAW, strips[row + SITE], site), run, strips[row + WHEN],
+                      strips[row + GROWS], iteration, forward, 0, count)
         reader, readers = 0, strips[row + READ]
         while reader < readers and strips[row + R_SITE + reader] != site:
             reader += 1
@@ -139,10 +142,10 @@ def meet(t, r, strip, position, unit, forward):
         strips[at + R_LAST], strips[at + R_LAST_GROWS] = now, grows
     if kind & 2:
         if strips[row + SITE]:
-            _find_all(t, r, key_of(WAW, strips[row + SITE], site), run, strips[row + WHEN], strips[row + GROWS],
-                      iteration, forward, 0, count)
+            _find_all(tables, of_run, key_of(WAW, strips[row + SITE], site), run, strips[row + WHEN],
+                      strips[row + GROWS], iteration, forward, 0, count)
         for reader in range(strips[row + READ]):
-            _write_after(t, r, strip, reader, run, site, kind, now, grows, iteration, forward)
+            _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, iteration, forward)
         strips[row + SITE], strips[row + WHEN], strips[row + GROWS], strips[row + READ] = site, now, grows, 0
 
 

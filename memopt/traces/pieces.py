@@ -17,23 +17,15 @@ from memopt.traces.activity import (
     MORE_LOOPS,
     begin_block,
 )
-from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, Run, find_alike
+from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
 from memopt.traces.places import access, tables_at
-from memopt.traces.runs import look_at_run
+from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import pointer
 from memopt.traces.trace import BLOCK, RESUMED
 
 _MOST_PATIENCE = 1023  # iterations
-
-
-@kernel(forceinline=True)
-def _run_at(d):
-    """That whose tables have their addresses in a row at ``d``."""
-    return Run(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
-               pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
-               pointer(d[12]))
 
 
 @kernel(forceinline=True)
@@ -49,21 +41,34 @@ def _room_for_run(t):
 
 @kernel()
 def _try_run(t, r, words, count, at):
-    """How many words of a run there were from ``at`` on, where the header of a loop is told that has begun."""
+    """How many words of a run there were from ``at`` on, where the header of a loop is told that has begun, and what
+    there must be more of before it goes on."""
     loop = t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
     if t.tries[2 * loop]:
         t.tries[2 * loop] -= 1
-        return 0
+        return 0, 0
     if words[at + 1] & RESUMED or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
-        return 0
+        return 0, 0
     found = find_alike(t, r, words, count, at)
     if found > 0 and look_at_run(t, r, words, at):
         t.tries[2 * loop + 1] = 0
         t.state[TOGETHER] += r.numbers[ITERATIONS] * r.numbers[LENGTH]
-        return r.numbers[ITERATIONS] * r.numbers[LENGTH]
+        if not go_on_with_run(t, r, words, at):
+            return 0, t.state[SHORT]
+        return r.numbers[ITERATIONS] * r.numbers[LENGTH], 0
     if found != PENDING:
         t.tries[2 * loop] = t.tries[2 * loop + 1] = min(_MOST_PATIENCE, 2 * t.tries[2 * loop + 1] + 1)
-    return 0
+    return 0, 0
+
+
+@kernel()
+def _finish_run(t, r, words, at):
+    """Behind the run that there must have been more room for, if any, and what there must be more of first."""
+    if r.numbers[WALKED] == r.numbers[WALKS]:
+        return at, 0
+    if not go_on_with_run(t, r, words, at):
+        return at, t.state[SHORT]
+    return at + r.numbers[ITERATIONS] * r.numbers[LENGTH], 0
 
 
 @kernel()
@@ -91,17 +96,20 @@ def _begin(t, r, words, count, at):
         more = begin_block(t, block, words[at + 1])
     if more:
         return 0, more
-    done = _try_run(t, r, words, count, at) if header else 0
-    return done if done else 2, 0
+    done, more = _try_run(t, r, words, count, at) if header else (0, 0)
+    return done if done else 2, more
 
 
 @kernel(nogil=True)
 def look_at(directory, run, trace, count, at):
     """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
     it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
-    t, r, words = tables_at(pointer(directory)), _run_at(pointer(run)), pointer(trace)
+    t, r, words = tables_at(pointer(directory)), run_at(pointer(run)), pointer(trace)
     state = t.state
     look_for_room(state)
+    at, more = _finish_run(t, r, words, at)
+    if more:
+        return at, more
     while at < count:
         word = words[at]
         if word >> 48 & 0xFFFF == BLOCK:

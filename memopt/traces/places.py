@@ -24,7 +24,7 @@ class Tables(NamedTuple):
     chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
     found: source and sink, carrier and kind, count, least, most. known: see find. strips: see there; free_strips: those
     that are not in use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was
-    before.
+    before. own: where their addresses are, which costs less to hand on than each of them.
     """
 
     state: Any
@@ -49,6 +49,7 @@ class Tables(NamedTuple):
     strips: Any
     free_strips: Any
     tries: Any
+    own: Any
 
 
 @kernel(forceinline=True)
@@ -57,7 +58,7 @@ def tables_at(d):
     return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
                   pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
                   pointer(d[12]), pointer(d[13]), pointer(d[14]), pointer(d[15]), pointer(d[16]), pointer(d[17]),
-                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]))
+                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), d)
 
 
 @kernel(forceinline=True)

@@ -35,6 +35,7 @@ from memopt.traces.alike import (
     ALONE,
     BLOCK_WORD,
     BLOCKS,
+    FIXED,
     ITERATIONS,
     LENGTH,
     LEVEL,
@@ -44,6 +45,8 @@ from memopt.traces.alike import (
     ORDER_BITS,
     SINCE,
     SNAP,
+    WALKED,
+    WALKS,
 )
 from memopt.traces.clusters import distance_of, end_of_cluster, have_places, look_at_strips, low_of
 from memopt.traces.kernels import kernel
@@ -56,6 +59,7 @@ from memopt.traces.shadow import (
     LOW,
     SECOND_FIRST,
     SECOND_LAST,
+    SHORT,
     TIMES,
     WEIGHT,
     WRITER,
@@ -124,26 +128,25 @@ def _look_ahead(t, r, words, at):
 
 
 @kernel()
-def _walk(t, r, words, at, first, behind):
-    """Through the iterations from ``first`` to ``behind``, their accesses that are looked at alone."""
+def _walk(t, r, words, at, iteration):
+    """Through an iteration, its accesses that are looked at alone."""
     length = r.numbers[LENGTH]
-    for iteration in range(first, behind):
-        here = at + iteration * length
-        k = 0 if iteration else 2
-        while k < length:
-            word = words[here + k]
-            if r.becomes[k] == BLOCK_WORD:
-                begin_block(t, word & 0xFFFFFFFF, words[here + k + 1])
-                k += 1
-            elif r.becomes[k] == ALONE:
-                row = 3 * (t.blocks[5 * t.state[BLOCK_NOW]] + (word >> 48 & 0xFFFF))
-                look_at_access(t, t.shapes[row + 1], t.state[CURRENT] + (word >> 48 & 0xFFFF), word & 0xFFFFFFFFFFFF,
-                               t.shapes[row])
+    here = at + iteration * length
+    k = 0 if iteration else 2
+    while k < length:
+        word = words[here + k]
+        if r.becomes[k] == BLOCK_WORD:
+            begin_block(t, word & 0xFFFFFFFF, words[here + k + 1])
             k += 1
+        elif r.becomes[k] == ALONE:
+            row = 3 * (t.blocks[5 * t.state[BLOCK_NOW]] + (word >> 48 & 0xFFFF))
+            look_at_access(t, t.shapes[row + 1], t.state[CURRENT] + (word >> 48 & 0xFFFF), word & 0xFFFFFFFFFFFF,
+                           t.shapes[row])
+        k += 1
 
 
 @kernel()
-def _go_on(t, r):
+def _pass_over(t, r):
     """From the end of the second iteration to the end of the last one."""
     iterations, period, level = r.numbers[ITERATIONS], r.numbers[BLOCKS], r.numbers[LEVEL]
     later = (iterations - 2) * period
@@ -178,10 +181,10 @@ def _parts(t, word):
 
 
 @kernel()
-def _written_before(t, r, fixed):
+def _written_before(t, r):
     """Whether any was last written by the same loop, but not in this run: further and further back."""
     since, entered = r.numbers[SINCE], t.active[ROW * r.numbers[LEVEL] + ENTERED]
-    for n in range(fixed):
+    for n in range(r.numbers[FIXED]):
         for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
             first, count = _parts(t, word)
             for cell in range(first, first + count):
@@ -197,11 +200,11 @@ def _later(table, at, since, later):
 
 
 @kernel()
-def _happen_later(t, r, fixed):
+def _happen_later(t, r):
     """What the second iteration has done there, the last one has done."""
     period = r.numbers[BLOCKS]
     since, later = r.numbers[SINCE] + period, (r.numbers[ITERATIONS] - 2) * period
-    for n in range(fixed):
+    for n in range(r.numbers[FIXED]):
         for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
             first, count = _parts(t, word)
             for cell in range(first, first + count):
@@ -216,9 +219,28 @@ def _happen_later(t, r, fixed):
 
 
 @kernel()
+def go_on_with_run(t, r, words, at):
+    """What is left of the run at ``at``, whose strips were looked at. False where there must be more room first."""
+    numbers = r.numbers
+    while numbers[WALKED] < numbers[WALKS]:
+        if t.state[SHORT]:
+            return False
+        if numbers[WALKED] == 1 and numbers[FIXED] >= 0 and not _written_before(t, r):
+            numbers[WALKS] = 2
+            t.state[WEIGHT] = numbers[ITERATIONS] - 1
+        _walk(t, r, words, at, numbers[WALKED])
+        numbers[WALKED] += 1
+    if numbers[WALKS] < numbers[ITERATIONS]:
+        t.state[WEIGHT] = 1
+        _happen_later(t, r)
+        _pass_over(t, r)
+    return True
+
+
+@kernel()
 def look_at_run(t, r, words, at):
     """The iterations that ``r`` has found from the one on whose header is told at ``at`` and has begun. False where
-    they must be looked at word by word; nothing has happened then."""
+    they must be looked at word by word; nothing has happened then. What is left then is for ``go_on_with_run``."""
     if not _look_ahead(t, r, words, at):
         return False
     accesses = r.numbers[ACCESSES]
@@ -241,13 +263,6 @@ def look_at_run(t, r, words, at):
         elif far == 1 or not look_at_strips(t, r, first, end, low, high, far):
             alone = True
         first = end
-    _walk(t, r, words, at, 0, 1)
-    if alone or _written_before(t, r, fixed):
-        _walk(t, r, words, at, 1, r.numbers[ITERATIONS])
-    else:
-        t.state[WEIGHT] = r.numbers[ITERATIONS] - 1
-        _walk(t, r, words, at, 1, 2)
-        t.state[WEIGHT] = 1
-        _happen_later(t, r, fixed)
-        _go_on(t, r)
+    r.numbers[FIXED] = -1 if alone else fixed
+    r.numbers[WALKED], r.numbers[WALKS] = 0, r.numbers[ITERATIONS]
     return True

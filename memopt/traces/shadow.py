@@ -14,19 +14,25 @@ from memopt.traces.trace import PAGE
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. FREE_HALVES,
 # FREE_BYTES: two cells, and eight, that parts can be kept in; 0: none; the next ones are in the column WRITER. WEIGHT:
-# how often what is found counts. TOGETHER: words of runs.
+# how often what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
- PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FREE_HALVES, FREE_BYTES,
- NUMBERS) = range(OWN, OWN + 19)
+ PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FREE_HALVES, FREE_BYTES, FULL,
+ NUMBERS) = range(OWN, OWN + 20)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS = range(MORE_OWN, MORE_OWN + 5)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
-MOST_AT_ONCE = 1 << 16  # accesses of alike iterations that are looked at in one go; a piece is less
-_CELLS_AT_ONCE = 8 * MOST_AT_ONCE + PAGE  # at most
-_CHUNKS_AT_ONCE = MOST_AT_ONCE + (PAGE << 3)
-_FOUND_AT_ONCE = MOST_AT_ONCE >> 1
-_STRIPS_AT_ONCE = MOST_AT_ONCE >> 1
 LOW = (1 << 32) - 1
 _COPIED = 64  # readers of a place that is split; its parts forget more
+
+# What there is room for before anything is looked at in one go, which is all of a run of alike iterations that is
+# looked at by strips, or one iteration of it access by access, or a piece of a repeated access. By strips, each place
+# can be taken out of a strip of another step, which then is two, and its MOST_READERS readers are in chunks. Access by
+# access, each of two words that one of MOST_UNITS touches, can be split in two, and these in eight, with _COPIED
+# readers each.
+MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
+CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
+STRIPS_AT_ONCE = MOST_AT_ONCE + (MOST_AT_ONCE >> 1)
+_CELLS_AT_ONCE = 8 * MOST_AT_ONCE + PAGE
+_FOUND_AT_ONCE = MOST_AT_ONCE >> 1
 
 # Columns of a cell; for a place of eight bytes whose parts are told apart, the first is below 0: see split.
 CELL = 8
@@ -54,13 +60,13 @@ class Keeping(NamedTuple):
 def look_for_room(state):
     """Whether there is enough of everything for what is looked at in one go."""
     short = 0
-    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _CHUNKS_AT_ONCE:
+    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < CHUNKS_AT_ONCE:
         short = MORE_READERS
     elif state[NEXT_CELL] + _CELLS_AT_ONCE > state[CELL_ROOM]:
         short = MORE_CELLS
     elif 2 * (state[FOUND] + _FOUND_AT_ONCE) > state[FOUND_PLACES]:
         short = MORE_FOUND
-    elif state[FREE_STRIPS] + state[STRIP_ROOM] - state[NEXT_STRIP] < _STRIPS_AT_ONCE:
+    elif state[FREE_STRIPS] + state[STRIP_ROOM] - state[NEXT_STRIP] < STRIPS_AT_ONCE:
         short = MORE_STRIPS
     elif 2 * (state[PAGES] + 2) > state[PAGE_PLACES]:
         short = MORE_PAGES

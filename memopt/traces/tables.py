@@ -67,9 +67,11 @@ def zeros(size: int, columns: int) -> Array:
     return made[first:first + size * columns].reshape(size, columns)
 
 
-def longer(array: Array) -> Array:
+def longer(array: Array, used: int | None = None) -> Array:
+    """``used``: of its rows, if not all; memory of others is not touched."""
     made = zeros(2 * len(array), array.shape[1])
-    made[:len(array)] = array
+    rows = len(array) if used is None else used
+    made[:rows] = array[:rows]
     return made
 
 

@@ -138,6 +138,23 @@ def test_places_that_many_instructions_of_alike_iterations_read(sites: int) -> N
     assert both_ways(shapes, 1, words)
 
 
+@pytest.mark.parametrize("size", [8, 4])
+def test_many_places_that_leave_their_strips_in_one_run(size: int) -> None:
+    """Three strips with 38 readers, gone through across them, then written."""
+    sites, places = 38, 45_000
+    shapes = [BlockShape(0, True, False, (AccessShape(8, True, False),) * (3 * sites)),
+              BlockShape(1, True, False, (AccessShape(size, True, False),)),
+              BlockShape(2, True, False, (AccessShape(8, False, True),))]
+    words = []
+    for place in range(0, places, 3):
+        words += [BLOCK << 48, 2, *(n << 48 | 0x10000 + 8 * (place + n % 3) for n in range(3 * sites))]
+    for block in (1, 2):
+        for place in range(places):
+            words += [BLOCK << 48 | block, 2, 0x10000 + 8 * place]
+    found = both_ways(shapes, 3, words)
+    assert sum(d.count for d in found) == (8 // size * sites + 1) * places  # the writes find both halves
+
+
 def test_distances_from_a_run_to_what_its_loop_did_before() -> None:
     """Times are linear, iterations are not: the first and the last are as far, and all others farther."""
     shapes = [BlockShape(0, True, False, ()), BlockShape(0, False, False, (AccessShape(8, False, True),)),
