@@ -107,6 +107,12 @@ def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[s
     return Execution(execution.seconds, execution.exit_code, execution.stdout, execution.stderr, report)
 
 
+def ask(path: Path, question: str) -> list[dict[str, int | str]]:
+    """Rows that ``memopt query`` has for a file; none where it fails."""
+    answer = run([*memopt_command(), "query", "--format", "json", str(path), question], 600.0)
+    return list(json.loads(answer.stdout)) if answer.exit_code == 0 else []
+
+
 def memopt_command() -> list[str]:
     """The command a user types: the script of this environment, else the module of this checkout."""
     _compile()

@@ -11,18 +11,15 @@ a quarter of the iterations, all that is found in memory in a short run.
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.execution import Execution, memopt_command, run
+from bench import callgrind
+from bench.execution import Execution, ask, memopt_command, run
 from bench.variants import KERNELS, compile_c
 
 _SIZES = ((320, 49), (80, 97), (40, 129))  # iterations, points along the shortest side
@@ -94,7 +91,7 @@ def _profile(command: Sequence[str], path: Path, options: Sequence[str]) -> Exec
 def _watched(program: Path, folder: Path, option: str, iterations: int, size: int) -> str:
     command, path = (str(program), str(iterations), str(size)), folder / f"watched{option}{size}.db"
     native, watched = run(command, _PATIENCE_S), _profile(command, path, (option,))
-    (row,) = _ask(path, "SELECT sum(words) AS words, (SELECT count(*) FROM dependence) AS found FROM watched")
+    (row,) = ask(path, "SELECT sum(words) AS words, (SELECT count(*) FROM dependence) AS found FROM watched")
     words = int(row["words"])
     return (f"{option} ({size} x {size + 1} x {size + 2}, {iterations} iterations): native {native.seconds:.2f} s, "
             f"watched {watched.seconds:.1f} s, "
@@ -103,16 +100,11 @@ def _watched(program: Path, folder: Path, option: str, iterations: int, size: in
             f"{'identical' if watched.same_result(native) else 'DIFFERENT'}")
 
 
-def _ask(path: Path, question: str) -> list[dict[str, int | str]]:
-    answer = run([*memopt_command(), "query", "--format", "json", str(path), question], _PATIENCE_S)
-    return list(json.loads(answer.stdout)) if answer.exit_code == 0 else []
-
-
 def _as_in_the_source(path: Path, iterations: int, n: int) -> bool:
     """Entries of functions, and the iterations of all their loops of one depth."""
     points, inner = n * (n + 1) * (n + 2), (n - 2) * (n - 1) * n
-    entries = {row["function"]: row["entries"] for row in _ask(path, "counted-functions")}
-    rounds = {(row["function"], row["depth"]): row["iterations"] for row in _ask(path, """
+    entries = {row["function"]: row["entries"] for row in ask(path, "counted-functions")}
+    rounds = {(row["function"], row["depth"]): row["iterations"] for row in ask(path, """
         SELECT f.name AS function, l.depth, sum(x.iterations) AS iterations FROM context_loop x
         JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function GROUP BY f.id, l.depth""")}
     expected_entries = {
@@ -130,17 +122,12 @@ def _as_in_the_source(path: Path, iterations: int, n: int) -> bool:
 
 
 def _against_callgrind(program: Path, folder: Path) -> str:
-    if shutil.which("valgrind") is None:
+    if not callgrind.installed():
         return "callgrind is not installed"
     command = (str(program), *map(str, _SMALLEST))
     _profile(command, folder / "small.db", ("--exact",))
-    (row,) = _ask(folder / "small.db", "SELECT sum(instructions) AS sum FROM execution")
-    found = subprocess.run(("valgrind", "--tool=callgrind", f"--callgrind-out-file={folder / 'out'}", *command),
-                           capture_output=True, text=True, check=False).stderr
-    match = re.search(r"refs:\s+([\d,]+)", found)
-    if match is None:
-        return "callgrind said nothing"
-    theirs, ours = int(match[1].replace(",", "")), int(row["sum"])
+    (row,) = ask(folder / "small.db", "SELECT sum(instructions) AS sum FROM execution")
+    theirs, ours = callgrind.instructions(command, _PATIENCE_S).total(), int(row["sum"])
     return f"instructions: {ours:,}, by callgrind {theirs:,}: {100 * (ours / theirs - 1):+.4f} %"
 
 

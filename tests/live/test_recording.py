@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from bench import callgrind
 from bench.execution import memopt_command, run
 from tests.conftest import Build
 from tests.live.test_profile import PATIENCE, asked
 
-_COST = re.compile(r"(?:[+-]?\d+|\*) (\d+)")
 _OF_LOOPS = """SELECT f.name AS function, l.depth, x.entries, x.iterations FROM context_loop x
     JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function"""
 
@@ -39,28 +37,10 @@ def executed(path: Path, program: str) -> int:
     return int(str(row["sum"]))
 
 
-def callgrind(command: tuple[str, ...], folder: Path) -> int:
-    """The same as callgrind counts it: costs of lines that are not those of calls, by object (the manual's section
-    on the file format)."""
-    if shutil.which("valgrind") is None:
+def counted_by_callgrind(command: tuple[str, ...]) -> int:
+    if not callgrind.installed():
         pytest.skip("valgrind is not installed")
-    path = folder / "callgrind.out"
-    subprocess.run(("valgrind", "--tool=callgrind", f"--callgrind-out-file={path}", *command), check=False,
-                   capture_output=True, timeout=10 * PATIENCE)
-    costs: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    current, is_call = "", False
-    for line in path.read_text(errors="replace").splitlines():
-        if match := re.match(r"(c?)ob=(\(\d+\))(?: (.*))?", line):
-            names.setdefault(match[2], match[3] or "")
-            current = current if match[1] else match[2]
-        elif line.startswith("calls="):
-            is_call = True
-        elif match := _COST.match(line):
-            costs[current] += 0 if is_call else int(match[1])
-            is_call = False
-    own = os.path.realpath(command[0])
-    return sum(count for key, count in costs.items() if os.path.realpath(names.get(key, "?")) == own)
+    return callgrind.instructions(command, 10 * PATIENCE)[os.path.realpath(command[0])]
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
@@ -69,7 +49,7 @@ def test_counts_are_those_of_callgrind(build: Build, tmp_path: Path, compiler: s
     command = (str(build("gemm_ijk.c", compiler=compiler, level=level)), "47")
     path = tmp_path / "p.db"
     record(command, path)
-    assert executed(path, command[0]) == pytest.approx(callgrind(command, tmp_path), rel=1e-3, abs=60)
+    assert executed(path, command[0]) == pytest.approx(counted_by_callgrind(command), rel=1e-3, abs=60)
 
 
 @pytest.mark.parametrize("level", ["-O1", "-O2", "-O3"])

@@ -1,0 +1,104 @@
+"""How fast what reads traces does: accesses a second of each reader, by the processor time of its thread.
+
+    python -m bench.readers [PROGRAM ARGUMENT...]
+
+Each program runs as under ``memopt profile --memory``; without arguments our solver and programs of a distribution.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy
+
+from bench.variants import KERNELS, compile_c
+from memopt.session.memory import MemoryWatch
+from memopt.traces.dependences import Dependences
+from memopt.traces.reading import Reading
+from memopt.traces.streams import Streams
+from memopt.traces.trace import BLOCK, EXTRA, Words
+from runtime import launch as launching
+from runtime.identify import identify
+from runtime.launch import launch
+from runtime.recording.recorder import Recorder
+from runtime.recording.telling import Recording, Told
+
+_TEXT_BYTES = 200_000
+_INDEX = numpy.uint64(48)
+
+
+class Clocked(MemoryWatch):
+    """A watcher that knows what its readers take: seconds by the kind of the reader, and the accesses read."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.accesses: Counter[str] = Counter()
+        super().__init__(dependences=False, reuse=False)
+
+    def _new_readers(self):  # type: ignore[no-untyped-def]  # what it returns is private
+        readers = super()._new_readers()
+        for reader in readers.all():
+            if isinstance(reader, Dependences | Streams):
+                reader.feed = functools.partial(self._feed, reader, reader.feed)  # type: ignore[method-assign]
+        return readers
+
+    def _feed(self, reader: Reading, feed: Callable[[Words], None], words: Words) -> None:
+        began = time.thread_time()
+        feed(words)
+        self.seconds[type(reader).__name__] += time.thread_time() - began
+        index = words >> _INDEX
+        runs, others = numpy.count_nonzero(index == BLOCK), numpy.count_nonzero(index == EXTRA)
+        self.accesses[type(reader).__name__] += len(words) - 2 * int(runs) - int(others)
+
+
+def main() -> int:
+    if len(sys.argv) > 1:
+        sys.stderr.write(_measured(sys.argv[1:]) + "\n")
+        return 0
+    sys.stdout.write("| program | accesses | patterns and strides | dependences |\n|" + " --- |" * 4 + "\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        compile_c(("gcc", "-O2"), KERNELS / "ssor.c", folder / "ssor", [], ["-lm"])
+        library = Path(sysconfig.get_path("stdlib"))
+        text = b"".join(path.read_bytes() for path in sorted(library.glob("[a-t]*.py")))[:_TEXT_BYTES]
+        (folder / "text").write_bytes(text)
+        for command in ((str(folder / "ssor"), "4", "49"), ("bzip2", "-k", "-c", "text"), ("xz", "-c", "text"),
+                        ("sort", "-r", "text"),
+                        ("perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 300000; print $h{7}")):
+            done = subprocess.run((sys.executable, "-m", "bench.readers", *command), check=False, cwd=folder,
+                                  env={**os.environ, "PYTHONPATH": os.getcwd()}, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+            sys.stdout.write(done.stderr)
+            sys.stdout.flush()
+    return 0
+
+
+def _measured(command: Sequence[str]) -> str:
+    watch = Clocked()
+    recorders: list[Recorder] = []
+
+    def prepare(_: int) -> None:
+        supervisor = launching.supervised()
+        assert supervisor is not None
+        recorders.append(Recorder(supervisor, Recording(Told.ACCESSES, True), watch))
+        recorders[0].seize()
+
+    launch(identify(command[0], os.environ.get("PATH")), command, prepare=prepare)
+    recorders[0].run()
+    watch.begin()  # all is read
+    rates = (f"{watch.accesses[kind] / watch.seconds[kind] / 1e6:.0f} million a second"
+             for kind in ("Streams", "Dependences"))
+    return f"| {Path(command[0]).name} | {watch.accesses['Streams'] / 1e6:,.0f} million | {' | '.join(rates)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
