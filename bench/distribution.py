@@ -21,6 +21,8 @@ _PATIENCE_S = 600.0
 _MOST_DIFFERENCE, _OF_ITS_OWN = 0.005, 20  # instructions of .init, .fini and the linkage table, which callgrind moves
 _TEXT_BYTES = 1 << 20
 _SUM = "BEGIN { for (i = 0; i < 300000; i++) s[i % 97] += i; for (i in s) t += s[i]; print t }"
+_QUERY = ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
+          "SELECT sum(i % 13) FROM n")
 _COMMANDS = (
     ("xz", "-6", "-c", "text"), ("gzip", "-9", "-c", "text"), ("bzip2", "-k", "-c", "text"), ("sort", "-r", "text"),
     ("awk", _SUM), ("perl", "-ne", "$n{$_}++ for split /\\W+/; END { print join ',', map { $n{$_} } sort keys %n }",
@@ -29,8 +31,7 @@ _COMMANDS = (
     ("grep", "-c", "-E", "def +[a-z_]+[(]self", "text"), ("sed", "-E", "s/([a-z]+) ([a-z]+)/\\2 \\1/g", "text"),
     ("tar", "-cf", "-", "text"), ("find", "/usr/share/doc", "-name", "*.gz"), ("sha256sum", "text"), ("wc", "text"),
     ("diff", "text", "other"), ("od", "-x", "text"), ("factor", "1234567890123456789", "9007199254740993"),
-    ("base64", "text"), ("bc", "-q", "sums"), ("sqlite3", ":memory:", "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL "
-     "SELECT i + 1 FROM n WHERE i < 100000) SELECT sum(i % 13) FROM n"), ("ls", "-lR", "/usr/share/doc"),
+    ("base64", "text"), ("bc", "-q", "sums"), ("sqlite3", ":memory:", _QUERY), ("ls", "-lR", "/usr/share/doc"),
     ("ls", "/no such folder"))
 
 
