@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,7 +40,7 @@ class Clocked(MemoryWatch):
     """A watcher that knows what its readers take: seconds by the kind of the reader, and the accesses read."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.accesses: Counter[str] = Counter()
         super().__init__(dependences=False, reuse=False)
 
