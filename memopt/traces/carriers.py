@@ -24,10 +24,11 @@ RAW, WAR_OF_FIRST, WAR, WAW = range(4)
 DEPENDENCE = 8  # columns of those found
 _COUNT, _LEAST, _MOST = 2, 3, 4
 
-# Rows of those met last: source and sink; where their count is; where in the table of active loops the number of their
-# loop is, and that number; where the times are between which the source is as far back as it was.
+# Rows of those met last: source and sink; where their row of those found is; where in the table of active loops the
+# number of their loop is, and that number; where the times are between which the source is as far back as it was, or,
+# where it VARIES, is in an earlier iteration of that loop.
 KNOWN = 1 << 13
-_KNOWN_KEY, _KNOWN_COUNT, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH = range(6)
+_KNOWN_KEY, _KNOWN_ROW, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH, _KNOWN_VARIES = range(7)
 
 
 class Finding(NamedTuple):
@@ -105,13 +106,23 @@ def _find_again(f, key, time):
         own, low, high = row + NUMBER, row + BEFORE + apart - 1, row + BEFORE + apart - 2
         if apart == 1:
             high = row + BEGAN
-    at = count_in(f, key, carrier, apart, state[WEIGHT])
-    place = _place_of(key)
-    known[place + _KNOWN_KEY] = -1
-    if apart <= TOLD_BEFORE:
-        known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, at + _COUNT
-        known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
-        known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
+    at, place = count_in(f, key, carrier, apart, state[WEIGHT]), _place_of(key)
+    varies = carrier >= 0 and (apart > TOLD_BEFORE or known[place + _KNOWN_KEY] == key)
+    if varies:
+        low, high = row + ENTERED, row + BEGAN
+    known[place + _KNOWN_KEY], known[place + _KNOWN_ROW], known[place + _KNOWN_VARIES] = key, at, varies
+    known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
+    known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
+
+
+@kernel(forceinline=True)
+def _as_far(f, place, first, last):
+    """Whether dependences on both times are no nearer and no farther than those that are in their row already."""
+    found, own = f.known[place + _KNOWN_ROW], f.known[place + _KNOWN_OWN]
+    iteration, ring = f.active[own - NUMBER + ITERATION], FAR * (own // ROW)
+    nearest, farthest = iteration - f.found[found + _LEAST] + 1, iteration - f.found[found + _MOST]
+    return (nearest > 0 and f.rings[ring + (nearest & (FAR - 1))] > last
+            and (farthest < 1 or f.found[found + _MOST] == FAR or f.rings[ring + (farthest & (FAR - 1))] <= first))
 
 
 @kernel(forceinline=True)
@@ -126,13 +137,15 @@ def find(f, key, first, last):
     later.
 
     It is known in which row it belongs if the same pair was met before, and both times lie in the same iteration of the
-    same loop as then, relative to the one that goes on: between two times of the table of active loops.
+    same loop as then, relative to the one that goes on: between two times of the table of active loops. Where that
+    varies, it is the same loop, and no distance that was not met before.
     """
     place, known, active = _place_of(key), f.known, f.active
     low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
     if (known[place + _KNOWN_KEY] == key and first >= low and last < high
-            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]):
-        f.found[known[place + _KNOWN_COUNT]] += f.state[WEIGHT] * (1 + (first != last))
+            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]
+            and (not known[place + _KNOWN_VARIES] or _as_far(f, place, first, last))):
+        f.found[known[place + _KNOWN_ROW] + _COUNT] += f.state[WEIGHT] * (1 + (first != last))
     else:
         _find_again(f, key, first)
         if first != last:

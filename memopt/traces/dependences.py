@@ -23,7 +23,7 @@ from memopt.traces.activity import DONE, Activity
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN
 from memopt.traces.pieces import look_at
-from memopt.traces.places import Tables
+from memopt.traces.places import AHEAD, Tables
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
@@ -95,6 +95,7 @@ class Dependences(Activity):
         self._found = new_table(1 << 17, DEPENDENCE)
         self._known = numpy.zeros((KNOWN, 8), numpy.int64)
         self._tries = numpy.zeros((0, 2), numpy.int64)
+        self._ahead = numpy.zeros(AHEAD, numpy.int64)
         self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
@@ -127,7 +128,7 @@ class Dependences(Activity):
             self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
             self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
             self._found, self._last, self._counts, self._known, self._recent, self._free, self._strips,
-            self._free_strips, self._tries)
+            self._free_strips, self._tries, self._ahead)
         self._directory[:] = addresses(tables)
 
     def _grow(self, more: int) -> None:

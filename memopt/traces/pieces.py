@@ -19,13 +19,14 @@ from memopt.traces.activity import (
 )
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
-from memopt.traces.places import access, tables_at
+from memopt.traces.places import access, look_ahead, tables_at
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import pointer
 from memopt.traces.trace import BLOCK, RESUMED
 
 _MOST_PATIENCE = 1023  # iterations
+_CUT_OFF = -1
 
 
 @kernel(forceinline=True)
@@ -100,49 +101,54 @@ def _begin(t, r, words, count, at):
     return done if done else 2, more
 
 
+@kernel(forceinline=True)
+def _go_on_in_block(t, words, count, at, ahead):
+    """Up to the end of what is told of it: where that is, what there must be more of first (_CUT_OFF: of the trace),
+    and how far was looked ahead."""
+    row, site = 5 * t.state[BLOCK_NOW], t.state[CURRENT]
+    first, number = t.blocks[row], t.blocks[row + 1]
+    while at < count:
+        if at >= ahead:
+            ahead = look_ahead(t.own, words, at, count)
+        word = words[at]
+        index = word >> 48 & 0xFFFF
+        if index >= number:
+            if index == BLOCK:
+                break
+            at += 1  # of another kind
+            continue
+        row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
+        repeated = t.shapes[row + 2]
+        if repeated:
+            if at + 1 == count:
+                return at, _CUT_OFF, ahead
+            more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
+        else:
+            more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
+        if more:
+            return at, more, ahead
+        at += 1 + repeated
+    return at, 0, ahead
+
+
 @kernel(nogil=True)
 def look_at(directory, run, trace, count, at):
     """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
     it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
     t, r, words = tables_at(pointer(directory)), run_at(pointer(run)), pointer(trace)
-    state = t.state
-    look_for_room(state)
+    look_for_room(t.state)
     at, more = _finish_run(t, r, words, at)
-    if more:
-        return at, more
-    while at < count:
-        word = words[at]
-        if word >> 48 & 0xFFFF == BLOCK:
+    ahead = at
+    while at < count and not more:
+        if words[at] >> 48 & 0xFFFF == BLOCK:
             if at + 1 == count:
                 break
             words_of_it, more = _begin(t, r, words, count, at)
-            if more:
-                return at, more
             at += words_of_it
-            if words_of_it > 2:
+            if more or words_of_it > 2:
                 continue
-        block = state[BLOCK_NOW]
-        if block < 0:  # cannot be: a trace begins with a block
+        if t.state[BLOCK_NOW] < 0:  # cannot be: a trace begins with a block
             at += 1
             continue
-        first, number, site = t.blocks[5 * block], t.blocks[5 * block + 1], state[CURRENT]
-        while at < count:
-            word = words[at]
-            index = word >> 48 & 0xFFFF
-            if index >= number:
-                if index == BLOCK:
-                    break
-                at += 1  # of another kind
-                continue
-            row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
-            if t.shapes[row + 2]:
-                if at + 1 == count:
-                    return at, DONE
-                more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
-                at += 1
-            else:
-                more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
-            if more:
-                return at - t.shapes[row + 2], more
-            at += 1
-    return at, DONE
+        at, more, ahead = _go_on_in_block(t, words, count, at, ahead)
+    return at, max(more, DONE)

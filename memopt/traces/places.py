@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import CELL, SHORT, Keeping, join, split
-from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
-from memopt.traces.tables import pointer
+from memopt.traces.shadow import CELL, CHUNK, LOW, SHORT, WRITER, Keeping, join, split
+from memopt.traces.strips import CACHE, IN_STRIP, WORDS_OF_PAGE, Places, find_page, strip_of, take_out
+from memopt.traces.tables import pointer, prefetch
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
+
+AHEAD = 48  # words of a trace
 
 
 class Tables(NamedTuple):
@@ -24,7 +26,7 @@ class Tables(NamedTuple):
     chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
     found: source and sink, carrier and kind, count, least, most. known: see find. strips: see there; free_strips: those
     that are not in use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was
-    before. own: where their addresses are, which costs less to hand on than each of them.
+    before. ahead: see look_ahead. own: where their addresses are, which costs less to hand on than each of them.
     """
 
     state: Any
@@ -49,6 +51,7 @@ class Tables(NamedTuple):
     strips: Any
     free_strips: Any
     tries: Any
+    ahead: Any
     own: Any
 
 
@@ -58,7 +61,7 @@ def tables_at(d):
     return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
                   pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
                   pointer(d[12]), pointer(d[13]), pointer(d[14]), pointer(d[15]), pointer(d[16]), pointer(d[17]),
-                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), d)
+                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), d)
 
 
 @kernel(forceinline=True)
@@ -106,8 +109,11 @@ def _touch_parts(t, cell, kind, site, time, address, stop):
         split(k, cell, where >> 1, 2, 8, 1)
         where = -1 - cells[CELL * cell]
     shift = 0 if where & 1 else 2
-    for part in range((address & 7) >> shift, ((stop - 1 & 7) >> shift) + 1):
-        touch(finding(t), k, (where >> 1) + part, kind, site, time)
+    first, behind = (where >> 1) + ((address & 7) >> shift), (where >> 1) + ((stop - 1 & 7) >> shift) + 1
+    for part in range(first, behind):
+        prefetch(k.chunks, CHUNK * (cells[CELL * part + WRITER] & LOW))
+    for part in range(first, behind):
+        touch(finding(t), k, part, kind, site, time)
     if kind & 2 and stop - address == 8:
         join(k, cell, site, time)
 
@@ -128,6 +134,30 @@ def look_at_access(t, kind, site, address, size):
         else:
             _touch_parts(t, cell, kind, site, time, address, stop)
         address = stop
+
+
+@kernel()
+def look_ahead(tables, words, at, count):
+    """What the next words of the trace are looked up in comes into the caches meanwhile; behind these words."""
+    t, end, places = tables_at(tables), min(at + AHEAD, count), 0
+    for word in range(at, end):
+        address = words[word] & (1 << 48) - 1
+        line = 2 * (address >> 12 & CACHE - 1)
+        t.ahead[places] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
+        places += t.cache[line] == address >> 12
+    for place in range(places):
+        prefetch(t.cells, CELL * (t.ahead[place] >> 3))
+    for place in range(places):
+        cell, byte = t.ahead[place] >> 3, t.ahead[place] & 7
+        value = t.cells[CELL * cell]
+        parts = -1 - value
+        part = (parts >> 1) + (byte if parts & 1 else byte >> 2)
+        cell = part if IN_STRIP < value < 0 else cell
+        prefetch(t.cells, CELL * cell)
+        t.ahead[place] = cell
+    for place in range(places):
+        prefetch(t.chunks, CHUNK * (t.cells[CELL * t.ahead[place] + WRITER] & LOW))
+    return end
 
 
 @kernel(forceinline=True)

@@ -128,27 +128,31 @@ def new_reader(k, cell, site, first, last):
 
 
 @kernel()
-def further_reader(k, cell, site, time):
-    """The third or a later one since the last write."""
+def _look_for_reader(k, cell, site, time):
+    """The third or a later one since the last write, which was not met there recently."""
     chunks = k.chunks
     if k.cells[CELL * cell + MAY_READ] >> (site & 63) & 1:
-        near = _near(cell, site)
-        chunk, number = k.recent[near] >> 4, k.recent[near] & 15
-        met = chunks[CHUNK * chunk] >> 32 == cell and site_in(chunks, chunk, number) == site
-        if not met:
-            chunk = k.cells[CELL * cell + WRITER] & LOW
-        while chunk and not met:
-            number = chunks[CHUNK * chunk] & 15
-            while number and not met:
-                number -= 1
-                met = site_in(chunks, chunk, number) == site
-            if not met:
-                chunk = next_chunk(chunks[CHUNK * chunk])
-        if met:
-            k.recent[near] = chunk << 4 | number
-            chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
-            return
+        chunk = k.cells[CELL * cell + WRITER] & LOW
+        while chunk:
+            for number in range(chunks[CHUNK * chunk] & 15):
+                if site_in(chunks, chunk, number) == site:
+                    k.recent[_near(cell, site)] = chunk << 4 | number
+                    chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
+                    return
+            chunk = next_chunk(chunks[CHUNK * chunk])
     new_reader(k, cell, site, time, time)
+
+
+@kernel(forceinline=True)
+def further_reader(k, cell, site, time):
+    """The third or a later one since the last write."""
+    near = k.recent[_near(cell, site)]
+    chunk, number = near >> 4, near & 15
+    head = k.chunks[CHUNK * chunk]
+    if head >> 32 == cell and number < head & 15 and site_in(k.chunks, chunk, number) == site:
+        k.chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
+    else:
+        _look_for_reader(k, cell, site, time)
 
 
 @kernel()

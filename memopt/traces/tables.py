@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numba
 import numpy
 import numpy.typing
+from llvmlite import ir
+from numba.core import cgutils
 
 from memopt.traces.kernels import kernel
 from memopt.traces.trace import Words
@@ -26,6 +28,20 @@ def pointer(_typing, _address):
         return builder.inttoptr(arguments[0], context.get_value_type(kind))
 
     return kind(numba.types.int64), generate
+
+
+@numba.extending.intrinsic
+def prefetch(_typing, _table, _place):
+    """Of a table behind a pointer, the cache line that the number at ``place`` is in will be used."""
+    def generate(context, builder, _signature, arguments):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), byte)
+        builder.call(fetch, [place, number(1), number(3), number(1)])  # to write, into all caches, data
+        return context.get_dummy_value()
+
+    return numba.types.void(_table, numba.types.int64), generate
 
 
 @kernel(forceinline=True)

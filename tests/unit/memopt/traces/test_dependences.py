@@ -100,6 +100,44 @@ def test_places_that_many_instructions_read(sites: int, size: int) -> None:
     assert {(d.kind, d.source, d.sink, d.carrier): size * d.count for d in seen.all()} == model.counts
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_readers_before_a_write_are_not_taken_for_those_behind_it(seed: int) -> None:
+    """They were where others are kept now, and share bits with these."""
+    sites, chance = 140, random.Random(seed)
+    shapes = [BlockShape(0, True, False, (AccessShape(8, True, False),) * sites),
+              BlockShape(0, False, False, (AccessShape(8, False, True),))]
+    model, words = Model(), []
+    for iteration in range(1, 400):
+        read = chance.sample(range(sites), chance.choice((3, 8, 14)))
+        words += [BLOCK << 48, 16, *(index << 48 | 4096 for index in read), BLOCK << 48 | 1, 16, 4096]
+        for block, index in (*((0, index) for index in read), (1, 0)):
+            model.access(shapes[block].accesses[index], Access(16, block, index), 4096, (((16, 0), 0, iteration),),
+                         2 * iteration + block)
+    seen = Dependences()
+    seen.know(shapes, [(None, 1)])
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert found_in(seen) == model.found
+    assert {(d.kind, d.source, d.sink, d.carrier): 8 * d.count for d in seen.all()} == model.counts
+
+
+@pytest.mark.parametrize("most", [5, 60, FAR + 50])
+def test_distances_that_vary(most: int) -> None:
+    chance = random.Random(most)
+    shapes = [BlockShape(0, True, False, (AccessShape(8, True, False), AccessShape(8, False, True)))]
+    model, words = Model(), []
+    for iteration in range(1, max(500, 2 * most)):
+        back = 4096 + 8 * max(0, iteration - chance.randrange(max(1, most - iteration // 9), most + 1))
+        words += [BLOCK << 48, 16, back, 1 << 48 | 4096 + 8 * iteration]
+        for index, address in enumerate((back, 4096 + 8 * iteration)):
+            model.access(shapes[0].accesses[index], Access(16, 0, index), address, (((16, 0), 0, iteration),),
+                         iteration)
+    seen = Dependences()
+    seen.know(shapes, [(None, 1)])
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert found_in(seen) == {key: (min(FAR, low), min(FAR, high)) for key, (low, high) in model.found.items()}
+    assert {(d.kind, d.source, d.sink, d.carrier): 8 * d.count for d in seen.all()} == model.counts
+
+
 @pytest.mark.parametrize("seed", range(120))
 def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int) -> None:
     drawn = DrawnRuns(seed)
