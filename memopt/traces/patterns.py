@@ -139,25 +139,25 @@ def _copy(source, at, to, place):
 
 
 @kernel()
-def _made(t, row, to):
-    """The run of a level is over: how many patterns go on, which are in ``to`` then. Two of a kind are no run: any two
-    have some offset."""
+def _made(t, row, to, place):
+    """The run of a level is over: how many patterns go on, which are at ``place`` then. Two of a kind are no run: any
+    two have some offset."""
     of, count = t.rows[row + _OF], t.rows[row + _RUN_COUNT]
     start, end = t.rows[row + _RUN_START], t.rows[row + _RUN_END]
     if count == 2:
         span = t.patterns[_PATTERN * of + _SPAN]
-        _put(to, _FRESH, of, start, start + span)
-        _put(to, _FRESH + 3, of, end - span, end)
+        _put(to, place, of, start, start + span)
+        _put(to, place + 3, of, end - span, end)
         return 2
     if count > 2:
         of = _pattern(t, _RUN, of, t.rows[row + _RUN_OFFSET], count - 1)
-    _put(to, _FRESH, of, start, end)
+    _put(to, place, of, start, end)
     return min(count, 1)
 
 
 @kernel()
-def _run(t, row, pattern, start, end, to):
-    """Another pattern comes to a level: how many go on, which are in ``to`` then."""
+def _run(t, row, pattern, start, end, to, place):
+    """Another pattern comes to a level: how many go on, which are at ``place`` then."""
     rows, count, made = t.rows, t.rows[row + _RUN_COUNT], 0
     offset = start - rows[row + _RUN_END]
     if count and pattern == rows[row + _OF]:
@@ -167,12 +167,12 @@ def _run(t, row, pattern, start, end, to):
             return 0
         if count == 2:
             span = t.patterns[_PATTERN * pattern + _SPAN]
-            _put(to, _FRESH, pattern, rows[row + _RUN_START], rows[row + _RUN_START] + span)
+            _put(to, place, pattern, rows[row + _RUN_START], rows[row + _RUN_START] + span)
             rows[row + _RUN_START] = rows[row + _RUN_END] - span
             rows[row + _RUN_OFFSET], rows[row + _RUN_END] = offset, end
             return 1
     if count:
-        made = _made(t, row, to)
+        made = _made(t, row, to, place)
     rows[row + _OF], rows[row + _RUN_START], rows[row + _RUN_END], rows[row + _RUN_COUNT] = pattern, start, end, 1
     return made
 
@@ -189,24 +189,26 @@ def _end_group(t, row, to, place):
     return 1
 
 
-@kernel()
-def _again(t, queue, waiting, period):
+@kernel(forceinline=True)
+def _follows_as(rows, new, old):
+    """Whether two that wait are the same pattern, as far behind the one before them."""
+    return rows[new] == rows[old] and rows[new + 1] - rows[new - 1] == rows[old + 1] - rows[old - 1]
+
+
+@kernel(forceinline=True)
+def _again(rows, last, period):
     """Whether the last ``period`` patterns of a queue are those before them once more. Those that are all alike, at one
     offset, will be a run."""
-    last = queue + 3 * (waiting - 1)
-    alike, offset = t.rows[last] == t.rows[last - 3 * (2 * period - 1)], t.rows[last + 1] - t.rows[last - 1]
-    for new in range(last, last - 3 * (2 * period - 2), -3):
-        alike &= t.rows[new] == t.rows[last] and t.rows[new + 1] - t.rows[new - 1] == offset
-    if alike:
+    first = last - 3 * (period - 1)
+    for new in range(last, first, -3):
+        if not _follows_as(rows, new, new - 3 * period):
+            return False
+    if rows[first] != rows[first - 3 * period]:
         return False
-    for index in range(period):
-        new = queue + 3 * (waiting - 1 - index)
-        old = new - 3 * period
-        if t.rows[new] != t.rows[old]:
-            return False
-        if index + 1 < period and t.rows[new + 1] - t.rows[new - 1] != t.rows[old + 1] - t.rows[old - 1]:
-            return False
-    return True
+    for new in range(last - 3, first - 3 * period, -3):
+        if not _follows_as(rows, new, last):
+            return True
+    return rows[first - 3 * period] != rows[last]
 
 
 @kernel()
@@ -257,17 +259,21 @@ def _sequence(t, row, pattern, start, end, to, place):
     waiting += 1
     rows[row + _WAITING] = waiting
     for length in range(2, waiting // 2 + 1):
-        if _again(t, queue, waiting, length):
+        if _again(rows, queue + 3 * (waiting - 1), length):
             return on + _begin_group(t, row, waiting, length, to, place + 3 * on)
     return on
 
 
 @kernel(forceinline=True)
+def _made_at(level, place):
+    """Where a level puts the patterns that it makes: they go on from ``place``, or wait as ``_sequence`` says."""
+    return _FRESH if _SEQUENCES >> level & 1 else place
+
+
+@kernel(forceinline=True)
 def _wait(t, row, level, count, to, place):
-    """``count`` patterns that are in ``to`` wait as ``_sequence`` says, or go on: how many do."""
+    """``count`` patterns that a level has made wait, or go on: how many do."""
     if not _SEQUENCES >> level & 1:
-        for index in range(count):
-            _copy(to, _FRESH + 3 * index, to, place + 3 * index)
         return count
     on = 0
     for fresh in range(_FRESH, _FRESH + 3 * count, 3):
@@ -278,7 +284,7 @@ def _wait(t, row, level, count, to, place):
 @kernel()
 def _empty(t, row, level, to, place):
     """Nothing more comes to a level: how many patterns go on."""
-    on = _wait(t, row, level, _made(t, row, to), to, place)
+    on = _wait(t, row, level, _made(t, row, to, _made_at(level, place)), to, place)
     t.rows[row + _RUN_COUNT] = 0
     if t.rows[row + _PERIOD]:
         on += _end_group(t, row, to, place + 3 * on)
@@ -308,7 +314,8 @@ def _rise(t, site, pattern, start, end, ends):
                 t.rows[link] = to_row
         on = 0
         for index in range(arrived):
-            made = _run(t, to_row, now[3 * index], now[3 * index + 1], now[3 * index + 2], then)
+            made = _run(t, to_row, now[3 * index], now[3 * index + 1], now[3 * index + 2], then,
+                        _made_at(level, 3 * on))
             on += _wait(t, to_row, level, made, then, 3 * on)
         if ends:
             on += _empty(t, to_row, level, then, 3 * on)
