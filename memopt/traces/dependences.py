@@ -23,7 +23,7 @@ from memopt.traces.activity import DONE, Activity
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN
 from memopt.traces.pieces import look_at
-from memopt.traces.places import AHEAD, Tables
+from memopt.traces.places import OF_AHEAD, Tables
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
@@ -88,17 +88,26 @@ class Dependences(Activity):
         self.complete = True
         self._state[[NEXT_CHUNK, WEIGHT]] = 1
         self._pages, self._cache = new_table(1 << 12, 3), numpy.full((CACHE, 2), -1, numpy.int64)
-        self._cells = zeros(1 << 20, CELL)
-        self._chunks, self._free = zeros(2 * CHUNKS_AT_ONCE, CHUNK), zeros(2 * CHUNKS_AT_ONCE, 1)
-        self._strips, self._free_strips = zeros(2 * STRIPS_AT_ONCE, STRIP), zeros(2 * STRIPS_AT_ONCE, 1)
+        self._cells = self._room(1 << 20, CELL)
+        self._chunks = self._room(2 * CHUNKS_AT_ONCE, CHUNK)
+        self._strips = self._room(2 * STRIPS_AT_ONCE, STRIP)
+        self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
         self._recent = numpy.zeros(RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
         self._known = numpy.zeros((KNOWN, 8), numpy.int64)
         self._tries = numpy.zeros((0, 2), numpy.int64)
-        self._ahead = numpy.zeros(AHEAD, numpy.int64)
+        self._ahead = numpy.zeros(OF_AHEAD, numpy.int64)
         self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
+
+    def _room(self, least: int, columns: int) -> Array:
+        """For as many rows as the limit allows, in memory that is not there before it is used; where addresses are too
+        few for that, for the least, which grow."""
+        try:
+            return zeros(self._limit // (8 * columns) + least, columns)
+        except MemoryError:
+            return zeros(least, columns)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
         super().know(blocks, loops)

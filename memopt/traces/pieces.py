@@ -19,7 +19,7 @@ from memopt.traces.activity import (
 )
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
-from memopt.traces.places import access, look_ahead, tables_at
+from memopt.traces.places import DUE, access, look_ahead, tables_at
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import pointer
@@ -41,13 +41,11 @@ def _room_for_run(t):
 
 
 @kernel()
-def _try_run(t, r, words, count, at):
+def _try_run(tables, of_run, words, count, at):
     """How many words of a run there were from ``at`` on, where the header of a loop is told that has begun, and what
     there must be more of before it goes on."""
+    t, r = tables_at(tables), run_at(of_run)
     loop = t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
-    if t.tries[2 * loop]:
-        t.tries[2 * loop] -= 1
-        return 0, 0
     if words[at + 1] & RESUMED or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
         return 0, 0
     found = find_alike(t, r, words, count, at)
@@ -97,19 +95,24 @@ def _begin(t, r, words, count, at):
         more = begin_block(t, block, words[at + 1])
     if more:
         return 0, more
-    done, more = _try_run(t, r, words, count, at) if header else (0, 0)
-    return done if done else 2, more
+    if header:
+        loop = t.blocks[5 * block + 2]
+        if t.tries[2 * loop]:
+            t.tries[2 * loop] -= 1
+        else:
+            done, more = _try_run(t.own, r.own, words, count, at)
+            return max(done, 2), more
+    return 2, 0
 
 
 @kernel(forceinline=True)
-def _go_on_in_block(t, words, count, at, ahead):
-    """Up to the end of what is told of it: where that is, what there must be more of first (_CUT_OFF: of the trace),
-    and how far was looked ahead."""
+def _go_on_in_block(t, words, count, at):
+    """Up to the end of what is told of it: where that is, and what there must be more of first (_CUT_OFF: of the
+    trace)."""
     row, site = 5 * t.state[BLOCK_NOW], t.state[CURRENT]
     first, number = t.blocks[row], t.blocks[row + 1]
     while at < count:
-        if at >= ahead:
-            ahead = look_ahead(t.own, words, at, count)
+        look_ahead(t, words, at, count)
         word = words[at]
         index = word >> 48 & 0xFFFF
         if index >= number:
@@ -121,14 +124,14 @@ def _go_on_in_block(t, words, count, at, ahead):
         repeated = t.shapes[row + 2]
         if repeated:
             if at + 1 == count:
-                return at, _CUT_OFF, ahead
+                return at, _CUT_OFF
             more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
         else:
             more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
         if more:
-            return at, more, ahead
+            return at, more
         at += 1 + repeated
-    return at, 0, ahead
+    return at, 0
 
 
 @kernel(nogil=True)
@@ -137,8 +140,8 @@ def look_at(directory, run, trace, count, at):
     it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
     t, r, words = tables_at(pointer(directory)), run_at(pointer(run)), pointer(trace)
     look_for_room(t.state)
+    t.ahead[DUE] = at
     at, more = _finish_run(t, r, words, at)
-    ahead = at
     while at < count and not more:
         if words[at] >> 48 & 0xFFFF == BLOCK:
             if at + 1 == count:
@@ -150,5 +153,5 @@ def look_at(directory, run, trace, count, at):
         if t.state[BLOCK_NOW] < 0:  # cannot be: a trace begins with a block
             at += 1
             continue
-        at, more, ahead = _go_on_in_block(t, words, count, at, ahead)
+        at, more = _go_on_in_block(t, words, count, at)
     return at, max(more, DONE)

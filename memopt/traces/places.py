@@ -13,7 +13,10 @@ from memopt.traces.tables import pointer, prefetch
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
 
-AHEAD = 48  # words of a trace
+_AHEAD = 32  # words of a trace
+# What was looked ahead at: when that is due again; how many cells, how many parts; the ones, each with the byte in it;
+# the others.
+DUE, _CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 3 + _AHEAD, 3 + 2 * _AHEAD
 
 
 class Tables(NamedTuple):
@@ -26,7 +29,8 @@ class Tables(NamedTuple):
     chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
     found: source and sink, carrier and kind, count, least, most. known: see find. strips: see there; free_strips: those
     that are not in use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was
-    before. ahead: see look_ahead. own: where their addresses are, which costs less to hand on than each of them.
+    before. ahead: see
+    look_ahead. own: where their addresses are, which costs less to hand on than each of them.
     """
 
     state: Any
@@ -93,9 +97,10 @@ def _whole(cells, cell, address, stop):
 
 
 @kernel()
-def _touch_parts(t, cell, kind, site, time, address, stop):
+def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
-    cells, k = t.cells, _keeping(t)
+    t = tables_at(tables)
+    cells, k, time = t.cells, _keeping(t), t.state[TIME]
     if strip_of(cells[CELL * cell]) >= 0:
         take_out(places_of(t), address >> 3)
         if stop - address == 8:
@@ -132,32 +137,43 @@ def look_at_access(t, kind, site, address, size):
         if whole >= 0:
             touch(finding(t), _keeping(t), whole, kind, site, time)
         else:
-            _touch_parts(t, cell, kind, site, time, address, stop)
+            _touch_parts(t.own, cell, kind, site, address, stop)
         address = stop
 
 
 @kernel()
-def look_ahead(tables, words, at, count):
-    """What the next words of the trace are looked up in comes into the caches meanwhile; behind these words."""
-    t, end, places = tables_at(tables), min(at + AHEAD, count), 0
-    for word in range(at, end):
+def _look_ahead(tables, words, at, count):
+    """See there: first cells of eight bytes, by the next call those of their parts, then chunks of their readers."""
+    t = tables_at(tables)
+    cells, parts = t.ahead[_CELLS], t.ahead[_PARTS]
+    for place in range(_OF_PARTS, _OF_PARTS + parts):
+        chunk = CHUNK * (t.cells[CELL * t.ahead[place] + WRITER] & LOW)
+        prefetch(t.chunks, chunk)
+        prefetch(t.chunks, chunk + CHUNK // 2)
+    for place in range(cells):
+        cell, byte = t.ahead[_OF_CELLS + place] >> 3, t.ahead[_OF_CELLS + place] & 7
+        value = t.cells[CELL * cell]
+        first = -1 - value
+        part = (first >> 1) + (byte if first & 1 else byte >> 2)
+        part = part if IN_STRIP < value < 0 else cell
+        prefetch(t.cells, CELL * part)
+        t.ahead[_OF_PARTS + place] = part
+    place = _OF_CELLS
+    for word in range(min(at + 2 * _AHEAD, count), min(at + 3 * _AHEAD, count)):
         address = words[word] & (1 << 48) - 1
         line = 2 * (address >> 12 & CACHE - 1)
-        t.ahead[places] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
-        places += t.cache[line] == address >> 12
-    for place in range(places):
-        prefetch(t.cells, CELL * (t.ahead[place] >> 3))
-    for place in range(places):
-        cell, byte = t.ahead[place] >> 3, t.ahead[place] & 7
-        value = t.cells[CELL * cell]
-        parts = -1 - value
-        part = (parts >> 1) + (byte if parts & 1 else byte >> 2)
-        cell = part if IN_STRIP < value < 0 else cell
-        prefetch(t.cells, CELL * cell)
-        t.ahead[place] = cell
-    for place in range(places):
-        prefetch(t.chunks, CHUNK * (t.cells[CELL * t.ahead[place] + WRITER] & LOW))
-    return end
+        t.ahead[place] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
+        place += t.cache[line] == address >> 12
+    for found in range(_OF_CELLS, place):
+        prefetch(t.cells, CELL * (t.ahead[found] >> 3))
+    t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
+
+
+@kernel(forceinline=True)
+def look_ahead(t, words, at, count):
+    """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
+    if at >= t.ahead[DUE]:
+        _look_ahead(t.own, words, at, count)
 
 
 @kernel(forceinline=True)

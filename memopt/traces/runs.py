@@ -50,7 +50,7 @@ from memopt.traces.alike import (
 )
 from memopt.traces.clusters import distance_of, end_of_cluster, have_places, look_at_strips, low_of
 from memopt.traces.kernels import kernel
-from memopt.traces.places import look_at_access, places_of
+from memopt.traces.places import look_ahead, look_at_access, places_of
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
@@ -82,7 +82,7 @@ def _close(t, level):
 
 
 @kernel()
-def _look_ahead(t, r, words, at):
+def _look_within(t, r, words, at):
     """Which loops are active within the first iteration; False where there are too many, or one is a run itself.
     Nothing has happened then."""
     state, level = t.state, t.state[ACTIVE] - 1
@@ -134,6 +134,7 @@ def _walk(t, r, words, at, iteration):
     here = at + iteration * length
     k = 0 if iteration else 2
     while k < length:
+        look_ahead(t, words, here + k, at + r.numbers[ITERATIONS] * length)
         word = words[here + k]
         if r.becomes[k] == BLOCK_WORD:
             begin_block(t, word & 0xFFFFFFFF, words[here + k + 1])
@@ -241,7 +242,7 @@ def go_on_with_run(t, r, words, at):
 def look_at_run(t, r, words, at):
     """The iterations that ``r`` has found from the one on whose header is told at ``at`` and has begun. False where
     they must be looked at word by word; nothing has happened then. What is left then is for ``go_on_with_run``."""
-    if not _look_ahead(t, r, words, at):
+    if not _look_within(t, r, words, at):
         return False
     accesses = r.numbers[ACCESSES]
     for access in range(accesses):

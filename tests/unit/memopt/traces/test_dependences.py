@@ -11,6 +11,7 @@ import pytest
 
 from memopt.traces.activity import FAR
 from memopt.traces.dependences import Dependence, Dependences, Kind
+from memopt.traces.tables import Array, zeros
 from memopt.traces.trace import BLOCK, EXTRA, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
@@ -316,6 +317,32 @@ def test_a_block_that_was_interrupted_goes_on_in_its_iteration() -> None:
                           numpy.uint64))
     (found,) = seen.all()
     assert found.carrier is None
+
+
+def test_where_addresses_are_few_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under a limit of address space: what was found before, and what is kept, stays as it was."""
+    def few(rows: int, columns: int) -> Array:
+        if 8 * rows * columns > 700 << 20:
+            raise MemoryError
+        return zeros(rows, columns)
+
+    shapes = [BlockShape(0, True, False, (AccessShape(1, True, True), *(AccessShape(4, True, False),) * 9))]
+    words = [word for i in range(200_000) for word in (
+        BLOCK << 48, 16, (1 << 30) + 24 * (i * i % 100_003),
+        *(n << 48 | (1 << 30) + 24 * ((i + n) * (i + n) % 100_003) for n in range(1, 10)))]
+    found, rooms = [], []
+    for allowed in (zeros, few):
+        monkeypatch.setattr("memopt.traces.dependences.zeros", allowed)
+        seen = Dependences()
+        seen.know(shapes, [(None, 1)])
+        rooms.append(len(seen._cells))
+        for piece in numpy.array_split(numpy.array(words, numpy.uint64), 7):
+            seen.feed(piece)
+        assert seen.complete
+        found.append(sorted(map(repr, seen.all())))
+        rooms.append(len(seen._cells))
+    assert found[0] == found[1]
+    assert rooms[0] == rooms[1] > rooms[3] > rooms[2]
 
 
 def test_too_much_memory_ends_it() -> None:
