@@ -76,7 +76,7 @@ def main() -> int:
         text = b"".join(path.read_bytes() for path in sorted(library.glob("[a-t]*.py")))[:_TEXT_BYTES]
         (folder / "text").write_bytes(text)
         for command in (*((str(folder / name), *rest) for name, *rest in _OURS), ("bzip2", "-k", "-c", "text"),
-                        ("xz", "-c", "text"), ("sort", "-r", "text"),
+                        ("xz", "-c", "text"), ("sort", "-r", *["text"] * 8),
                         ("perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 300000; print $h{7}")):
             done = subprocess.run((sys.executable, "-m", "bench.readers", *command), check=False, cwd=folder,
                                   env={**os.environ, "PYTHONPATH": os.getcwd()}, stdout=subprocess.DEVNULL,

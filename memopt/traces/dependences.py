@@ -13,7 +13,9 @@ dependences between are within those reported.
 from __future__ import annotations
 
 import functools
+import resource
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -102,12 +104,12 @@ class Dependences(Activity):
         self._directory_of_run = addresses(self._run)
 
     def _room(self, least: int, columns: int) -> Array:
-        """For as many rows as the limit allows, in memory that is not there before it is used; where addresses are too
-        few for that, for the least, which grow."""
-        try:
-            return zeros(self._limit // (8 * columns) + least, columns)
-        except MemoryError:
-            return zeros(least, columns)
+        """For as many rows as the limit allows, in memory that is not there before it is used; where addresses are few,
+        for the least, which grow."""
+        if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+            with suppress(MemoryError):
+                return zeros(self._limit // (8 * columns) + least, columns)
+        return zeros(least, columns)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
         super().know(blocks, loops)

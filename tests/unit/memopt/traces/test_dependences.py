@@ -319,20 +319,22 @@ def test_a_block_that_was_interrupted_goes_on_in_its_iteration() -> None:
     assert found.carrier is None
 
 
-def test_where_addresses_are_few_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As under a limit of address space: what was found before, and what is kept, stays as it was."""
-    def few(rows: int, columns: int) -> Array:
-        if 8 * rows * columns > 700 << 20:
-            raise MemoryError
-        return zeros(rows, columns)
+def few(rows: int, columns: int) -> Array:
+    if 8 * rows * columns > 700 << 20:
+        raise MemoryError
+    return zeros(rows, columns)
 
+
+@pytest.mark.parametrize(("place", "instead"), [("memopt.traces.dependences.zeros", few),
+                                                ("resource.getrlimit", lambda _: (8 << 30, -1))])
+def test_where_addresses_are_few_tables_grow(place: str, instead: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was found before, and what is kept, stays as it was."""
     shapes = [BlockShape(0, True, False, (AccessShape(1, True, True), *(AccessShape(4, True, False),) * 9))]
     words = [word for i in range(200_000) for word in (
         BLOCK << 48, 16, (1 << 30) + 24 * (i * i % 100_003),
         *(n << 48 | (1 << 30) + 24 * ((i + n) * (i + n) % 100_003) for n in range(1, 10)))]
     found, rooms = [], []
-    for allowed in (zeros, few):
-        monkeypatch.setattr("memopt.traces.dependences.zeros", allowed)
+    for _ in range(2):
         seen = Dependences()
         seen.know(shapes, [(None, 1)])
         rooms.append(len(seen._cells))
@@ -341,6 +343,7 @@ def test_where_addresses_are_few_tables_grow(monkeypatch: pytest.MonkeyPatch) ->
         assert seen.complete
         found.append(sorted(map(repr, seen.all())))
         rooms.append(len(seen._cells))
+        monkeypatch.setattr(place, instead)
     assert found[0] == found[1]
     assert rooms[0] == rooms[1] > rooms[3] > rooms[2]
 
