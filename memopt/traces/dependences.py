@@ -22,10 +22,11 @@ from enum import Enum
 import numpy
 
 from memopt.traces.activity import DONE, Activity
+from memopt.traces.ahead import OF_AHEAD
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN
 from memopt.traces.pieces import look_at
-from memopt.traces.places import OF_AHEAD, Tables
+from memopt.traces.places import Tables
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,

@@ -17,9 +17,10 @@ from memopt.traces.activity import (
     MORE_LOOPS,
     begin_block,
 )
+from memopt.traces.ahead import DUE, look_ahead
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
-from memopt.traces.places import DUE, access, look_ahead, tables_at
+from memopt.traces.places import access, tables_at
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import pointer

@@ -7,16 +7,11 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import CELL, CHUNK, LOW, SHORT, WRITER, Keeping, join, split
-from memopt.traces.strips import CACHE, IN_STRIP, WORDS_OF_PAGE, Places, find_page, strip_of, take_out
-from memopt.traces.tables import pointer, prefetch
+from memopt.traces.shadow import CELL, SHORT, Keeping, join, part_of, split
+from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
+from memopt.traces.tables import pointer
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
-
-_AHEAD = 32  # words of a trace
-# What was looked ahead at: when that is due again; how many cells, how many parts; the ones, each with the byte in it;
-# the others.
-DUE, _CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 3 + _AHEAD, 3 + 2 * _AHEAD
 
 
 class Tables(NamedTuple):
@@ -29,8 +24,7 @@ class Tables(NamedTuple):
     chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
     found: source and sink, carrier and kind, count, least, most. known: see find. strips: see there; free_strips: those
     that are not in use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was
-    before. ahead: see
-    look_ahead. own: where their addresses are, which costs less to hand on than each of them.
+    before. ahead: see ahead.py. own: where their addresses are, which costs less to hand on than each of them.
     """
 
     state: Any
@@ -91,9 +85,8 @@ def _whole(cells, cell, address, stop):
         return cell if stop - address == 8 else -1
     if strip_of(cells[CELL * cell]) >= 0:
         return -1
-    if parts & 1:
-        return (parts >> 1) + (address & 7) if stop - address == 1 else -1
-    return (parts >> 1) + (address >> 2 & 1) if stop - address == 4 and address & 3 == 0 else -1
+    whole = stop - address == 1 if parts & 1 else stop - address == 4 and address & 3 == 0
+    return part_of(parts, address & 7) if whole else -1
 
 
 @kernel()
@@ -113,11 +106,7 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     if not where & 1 and (address | stop) & 3:
         split(k, cell, where >> 1, 2, 8, 1)
         where = -1 - cells[CELL * cell]
-    shift = 0 if where & 1 else 2
-    first, behind = (where >> 1) + ((address & 7) >> shift), (where >> 1) + ((stop - 1 & 7) >> shift) + 1
-    for part in range(first, behind):
-        prefetch(k.chunks, CHUNK * (cells[CELL * part + WRITER] & LOW))
-    for part in range(first, behind):
+    for part in range(part_of(where, address & 7), part_of(where, stop - 1 & 7) + 1):
         touch(finding(t), k, part, kind, site, time)
     if kind & 2 and stop - address == 8:
         join(k, cell, site, time)
@@ -139,41 +128,6 @@ def look_at_access(t, kind, site, address, size):
         else:
             _touch_parts(t.own, cell, kind, site, address, stop)
         address = stop
-
-
-@kernel()
-def _look_ahead(tables, words, at, count):
-    """See there: first cells of eight bytes, by the next call those of their parts, then chunks of their readers."""
-    t = tables_at(tables)
-    cells, parts = t.ahead[_CELLS], t.ahead[_PARTS]
-    for place in range(_OF_PARTS, _OF_PARTS + parts):
-        chunk = CHUNK * (t.cells[CELL * t.ahead[place] + WRITER] & LOW)
-        prefetch(t.chunks, chunk)
-        prefetch(t.chunks, chunk + CHUNK // 2)
-    for place in range(cells):
-        cell, byte = t.ahead[_OF_CELLS + place] >> 3, t.ahead[_OF_CELLS + place] & 7
-        value = t.cells[CELL * cell]
-        first = -1 - value
-        part = (first >> 1) + (byte if first & 1 else byte >> 2)
-        part = part if IN_STRIP < value < 0 else cell
-        prefetch(t.cells, CELL * part)
-        t.ahead[_OF_PARTS + place] = part
-    place = _OF_CELLS
-    for word in range(min(at + 2 * _AHEAD, count), min(at + 3 * _AHEAD, count)):
-        address = words[word] & (1 << 48) - 1
-        line = 2 * (address >> 12 & CACHE - 1)
-        t.ahead[place] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
-        place += t.cache[line] == address >> 12
-    for found in range(_OF_CELLS, place):
-        prefetch(t.cells, CELL * (t.ahead[found] >> 3))
-    t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
-
-
-@kernel(forceinline=True)
-def look_ahead(t, words, at, count):
-    """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
-    if at >= t.ahead[DUE]:
-        _look_ahead(t.own, words, at, count)
 
 
 @kernel(forceinline=True)

@@ -28,6 +28,7 @@ from memopt.traces.activity import (
     TOLD_BEFORE,
     begin_block,
 )
+from memopt.traces.ahead import look_ahead
 from memopt.traces.alike import (
     ACCESS,
     ACCESS_SITE,
@@ -50,7 +51,7 @@ from memopt.traces.alike import (
 )
 from memopt.traces.clusters import distance_of, end_of_cluster, have_places, look_at_strips, low_of
 from memopt.traces.kernels import kernel
-from memopt.traces.places import look_ahead, look_at_access, places_of
+from memopt.traces.places import look_at_access, places_of
 from memopt.traces.shadow import (
     CELL,
     CHUNK,

@@ -155,6 +155,12 @@ def further_reader(k, cell, site, time):
         _look_for_reader(k, cell, site, time)
 
 
+@kernel(forceinline=True)
+def part_of(where, byte):
+    """The part that has this one of the eight bytes. ``where``: -1 minus what their cell says."""
+    return (where >> 1) + (byte if where & 1 else byte >> 2)
+
+
 @kernel()
 def split(k, cell, old, count, parts, fine):
     """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where

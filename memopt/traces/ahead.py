@@ -1,0 +1,50 @@
+"""What words of a trace will be looked up in is brought into the caches before they are looked at.
+
+Nothing depends on it but speed: what is found meanwhile may be out of date.
+"""
+
+from __future__ import annotations
+
+from memopt.traces.kernels import kernel
+from memopt.traces.places import tables_at
+from memopt.traces.shadow import CELL, CHUNK, LOW, WRITER, part_of
+from memopt.traces.strips import CACHE, IN_STRIP, WORDS_OF_PAGE
+from memopt.traces.tables import prefetch
+
+_AHEAD = 32  # words of a trace
+# What was looked ahead at: when that is due again; how many cells, how many parts; the ones, each with the byte in it;
+# the others.
+DUE, _CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 3 + _AHEAD, 3 + 2 * _AHEAD
+
+
+@kernel()
+def _look_ahead(tables, words, at, count):
+    """First cells of eight bytes, by the next call those of their parts, then chunks of their readers."""
+    t = tables_at(tables)
+    cells, parts = t.ahead[_CELLS], t.ahead[_PARTS]
+    for place in range(_OF_PARTS, _OF_PARTS + parts):
+        chunk = CHUNK * (t.cells[CELL * t.ahead[place] + WRITER] & LOW)
+        prefetch(t.chunks, chunk)
+        prefetch(t.chunks, chunk + CHUNK // 2)
+    for place in range(cells):
+        cell, byte = t.ahead[_OF_CELLS + place] >> 3, t.ahead[_OF_CELLS + place] & 7
+        value = t.cells[CELL * cell]
+        part = part_of(-1 - value, byte) if IN_STRIP < value < 0 else cell
+        prefetch(t.cells, CELL * part)
+        t.ahead[_OF_PARTS + place] = part
+    place = _OF_CELLS
+    for word in range(min(at + 2 * _AHEAD, count), min(at + 3 * _AHEAD, count)):
+        address = words[word] & (1 << 48) - 1
+        line = 2 * (address >> 12 & CACHE - 1)
+        t.ahead[place] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
+        place += t.cache[line] == address >> 12
+    for found in range(_OF_CELLS, place):
+        prefetch(t.cells, CELL * (t.ahead[found] >> 3))
+    t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
+
+
+@kernel(forceinline=True)
+def look_ahead(t, words, at, count):
+    """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
+    if at >= t.ahead[DUE]:
+        _look_ahead(t.own, words, at, count)
