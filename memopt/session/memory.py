@@ -235,8 +235,8 @@ class MemoryWatch:
             unit, index = self._of_loop[number]
             context, loop = contexts.get(node), written.static.loop(unit, index)
         (source_context, source, unit, first), (sink_context, sink, other, second) = places
-        reduction = unit is other and source_context == sink_context and accumulates(
-            unit.graph.blocks[self._blocks[found.sink.block][1].start].instructions, first, second)
+        block = unit.graph.block_at(second) if unit is other and source_context == sink_context else None
+        reduction = block is not None and accumulates(block.instructions, first, second)
         return (found.kind.name, source_context, source, sink_context, sink, context, loop, found.least, found.most,
                 found.count, reduction)
 

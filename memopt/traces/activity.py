@@ -13,7 +13,7 @@ import numpy
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site
 from memopt.traces.tables import larger, new_table, slot
-from memopt.traces.trace import RESUMED
+from memopt.traces.trace import FLAGS, INSIDE, RESUMED
 
 FAR = 1 << 14  # iterations of which it is known when they began
 LEVELS = 64  # active loops, at most
@@ -88,12 +88,15 @@ def _follow(t, node):
 
 
 @kernel()
-def _begin(t, block, node):
-    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on."""
+def _begin(t, block, node, inside):
+    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on. ``inside``:
+    it does not begin at its start.
+    """
     state, row = t.state, 5 * block
-    base, loop, header = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2], t.blocks[row + 3]
+    base, loop = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2]
+    header, entry = t.blocks[row + 3] and not inside, t.blocks[row + 4] and not inside
     depth = 0 if loop < 0 else t.loops[2 * loop + 1]
-    _leave(t, base if t.blocks[row + 4] else base + depth)
+    _leave(t, base if entry else base + depth)
     while state[ACTIVE] > base:  # those around the block stay
         around = loop
         for _ in range(depth - (state[ACTIVE] - base)):
@@ -121,7 +124,7 @@ def begin_block(t, block, word):
     active loop the times at which its iterations began), context_loops (node, loop, number), and to the tables of
     Reading.
     """
-    state, node, row = t.state, word & ~RESUMED, 5 * block
+    state, node, row = t.state, word & ~FLAGS, 5 * block
     site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[row + 1])
     if site < 0:
         return MORE_CONTEXTS
@@ -137,7 +140,7 @@ def begin_block(t, block, word):
             state[NODE_NOW], state[LOOP_NOW] = node, _UNKNOWN
         if not word & RESUMED:
             state[TIME] += 1
-            _begin(t, block, node)
+            _begin(t, block, node, word & INSIDE)
     state[BLOCK_NOW], state[CURRENT] = block, site
     return 0
 

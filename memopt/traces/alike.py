@@ -13,7 +13,7 @@ import numpy
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import MOST_AT_ONCE
 from memopt.traces.tables import Array, pointer
-from memopt.traces.trace import BLOCK, RESUMED
+from memopt.traces.trace import BLOCK, FLAGS
 
 MOST_WORDS, MOST_BLOCKS, MOST_ACCESSES, MOST_UNITS = 4096, 512, 1024, 2048  # of one iteration
 LEAST_ITERATIONS = 6  # more than there are times of iterations before, see activity.TOLD_BEFORE
@@ -112,7 +112,7 @@ def _parse(t, r, words, at, length):
         index = word >> 48 & 0xFFFF
         if index == BLOCK:
             block, node = word & 0xFFFFFFFF, words[at + k + 1]
-            if k + 1 == length or node & RESUMED or node < own or blocks == MOST_BLOCKS:
+            if k + 1 == length or node & FLAGS or node < own or blocks == MOST_BLOCKS:
                 return False
             if node == own and (t.blocks[5 * block + 4] or not _within(t, block, loop)):
                 return False

@@ -17,7 +17,7 @@ from memopt.traces.allocators import PRODUCT, SECOND
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading
 from memopt.traces.tables import larger, new_table, pointer, slot
-from memopt.traces.trace import BLOCK, EXTRA, RESUMED, BlockShape, Words
+from memopt.traces.trace import BLOCK, EXTRA, FLAGS, BlockShape, Words
 
 _MOST = 1 << 20  # blocks that are kept
 _PENDING = 64
@@ -61,7 +61,7 @@ def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
         word = words[place]
         upper = word >> 48 & 0xFFFF
         if state[_AWAITED]:
-            state[_AWAITED], state[_NODE_NOW], state[_EXTRAS] = 0, word & ~RESUMED, 0
+            state[_AWAITED], state[_NODE_NOW], state[_EXTRAS] = 0, word & ~FLAGS, 0
         elif upper == BLOCK:
             state[_AWAITED], state[_BLOCK_NOW] = 1, word & 0xFFFFFFFF
         elif upper == EXTRA:

@@ -24,7 +24,7 @@ from memopt.traces.places import access, tables_at
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import pointer
-from memopt.traces.trace import BLOCK, RESUMED
+from memopt.traces.trace import BLOCK, FLAGS
 
 _MOST_PATIENCE = 1023  # iterations
 _CUT_OFF = -1
@@ -47,7 +47,7 @@ def _try_run(tables, of_run, words, count, at):
     there must be more of before it goes on."""
     t, r = tables_at(tables), run_at(of_run)
     loop = t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
-    if words[at + 1] & RESUMED or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
+    if words[at + 1] & FLAGS or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
         return 0, 0
     found = find_alike(t, r, words, count, at)
     if found > 0 and look_at_run(t, r, words, at):

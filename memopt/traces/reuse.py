@@ -16,7 +16,7 @@ import numpy
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, LINE, RESUMED, Access, Words
+from memopt.traces.trace import BLOCK, FLAGS, LINE, Access, Words
 
 COLD = 47  # column of first touches
 _COLUMNS = 48  # 0: no other line; n: from 1 << n - 1 on, and less than 1 << n
@@ -133,7 +133,7 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
             if at + 1 == count:
                 break
             block = word & 0xFFFFFFFF
-            site = first_site(contexts, len(all_contexts), counts, last, block, words[at + 1] & ~RESUMED,
+            site = first_site(contexts, len(all_contexts), counts, last, block, words[at + 1] & ~FLAGS,
                               blocks[5 * block + 1])
             if site < 0:
                 return at, _MORE_CONTEXTS

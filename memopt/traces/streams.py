@@ -15,7 +15,7 @@ from memopt.traces.kernels import kernel
 from memopt.traces.patterns import Pattern, Patterns, follow, pointers
 from memopt.traces.reading import Reading, first_site, named
 from memopt.traces.tables import Array, longer, pointer, zeros
-from memopt.traces.trace import BLOCK, LINE, RESUMED, Access, Words
+from memopt.traces.trace import BLOCK, FLAGS, LINE, Access, Words
 
 PLACES = 4  # for strides of an access
 BANKS, BANK = 8, 8  # of a cache line, and their bytes
@@ -105,7 +105,7 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
             if at + 1 == count:
                 break
             block = word & 0xFFFFFFFF
-            current = first_site(contexts, places, counts, last, block, words[at + 1] & ~RESUMED,
+            current = first_site(contexts, places, counts, last, block, words[at + 1] & ~FLAGS,
                                  blocks[5 * block + 1])
             if current < 0:
                 more = _MORE_CONTEXTS

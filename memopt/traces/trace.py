@@ -1,10 +1,12 @@
 """The form of a trace of memory accesses, as words of 64 bits.
 
-A run of a block begins with two words: its number with BLOCK in the upper 16 bits, and the node, plus RESUMED where the
-run goes on that was interrupted. Then comes a word for each access: its index in the block in the upper 16 bits, the
-address below. Behind an access that is repeated another word says how often. Before the accesses there may be words
-with EXTRA in the upper 16 bits: where a call comes back, what rax holds; where a function begins that allocates memory,
-its first two arguments. Nodes are numbers that grow from callers to what they call.
+What is called a block here is a hyperblock: its blocks are entered only at the first one, and run once at most each, in
+one iteration of all loops. A run of it begins with two words: its number with BLOCK in the upper 16 bits, and the node,
+plus RESUMED where the run goes on that was interrupted, or INSIDE where it begins behind the first block, from
+anywhere. Then comes a word for each access: its index in the block in the upper 16 bits, the address below. Behind an
+access that is repeated another word says how often. Before the accesses there may be words with EXTRA in the upper 16
+bits: where a call comes back, what rax holds; where a function begins that allocates memory, its first two arguments.
+Nodes are numbers that grow from callers to what they call.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import numpy.typing
 Words = numpy.typing.NDArray[numpy.uint64]
 
 BLOCK, EXTRA = 0xFFFF, 0xFFFE
-RESUMED = 1
+RESUMED, INSIDE = 1, 2
+FLAGS = RESUMED | INSIDE
 LINE, PAGE = 64, 4096  # bytes that caches and mappings are made of
 
 

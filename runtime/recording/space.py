@@ -407,9 +407,8 @@ class Space:
             self._resume_block(thread, unit, original, node)
 
     def _resume_block(self, thread: Thread, unit: Unit, original: int, node: int) -> None:
-        index = bisect.bisect_right(unit.watched, original, key=lambda b: b.start) - 1
-        found = unit.watched[index] if index >= 0 else None
-        if thread.trace and found is not None and original < unit.graph.blocks[found.start].end:
+        found = unit.watched_around(original)
+        if thread.trace and found is not None:
             place = self.memory.word(thread.state + TRACE)
             self.memory.write(place, _WORD(BLOCK << 48 | found.number) + _WORD(node | RESUMED))
             self.memory.write(thread.state + TRACE, _WORD(place + 16))

@@ -6,16 +6,18 @@ thread asks memopt to take it, and goes on there.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from enum import Enum
 
 from memopt.analysis.accesses import Access, accesses
+from memopt.analysis.hyperblocks import hyperblocks
 from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Moment, Point
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates
-from memopt.traces.trace import BLOCK, EXTRA
+from memopt.traces.trace import BLOCK, EXTRA, INSIDE
 from runtime.recording import encode
 from runtime.recording.encode import (
     NAMES,
@@ -63,40 +65,53 @@ class Recording:
 
 def watching(graph: FlowGraph, nesting: Nesting, first: int,
              name: str) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
-    """The blocks whose runs are told: those that access memory, and those by which one knows which iteration of which
-    loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. ``name``: of the
-    function; one that allocates tells its arguments, and what comes back from a call is told. Raises Rejected for a
-    block with too many accesses."""
+    """The hyperblocks whose runs are told: those that access memory, and those by which one knows which iteration of
+    which loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. ``name``:
+    of the function; one that allocates tells its arguments, and what comes back from a call is told. Raises Rejected
+    for a block with too many accesses."""
     behind_calls = {b.end for b in graph.blocks.values() if b.kind is Kind.CALL}
     marks = {graph.entry, *(loop.header for loop in nesting.loops), *behind_calls}
-    watched: list[Watched] = []
+    found: dict[int, list[tuple[int, Access]]] = {}
     untold: list[int] = []
     for start, block in graph.blocks.items():
-        found: list[tuple[int, Access]] = []
+        found[start] = []
         for instruction in block.instructions:
             made = accesses(instruction)
             if made is None:
                 untold.append(instruction.address)
             elif not instruction.kind.ends_block:
-                found += ((instruction.address, access) for access in made)
-        if len(found) > MOST_ACCESSES:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found)} accesses to memory in one block")
-        leaves = block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
-        if found or leaves or start in marks:
+                found[start] += ((instruction.address, access) for access in made)
+        if len(found[start]) > MOST_ACCESSES:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found[start])} accesses to memory in one block")
+    sizes = {start: len(of_block) for start, of_block in found.items()}
+    watched: list[Watched] = []
+    for start, blocks in sorted(hyperblocks(graph, nesting, marks, sizes, MOST_ACCESSES).items()):
+        if start in marks or any(found[b] or _leaves(graph, b) for b in blocks):
             registers = ((RDI, RSI) if start == graph.entry and allocates(name)
                          else (RAX,) if start in behind_calls else ())
-            watched.append(Watched(first + len(watched), start, tuple(found), registers))
+            told = tuple(itertools.chain.from_iterable(found[b] for b in blocks))
+            watched.append(Watched(first + len(watched), start, told, registers, blocks))
+    match watched:
+        case [Watched(accesses=(), registers=())] if not behind_calls:  # all it does is to go on elsewhere
+            watched = []
     return tuple(watched), tuple(untold)
 
 
-def tell_block(w: Writer, block: Watched) -> None:
-    """That ``block`` runs; its start names the probe."""
+def _leaves(graph: FlowGraph, start: int) -> bool:
+    """Whether something else may run behind the block before its function goes on."""
+    block = graph.blocks[start]
+    return block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
+
+
+def tell_block(w: Writer, block: Watched, key: object, inside: bool = False) -> None:
+    """That ``block`` runs. ``inside``: it is entered behind its first block."""
     w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
     w(encode.move_64_bits(RDX, BLOCK << 48 | block.number), store(RCX, 0, RDX))
-    w(load_state(RDX, NODE), store(RCX, 8, RDX))
-    for at, register in enumerate(block.registers):
+    w(load_state(RDX, NODE), lea(RDX, RDX, INSIDE) if inside else b"", store(RCX, 8, RDX))
+    registers = () if inside else block.registers
+    for at, register in enumerate(registers):
         w(store(RCX, 16 + 8 * at, register), encode.store_16_bits(RCX, 22 + 8 * at, EXTRA))
-    _behind(w, 16 + 8 * len(block.registers), block.start)
+    _behind(w, 16 + 8 * len(registers), key)
 
 
 def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:

@@ -73,6 +73,7 @@ from runtime.recording.writer import Writer
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
+_INSIDE = "inside"
 _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
 _SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 59, 101, 322
 
@@ -98,7 +99,8 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
     untold: tuple[int, ...] = ()
     match recording.told:
         case Told.BLOCKS:
-            watched = tuple(Watched(number, block, ()) for number, block in enumerate(graph.blocks, first))
+            watched = tuple(Watched(number, block, (), (), (block,))
+                            for number, block in enumerate(graph.blocks, first))
         case Told.ACCESSES:
             watched, untold = watching(graph, nesting, first, name)
         case Told.VALUES:
@@ -115,7 +117,8 @@ class _Translation:
                  stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], points: tuple[Point, ...],
                  start: int, shared: Routines, table: int, name: str) -> None:
         self.number, self.graph, self.nesting, self.counting, self.points = number, graph, nesting, counting, points
-        self.stepped, self.watched = stepped, {block.start: block for block in watched}
+        self.stepped, self.watched = stepped, watched
+        self.told_by = {start: found for found in watched for start in found.blocks}
         self.start, self.shared, self.table = start, shared, table
         self.write, self.name = Writer(start), name
         self.begins_anywhere = False  # a return that leaves the frame recording began in leads to no callee of it
@@ -179,15 +182,18 @@ class _Translation:
             self.write.place(_ENTRY)
             self._go(_ENTRY, self.graph.entry, None)
             entry = _ENTRY
+        within = [(b, watched) for watched in self.watched for b in watched.blocks if b != watched.start]
+        for start, watched in within:
+            self._tell_inside(start, watched)
         for key, original in self.full.items():
             ask_to_drain(self.write, key, original, self.shared)
         sites = self._records()
         code = self.write.finish()
         labels = self.write.labels
+        ways = {b.start: labels[b.start] for b in blocks} | {start: labels[_INSIDE, start] for start, _ in within}
         return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
-                    self.start, code, labels[entry], {b.start: labels[b.start] for b in blocks}, tuple(self.copies),
-                    tuple(self.originals), tuple(self.watched.values()), untold, self.points,
-                    self.name)
+                    self.start, code, labels[entry], ways, tuple(self.copies), tuple(self.originals), self.watched,
+                    self.told_by, untold, self.points, self.name)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -373,16 +379,26 @@ class _Translation:
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def _watch(self, block: BasicBlock) -> dict[int, list[tuple[int, Access]]]:
-        """Tell that ``block`` runs; its accesses by their instructions, with their indices."""
-        watched = self.watched.get(block.start)
+        """Tell that a hyperblock runs which begins with ``block``; the accesses by their instructions, with their
+        indices."""
+        watched = self.told_by.get(block.start)
         told: dict[int, list[tuple[int, Access]]] = {}
         if watched is None:
             return told
-        tell_block(self.write, watched)
-        self.full[block.start] = block.start
+        if watched.start == block.start:
+            tell_block(self.write, watched, block.start)
+            self.full[block.start] = block.start
         for index, (address, access) in enumerate(watched.accesses):
             told.setdefault(address, []).append((index, access))
         return told
+
+    def _tell_inside(self, start: int, watched: Watched) -> None:
+        """Where one comes to the block at ``start`` from anywhere, not from those of ``watched``."""
+        key = _INSIDE, start
+        self.write.place(key)
+        tell_block(self.write, watched, key, inside=True)
+        self.full[key] = start
+        self.write.jump(start)
 
     def _tell_points(self, place: object, points: Sequence[Point], original: int) -> None:
         """``place``: where the program is, at ``original``."""

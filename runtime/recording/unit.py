@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting
@@ -30,13 +31,15 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A block whose runs are told one by one, with its accesses in their order: (address of the instruction, access).
-    ``number``: by which the trace knows it. ``registers``: numbers of those whose values are told as it begins."""
+    """A hyperblock whose runs are told one by one, with the accesses of its blocks in their order: (address of the
+    instruction, access). ``number``: by which the trace knows it. ``registers``: numbers of those whose values are told
+    as it begins."""
 
     number: int
     start: int
     accesses: tuple[tuple[int, Access], ...]
     registers: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,11 @@ class Unit:
     """``number``: above 0, by which nodes know it. ``code`` belongs at ``start``; ``entry`` is the copy of the graph's
     entry. ``stepped``: what is told by a register, by the index of its place in ``counting``; its counter grows by the
     step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
-    ``counting``. ``blocks``: copies by original address. ``copies`` and ``originals``: addresses of instructions, in
-    the order of the copies; there, a signal finds the program's own state. ``untold``: addresses of instructions that
-    access memory unwatched though it is watched. ``points``: where values are told.
-    ``name``: of the function, "" where it has none."""
+    ``counting``. ``blocks``: where to go on from anywhere, by original address. ``copies`` and ``originals``: addresses
+    of instructions, in the order of the copies; there, a signal finds the program's own state. ``told_by``: for each
+    block the hyperblock that is told. ``untold``: addresses of instructions that access memory unwatched though it is
+    watched. ``points``: where values are told. ``name``: of the function, "" where it has none.
+    """
 
     number: int
     graph: FlowGraph
@@ -63,6 +67,7 @@ class Unit:
     copies: tuple[int, ...]
     originals: tuple[int, ...]
     watched: tuple[Watched, ...] = ()
+    told_by: Mapping[int, Watched] = field(default_factory=dict)
     untold: tuple[int, ...] = ()
     points: tuple[Point, ...] = ()
     name: str = ""
@@ -91,6 +96,11 @@ class Unit:
         """Index of the innermost loop around the instruction at ``address``."""
         block = self.block_around(address)
         return None if block is None else self.nesting.innermost().get(block)
+
+    def watched_around(self, address: int) -> Watched | None:
+        """The hyperblock with the instruction at ``address``, if it is told."""
+        starts = list(self.graph.blocks)
+        return self.told_by.get(starts[bisect.bisect_right(starts, address) - 1])
 
     def original(self, copy: int) -> int | None:
         """The address of the instruction whose copy is at ``copy``."""

@@ -64,6 +64,20 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
         ("shift", 1, "WAR"): (1, 1, 998)}
 
 
+def test_a_loop_that_is_entered_behind_its_header(build: Build, tmp_path: Path) -> None:
+    program, path = str(build("watched_inside.c")), tmp_path / "p.db"
+    record((program,), path, "--memory")
+    rows = asked(path, """SELECT d.least, d.most, d.count FROM dependence d JOIN loop l ON l.id = d.loop
+        JOIN function f ON f.id = l.function WHERE f.name = 'grow' AND d.kind = 'RAW' ORDER BY d.context, d.count""")
+    assert [tuple(row.values()) for row in rows] == [(1, 1, 499), (1, 1, 999)] * 2
+    sets = [(row["entries"], row["iterations"]) for row in asked(path, _SETS) if row["function"] == "grow"]
+    assert sets == [(1, 1000)] * 2
+    counts = asked(path, """SELECT a.kind, a.count FROM access a JOIN context c ON c.id = a.context
+        JOIN function f ON f.id = c.function WHERE f.name = 'grow'""")
+    assert sorted((row["kind"], row["count"]) for row in counts) == [
+        ("R", 499), ("R", 500), ("R", 999), ("R", 1000), ("W", 1000), ("W", 1000)]
+
+
 def test_patterns_are_the_trace(tmp_path: Path) -> None:
     """A stencil blocked in space and in time: its blocks are patterns of level 2."""
     program, path, trace = tmp_path / "stencil", tmp_path / "p.db", tmp_path / "t"

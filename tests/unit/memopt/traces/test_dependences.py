@@ -12,7 +12,7 @@ import pytest
 from memopt.traces.activity import FAR
 from memopt.traces.dependences import Dependence, Dependences, Kind
 from memopt.traces.tables import Array, zeros
-from memopt.traces.trace import BLOCK, EXTRA, RESUMED, Access, AccessShape, BlockShape
+from memopt.traces.trace import BLOCK, EXTRA, INSIDE, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
 
@@ -186,10 +186,10 @@ def test_many_places_that_leave_their_strips_in_one_run(size: int) -> None:
               BlockShape(2, True, False, (AccessShape(8, False, True),))]
     words = []
     for place in range(0, places, 3):
-        words += [BLOCK << 48, 2, *(n << 48 | 0x10000 + 8 * (place + n % 3) for n in range(3 * sites))]
+        words += [BLOCK << 48, 16, *(n << 48 | 0x10000 + 8 * (place + n % 3) for n in range(3 * sites))]
     for block in (1, 2):
         for place in range(places):
-            words += [BLOCK << 48 | block, 2, 0x10000 + 8 * place]
+            words += [BLOCK << 48 | block, 16, 0x10000 + 8 * place]
     found = both_ways(shapes, 3, words)
     assert sum(d.count for d in found) == (8 // size * sites + 1) * places  # the writes find both halves
 
@@ -317,6 +317,17 @@ def test_a_block_that_was_interrupted_goes_on_in_its_iteration() -> None:
                           numpy.uint64))
     (found,) = seen.all()
     assert found.carrier is None
+
+
+def test_what_is_entered_behind_its_first_block_begins_no_iteration() -> None:
+    seen = Dependences()
+    seen.know([BlockShape(0, True, True, (AccessShape(8, True, False), AccessShape(8, False, True)))], [(None, 1)])
+    words = [BLOCK << 48, 16 | INSIDE, 1 << 48 | 4096]
+    words += [word for i in range(100) for word in (BLOCK << 48, 16, 4096 + 8 * i, 1 << 48 | 4104 + 8 * i)]
+    words += [BLOCK << 48, 16 | INSIDE, 1 << 48 | 4096 + 8 * 100, BLOCK << 48, 16, 4096 + 8 * 100]
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert {d.kind: (d.carrier, d.least, d.most, d.count) for d in seen.all()} == {
+        Kind.RAW: ((16, 0), 1, 1, 101), Kind.WAW: (None, 0, 0, 1)}
 
 
 def few(rows: int, columns: int) -> Array:
