@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from memopt.traces.kernels import kernel
 from memopt.traces.places import tables_at
-from memopt.traces.shadow import CELL, CHUNK, LOW, WRITER, part_of
+from memopt.traces.shadow import CELL, CHUNK, LOW, WRITER, WRITTEN, part_at, parts_of
 from memopt.traces.strips import CACHE, IN_STRIP, WORDS_OF_PAGE
 from memopt.traces.tables import prefetch
 
@@ -28,8 +28,8 @@ def _look_ahead(tables, words, at, count):
         prefetch(t.chunks, chunk + CHUNK // 2)
     for place in range(cells):
         cell, byte = t.ahead[_OF_CELLS + place] >> 3, t.ahead[_OF_CELLS + place] & 7
-        value = t.cells[CELL * cell]
-        part = part_of(-1 - value, byte) if IN_STRIP < value < 0 else cell
+        value = t.cells[CELL * cell + WRITTEN]
+        part = part_at(parts_of(value), byte) if IN_STRIP < value < 0 else cell
         prefetch(t.cells, CELL * part)
         t.ahead[_OF_PARTS + place] = part
     place = _OF_CELLS

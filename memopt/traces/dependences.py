@@ -3,8 +3,8 @@
 For each place in memory the last write and the reads since then are kept, each with its time; a time is the number of a
 run of a block. A dependence is carried by the outermost active loop that has begun a new iteration since its source
 (Sato, Inoguchi and Nakamura, Whole program data dependence profiling to unveil parallel regions in dynamic execution,
-2012); its distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses in
-its page need.
+2012); its distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses to
+its word need.
 
 Of the reads by one instruction between two writes, the first and the last are kept, so the distances of the WAR
 dependences between are within those reported.

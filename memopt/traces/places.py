@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import CELL, SHORT, Keeping, join, part_of, split
+from memopt.traces.shadow import CELL, SHORT, WRITTEN, Keeping, begins, cut, is_part, join, part_at, parts_of
 from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
 from memopt.traces.tables import pointer
 from memopt.traces.touching import touch
@@ -78,37 +78,36 @@ def places_of(t):
 
 
 @kernel(forceinline=True)
-def _whole(cells, cell, address, stop):
-    """The cell that is all of the bytes from ``address`` to ``stop`` of the eight of ``cell``, -1 where none is."""
-    parts = -1 - cells[CELL * cell]
-    if parts < 0:
-        return cell if stop - address == 8 else -1
-    if strip_of(cells[CELL * cell]) >= 0:
+def _whole(cells, cell, first, size):
+    """The cell that is all of so many of the eight bytes of ``cell``, from ``first`` on; -1 where none is."""
+    value = cells[CELL * cell + WRITTEN]
+    if value >= 0:
+        return cell if size == 8 else -1
+    if strip_of(value) >= 0:
         return -1
-    whole = stop - address == 1 if parts & 1 else stop - address == 4 and address & 3 == 0
-    return part_of(parts, address & 7) if whole else -1
+    parts = parts_of(value)
+    return part_at(parts, first) if is_part(parts, first, size) else -1
 
 
 @kernel()
 def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
     t = tables_at(tables)
-    cells, k, time = t.cells, _keeping(t), t.state[TIME]
-    if strip_of(cells[CELL * cell]) >= 0:
+    k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
+    if strip_of(t.cells[CELL * cell + WRITTEN]) >= 0:
         take_out(places_of(t), address >> 3)
-        if stop - address == 8:
-            touch(finding(t), k, cell, kind, site, time)
-            return
-    if cells[CELL * cell] >= 0:
-        fine = 1 if (address | stop) & 3 else 0
-        split(k, cell, cell, 1, 8 if fine else 2, fine)
-    where = -1 - cells[CELL * cell]
-    if not where & 1 and (address | stop) & 3:
-        split(k, cell, where >> 1, 2, 8, 1)
-        where = -1 - cells[CELL * cell]
-    for part in range(part_of(where, address & 7), part_of(where, stop - 1 & 7) + 1):
-        touch(finding(t), k, part, kind, site, time)
-    if kind & 2 and stop - address == 8:
+    if first:
+        cut(k, cell, first)
+    if behind < 8:
+        cut(k, cell, behind)
+    parts = parts_of(t.cells[CELL * cell + WRITTEN])
+    if parts < 0:
+        touch(finding(t), k, cell, kind, site, time)
+        return
+    for byte in range(first, behind):
+        if begins(parts, byte):
+            touch(finding(t), k, part_at(parts, byte), kind, site, time)
+    if kind & 2 and behind - first == 8:
         join(k, cell, site, time)
 
 
@@ -122,7 +121,7 @@ def look_at_access(t, kind, site, address, size):
         if t.cache[line] != number:
             find_page(t.state, t.pages, t.cache, number)
         cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
-        whole = _whole(t.cells, cell, address, stop)
+        whole = _whole(t.cells, cell, address & 7, stop - address)
         if whole >= 0:
             touch(finding(t), _keeping(t), whole, kind, site, time)
         else:

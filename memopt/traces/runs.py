@@ -65,7 +65,10 @@ from memopt.traces.shadow import (
     WEIGHT,
     WRITER,
     WRITTEN,
+    begins,
     next_chunk,
+    part_at,
+    parts_of,
 )
 from memopt.traces.strips import cell_of
 from memopt.traces.tables import sort
@@ -173,13 +176,13 @@ def _pass_over(t, r):
 
 
 @kernel(forceinline=True)
-def _parts(t, word):
-    """The first of the cells of a word, and how many."""
-    cell = cell_of(places_of(t), word)
-    parts = -1 - t.cells[CELL * cell + WRITTEN]
-    if parts < 0:
-        return cell, 1
-    return parts >> 1, 8 if parts & 1 else 2
+def _next_part(parts, byte):
+    """The byte behind this one at which a part of a word begins, or behind the word; ``parts`` below 0: it is not cut.
+    """
+    byte += 1
+    while byte < 8 and (parts < 0 or not begins(parts, byte)):
+        byte += 1
+    return byte
 
 
 @kernel()
@@ -188,10 +191,12 @@ def _written_before(t, r):
     since, entered = r.numbers[SINCE], t.active[ROW * r.numbers[LEVEL] + ENTERED]
     for n in range(r.numbers[FIXED]):
         for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
-            first, count = _parts(t, word)
-            for cell in range(first, first + count):
-                if entered <= t.cells[CELL * cell + WRITTEN] < since:
+            cell, byte = cell_of(places_of(t), word), 0
+            parts = parts_of(t.cells[CELL * cell + WRITTEN])
+            while byte < 8:
+                if entered <= t.cells[CELL * (cell if parts < 0 else part_at(parts, byte)) + WRITTEN] < since:
                     return True
+                byte = _next_part(parts, byte)
     return False
 
 
@@ -202,22 +207,29 @@ def _later(table, at, since, later):
 
 
 @kernel()
+def _happens_later(t, cell, since, later):
+    for column in (WRITTEN, FIRST, LAST, SECOND_FIRST, SECOND_LAST):
+        _later(t.cells, CELL * cell + column, since, later)
+    chunk = t.cells[CELL * cell + WRITER] & LOW
+    while chunk:
+        times = CHUNK * chunk + TIMES
+        for number in range(2 * (t.chunks[CHUNK * chunk] & 15)):
+            _later(t.chunks, times + number, since, later)
+        chunk = next_chunk(t.chunks[CHUNK * chunk])
+
+
+@kernel()
 def _happen_later(t, r):
     """What the second iteration has done there, the last one has done."""
     period = r.numbers[BLOCKS]
     since, later = r.numbers[SINCE] + period, (r.numbers[ITERATIONS] - 2) * period
     for n in range(r.numbers[FIXED]):
         for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
-            first, count = _parts(t, word)
-            for cell in range(first, first + count):
-                for column in (WRITTEN, FIRST, LAST, SECOND_FIRST, SECOND_LAST):
-                    _later(t.cells, CELL * cell + column, since, later)
-                chunk = t.cells[CELL * cell + WRITER] & LOW
-                while chunk:
-                    times = CHUNK * chunk + TIMES
-                    for number in range(2 * (t.chunks[CHUNK * chunk] & 15)):
-                        _later(t.chunks, times + number, since, later)
-                    chunk = next_chunk(t.chunks[CHUNK * chunk])
+            cell, byte = cell_of(places_of(t), word), 0
+            parts = parts_of(t.cells[CELL * cell + WRITTEN])
+            while byte < 8:
+                _happens_later(t, cell if parts < 0 else part_at(parts, byte), since, later)
+                byte = _next_part(parts, byte)
 
 
 @kernel()

@@ -12,29 +12,29 @@ from memopt.traces.activity import MORE_OWN, OWN
 from memopt.traces.kernels import kernel
 from memopt.traces.trace import PAGE
 
-# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. FREE_HALVES,
-# FREE_BYTES: two cells, and eight, that parts can be kept in; 0: none; the next ones are in the column WRITER. WEIGHT:
-# how often what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept.
+# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
+# what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_BYTES, FREE_PAIRS,
+# FREE_HALF: cells for parts that begin at any byte, at even ones, at the fourth one; 0: none; the next ones are in the
+# column WRITER.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
- PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FREE_HALVES, FREE_BYTES, FULL,
- NUMBERS) = range(OWN, OWN + 20)
+ PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FULL, FREE_BYTES, FREE_PAIRS, FREE_HALF,
+ NUMBERS) = range(OWN, OWN + 21)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS = range(MORE_OWN, MORE_OWN + 5)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 LOW = (1 << 32) - 1
-_COPIED = 64  # readers of a place that is split; its parts forget more
+_COPIED = 64  # readers of a part that is cut in two; what is behind forgets more
 
 # What there is room for before anything is looked at in one go, which is all of a run of alike iterations that is
 # looked at by strips, or one iteration of it access by access, or a piece of a repeated access. By strips, each place
 # can be taken out of a strip of another step, which then is two, and its MOST_READERS readers are in chunks. Access by
-# access, each of two words that one of MOST_UNITS touches, can be split in two, and these in eight, with _COPIED
-# readers each.
+# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each.
 MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
 CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
 STRIPS_AT_ONCE = MOST_AT_ONCE + (MOST_AT_ONCE >> 1)
 _CELLS_AT_ONCE = 8 * MOST_AT_ONCE + PAGE
 _FOUND_AT_ONCE = MOST_AT_ONCE >> 1
 
-# Columns of a cell; for a place of eight bytes whose parts are told apart, the first is below 0: see split.
+# Columns of a cell; for a word whose parts are told apart, the first is below 0: see parts_of.
 CELL = 8
 WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = range(CELL)
 
@@ -42,6 +42,9 @@ WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = ran
 CHUNK, OF_CHUNK = 16, 6
 _SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
+
+CUTS = (1 << 7) - 1  # at which bytes from the second on a part of a word begins
+_ODD, _EVEN = 0b1010101, 0b0100010  # of those bytes the second, fourth, sixth and eighth; the third and seventh
 
 RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
 
@@ -156,58 +159,116 @@ def further_reader(k, cell, site, time):
 
 
 @kernel(forceinline=True)
-def part_of(where, byte):
-    """The part that has this one of the eight bytes. ``where``: -1 minus what their cell says."""
-    return (where >> 1) + (byte if where & 1 else byte >> 2)
-
-
-@kernel()
-def split(k, cell, old, count, parts, fine):
-    """From now on the ``parts`` of ``cell`` are told apart, which were ``count`` cells from ``old`` on: eight where
-    ``fine``, else two. The cell says where they are."""
-    state, cells, chunks = k.state, k.cells, k.chunks
-    free = FREE_BYTES if fine else FREE_HALVES
-    new = state[free]
-    if new:
-        state[free] = cells[CELL * new + WRITER]
-    else:
-        new = state[NEXT_CELL]
-        state[NEXT_CELL] += parts
-    for part in range(parts):
-        source, target = old + part * count // parts, new + part
-        for column in range(CELL):
-            cells[CELL * target + column] = cells[CELL * source + column]
-        cells[CELL * target + WRITER] &= ~LOW
-        cells[CELL * target + MAY_READ] = 0
-        chunk, copied = cells[CELL * source + WRITER] & LOW, 0
-        while chunk and copied < _COPIED:
-            for number in range(chunks[CHUNK * chunk] & 15):
-                times = CHUNK * chunk + TIMES + 2 * number
-                new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
-            copied += OF_CHUNK
-            chunk = next_chunk(chunks[CHUNK * chunk])
-    for source in range(old, old + count):
-        chunk = cells[CELL * source + WRITER] & LOW
-        while chunk:
-            chunk = free_chunk(k, chunk)
-    cells[CELL * cell] = -1 - (new << 1 | fine)
-    if count > 1:
-        _give_up(k, old, 0)
-    look_for_room(state)
+def parts_of(value):
+    """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, and above these seven bits what
+    there can be cells for (see _grain), and where these are; below 0 where it is not. Not of one in a strip."""
+    return -1 - value
 
 
 @kernel(forceinline=True)
-def _give_up(k, parts, fine):
-    """The cells of ``parts``, without further readers, may be others'."""
-    free = FREE_BYTES if fine else FREE_HALVES
-    k.cells[CELL * parts + WRITER] = k.state[free]
-    k.state[free] = parts
+def begins(parts, byte):
+    """Whether a part of a word begins at this one of its bytes."""
+    return ((parts & CUTS) << 1 | 1) >> byte & 1
+
+
+@kernel(forceinline=True)
+def is_part(parts, first, size):
+    """Whether so many bytes of a word, from ``first`` on, are one of its parts."""
+    bounds = 1 << 8 | (parts & CUTS) << 1 | 1
+    return bounds >> first & (2 << size) - 1 == 1 << size | 1
+
+
+@kernel(forceinline=True)
+def part_at(parts, byte):
+    """The cell of the part of a word that begins at this one of its bytes."""
+    return (parts >> 9) + (byte >> (parts >> 7 & 3))
+
+
+@kernel(forceinline=True)
+def _grain(cuts):
+    """All are at multiples of two to the power of this."""
+    return 0 if cuts & _ODD else 1 if cuts & _EVEN else 2
+
+
+@kernel()
+def _room_for_parts(k, cuts):
+    """Cells for all parts that could begin at such bytes: what is to be known of the word."""
+    state, grain = k.state, _grain(cuts)
+    new = state[FREE_BYTES + grain]
+    if new:
+        state[FREE_BYTES + grain] = k.cells[CELL * new + WRITER]
+    else:
+        new = state[NEXT_CELL]
+        state[NEXT_CELL] += 8 >> grain
+        look_for_room(state)
+    return new << 9 | grain << 7 | cuts
+
+
+@kernel(forceinline=True)
+def _give_up(k, parts):
+    """The cells of parts, without further readers, may be others'."""
+    first, free = parts >> 9, FREE_BYTES + (parts >> 7 & 3)
+    k.cells[CELL * first + WRITER] = k.state[free]
+    k.state[free] = first
+
+
+@kernel()
+def _move(k, source, target):
+    """What is known of a place is in another cell from now on."""
+    for column in range(CELL):
+        k.cells[CELL * target + column] = k.cells[CELL * source + column]
+    chunk = k.cells[CELL * source + WRITER] & LOW
+    while chunk:
+        head = k.chunks[CHUNK * chunk]
+        k.chunks[CHUNK * chunk] = target << 32 | head & LOW
+        chunk = next_chunk(head)
+
+
+@kernel()
+def _copy(k, source, target):
+    """What is known of a place is known of another one, too."""
+    cells, chunks = k.cells, k.chunks
+    for column in range(CELL):
+        cells[CELL * target + column] = cells[CELL * source + column]
+    cells[CELL * target + WRITER] &= ~LOW
+    cells[CELL * target + MAY_READ] = 0
+    chunk, copied = cells[CELL * source + WRITER] & LOW, 0
+    while chunk and copied < _COPIED:
+        for number in range(chunks[CHUNK * chunk] & 15):
+            times = CHUNK * chunk + TIMES + 2 * number
+            new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
+        copied += OF_CHUNK
+        chunk = next_chunk(chunks[CHUNK * chunk])
+
+
+@kernel()
+def cut(k, cell, byte):
+    """From now on a part of the word of ``cell`` begins at this one of its bytes, not the first."""
+    cells, old = k.cells, parts_of(k.cells[CELL * cell + WRITTEN])
+    if old >= 0 and begins(old, byte):
+        return
+    cuts = 1 << byte - 1
+    if old < 0:
+        parts = _room_for_parts(k, cuts)
+        _move(k, cell, part_at(parts, 0))
+    elif _grain(old & CUTS | cuts) == old >> 7 & 3:
+        parts = old | cuts
+    else:
+        parts = _room_for_parts(k, old & CUTS | cuts)
+        for other in range(8):
+            if begins(old, other):
+                _move(k, part_at(old, other), part_at(parts, other))
+        _give_up(k, old)
+    source = byte - 1
+    while not begins(parts, source):
+        source -= 1
+    _copy(k, part_at(parts, source), part_at(parts, byte))
+    cells[CELL * cell + WRITTEN] = -1 - parts
 
 
 @kernel(forceinline=True)
 def join(k, cell, site, time):
-    """All parts of ``cell`` were written, and need not be told apart."""
+    """All parts of a word were written, and need not be told apart."""
     cells, c = k.cells, CELL * cell
-    where = -1 - cells[c]
-    _give_up(k, where >> 1, where & 1)
+    _give_up(k, parts_of(cells[c + WRITTEN]))
     cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS], cells[c + MAY_READ] = time, site << 32, 0, 0

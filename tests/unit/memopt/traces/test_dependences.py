@@ -79,6 +79,26 @@ def test_random_nests_have_the_dependences_of_the_model(seed: int) -> None:
     assert seen.words == len(words)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_words_that_are_cut_anywhere(seed: int) -> None:
+    """Pieces of any size at any address, of few words; some are written whole now and then."""
+    chance, model, seen = random.Random(seed), Model(), Dependences()
+    kinds = (True, False), (False, True), (True, True)
+    shapes = [AccessShape(chance.choice((1, 2, 3, 4, 6, 8, 8, 16, 32)), *chance.choice(kinds))
+              for _ in range(chance.choice((6, 20, 60)))]
+    seen.know([BlockShape(0, True, True, tuple(shapes))], [(None, 1)])
+    words, grain = [], chance.choice((1, 1, 2, 4))
+    for iteration in range(150):
+        words += [BLOCK << 48, 16]
+        for index, shape in enumerate(shapes):
+            if chance.random() < 0.3:
+                address = 4096 + grain * chance.randrange(40 // grain)
+                words.append(index << 48 | address)
+                model.access(shape, Access(16, 0, index), address, (((16, 0), 0, iteration),), iteration)
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert found_in(seen) == model.found
+
+
 @pytest.mark.parametrize("size", [8, 4, 1])
 @pytest.mark.parametrize("sites", [2, 8, 9, 70])
 def test_places_that_many_instructions_read(sites: int, size: int) -> None:
