@@ -5,7 +5,7 @@
 Native, sampled and exact runs of the SSOR solver alternate, at three sizes; figures are medians of whole processes,
 memopt's own start and the writing of the file included. Iterations and calls are held against the source's, the
 instructions of the smallest size against callgrind's where it is installed. Dependences through memory are found in
-a quarter of the iterations, all that is found in memory in a short run.
+a quarter of the iterations, all that is found in memory in a short run; what reads traces is compiled before.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def main() -> int:
                   f"{'identical' if row.identical else 'DIFFERENT'} | "
                   f"{'as in the source' if row.as_in_the_source else 'WRONG'} |")
         _say(f"\n{_against_callgrind(program, folder)}")
+        _profile((str(program), *map(str, _SMALLEST)), folder / "compiled.db", ("--memory",))
         for option, iterations, size in _WATCHED:
             _say(_watched(program, folder, option, iterations, size))
     return 0
