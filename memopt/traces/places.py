@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import CELL, SHORT, WRITTEN, Keeping, begins, cut, is_part, join, part_at, parts_of
+from memopt.traces.shadow import CELL, SHORT, WRITTEN, Keeping, beginnings, cut, is_part, join, part_at, parts_of
 from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
-from memopt.traces.tables import pointer
+from memopt.traces.tables import lowest_bit, pointer
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
 
@@ -104,9 +104,10 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     if parts < 0:
         touch(finding(t), k, cell, kind, site, time)
         return
-    for byte in range(first, behind):
-        if begins(parts, byte):
-            touch(finding(t), k, part_at(parts, byte), kind, site, time)
+    rest = beginnings(parts) & (1 << behind) - (1 << first)
+    while rest:
+        touch(finding(t), k, part_at(parts, lowest_bit(rest)), kind, site, time)
+        rest &= rest - 1
     if kind & 2 and behind - first == 8:
         join(k, cell, site, time)
 

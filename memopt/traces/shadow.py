@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from memopt.traces.activity import MORE_OWN, OWN
 from memopt.traces.kernels import kernel
+from memopt.traces.tables import count_bits
 from memopt.traces.trace import PAGE
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
-# what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_BYTES, FREE_PAIRS,
-# FREE_HALF: cells for parts that begin at any byte, at even ones, at the fourth one; 0: none; the next ones are in the
-# column WRITER.
+# what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_PAIRS, FREE_FOURS,
+# FREE_EIGHTS: cells for so many parts; 0: none; the next ones are in the column WRITER.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
- PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FULL, FREE_BYTES, FREE_PAIRS, FREE_HALF,
+ PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS, FREE_EIGHTS,
  NUMBERS) = range(OWN, OWN + 21)
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS = range(MORE_OWN, MORE_OWN + 5)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
@@ -44,7 +44,6 @@ _SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
 
 CUTS = (1 << 7) - 1  # at which bytes from the second on a part of a word begins
-_ODD, _EVEN = 0b1010101, 0b0100010  # of those bytes the second, fourth, sixth and eighth; the third and seventh
 
 RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
 
@@ -160,54 +159,55 @@ def further_reader(k, cell, site, time):
 
 @kernel(forceinline=True)
 def parts_of(value):
-    """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, and above these seven bits what
-    there can be cells for (see _grain), and where these are; below 0 where it is not. Not of one in a strip."""
+    """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, above these seven bits how many
+    parts there is room for (two, shifted by the next two bits), and where their cells are; below 0 where it is not cut.
+    Not of one in a strip."""
     return -1 - value
+
+
+@kernel(forceinline=True)
+def beginnings(parts):
+    """The bytes of a word at which a part begins, a bit each."""
+    return (parts & CUTS) << 1 | 1
 
 
 @kernel(forceinline=True)
 def begins(parts, byte):
     """Whether a part of a word begins at this one of its bytes."""
-    return ((parts & CUTS) << 1 | 1) >> byte & 1
+    return beginnings(parts) >> byte & 1
 
 
 @kernel(forceinline=True)
 def is_part(parts, first, size):
     """Whether so many bytes of a word, from ``first`` on, are one of its parts."""
-    bounds = 1 << 8 | (parts & CUTS) << 1 | 1
+    bounds = 1 << 8 | beginnings(parts)
     return bounds >> first & (2 << size) - 1 == 1 << size | 1
 
 
 @kernel(forceinline=True)
 def part_at(parts, byte):
-    """The cell of the part of a word that begins at this one of its bytes."""
-    return (parts >> 9) + (byte >> (parts >> 7 & 3))
-
-
-@kernel(forceinline=True)
-def _grain(cuts):
-    """All are at multiples of two to the power of this."""
-    return 0 if cuts & _ODD else 1 if cuts & _EVEN else 2
+    """The cell of the part of a word that has this one of its bytes."""
+    return (parts >> 9) + count_bits(parts & (1 << byte) - 1)
 
 
 @kernel()
-def _room_for_parts(k, cuts):
-    """Cells for all parts that could begin at such bytes: what is to be known of the word."""
-    state, grain = k.state, _grain(cuts)
-    new = state[FREE_BYTES + grain]
+def _room_for_parts(k, room):
+    """Cells for two parts, shifted by ``room``; what is to be known of the word, but for where it is cut."""
+    state = k.state
+    new = state[FREE_PAIRS + room]
     if new:
-        state[FREE_BYTES + grain] = k.cells[CELL * new + WRITER]
+        state[FREE_PAIRS + room] = k.cells[CELL * new + WRITER]
     else:
         new = state[NEXT_CELL]
-        state[NEXT_CELL] += 8 >> grain
+        state[NEXT_CELL] += 2 << room
         look_for_room(state)
-    return new << 9 | grain << 7 | cuts
+    return new << 9 | room << 7
 
 
 @kernel(forceinline=True)
 def _give_up(k, parts):
     """The cells of parts, without further readers, may be others'."""
-    first, free = parts >> 9, FREE_BYTES + (parts >> 7 & 3)
+    first, free = parts >> 9, FREE_PAIRS + (parts >> 7 & 3)
     k.cells[CELL * first + WRITER] = k.state[free]
     k.state[free] = first
 
@@ -245,25 +245,23 @@ def _copy(k, source, target):
 def cut(k, cell, byte):
     """From now on a part of the word of ``cell`` begins at this one of its bytes, not the first."""
     cells, old = k.cells, parts_of(k.cells[CELL * cell + WRITTEN])
-    if old >= 0 and begins(old, byte):
-        return
-    cuts = 1 << byte - 1
     if old < 0:
-        parts = _room_for_parts(k, cuts)
-        _move(k, cell, part_at(parts, 0))
-    elif _grain(old & CUTS | cuts) == old >> 7 & 3:
-        parts = old | cuts
-    else:
-        parts = _room_for_parts(k, old & CUTS | cuts)
-        for other in range(8):
-            if begins(old, other):
-                _move(k, part_at(old, other), part_at(parts, other))
+        old = _room_for_parts(k, 0)
+        _move(k, cell, part_at(old, 0))
+    elif begins(old, byte):
+        return
+    first, source, count = part_at(old, 0), part_at(old, byte), 1 + count_bits(old & CUTS)
+    parts = old
+    if count == 2 << (old >> 7 & 3):
+        parts = _room_for_parts(k, 1 + (old >> 7 & 3)) | old & CUTS
+    further = part_at(parts, 0) - first
+    for part in range(first + count - 1, first - 1, -1):
+        if part > source or further:
+            _move(k, part, part + further + (part > source))
+    if further:
         _give_up(k, old)
-    source = byte - 1
-    while not begins(parts, source):
-        source -= 1
-    _copy(k, part_at(parts, source), part_at(parts, byte))
-    cells[CELL * cell + WRITTEN] = -1 - parts
+    _copy(k, source + further, source + further + 1)
+    cells[CELL * cell + WRITTEN] = -1 - (parts | 1 << byte - 1)
 
 
 @kernel(forceinline=True)

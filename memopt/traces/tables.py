@@ -5,6 +5,7 @@ Kernels work on pointers: numba counts references to arrays at every call, which
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 
 import numba
@@ -44,6 +45,24 @@ def prefetch(_typing, _table, _place):
     return numba.types.void(_table, numba.types.int64), generate
 
 
+@numba.extending.intrinsic
+def count_bits(_typing, _number):
+    """How many bits of a number are 1."""
+    def generate(_context, builder, _signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return numba.types.int64(numba.types.int64), generate
+
+
+@numba.extending.intrinsic
+def lowest_bit(_typing, _number):
+    """Which is the lowest bit of a number that is 1; some are."""
+    def generate(_context, builder, _signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return numba.types.int64(numba.types.int64), generate
+
+
 @kernel(forceinline=True)
 def slot(table, width, places, one, two):
     """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
@@ -76,11 +95,18 @@ def _move(old, made, places, width):
 
 
 def zeros(size: int, columns: int) -> Array:
-    """In memory that is not there before it is used, from the start of a cache line on."""
-    line = 8
-    made = numpy.zeros(size * columns + line, numpy.int64)
-    first = -(made.ctypes.data // 8) % line
-    return made[first:first + size * columns].reshape(size, columns)
+    """In memory that is not there before it is used, from the start of a page on. Raises MemoryError.
+
+    In small pages: numpy asks for huge ones, which the system may have to make room for when they are touched first;
+    that has taken it 1 to 4 ms each, up to half of the time in which a trace was read.
+    """
+    if not size:
+        return numpy.zeros((0, columns), numpy.int64)
+    try:
+        memory = mmap.mmap(-1, 8 * size * columns, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(str(error)) from None
+    return numpy.frombuffer(memory, numpy.int64).reshape(size, columns)
 
 
 def longer(array: Array, used: int | None = None) -> Array:

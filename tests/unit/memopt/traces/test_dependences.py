@@ -362,8 +362,8 @@ def test_where_addresses_are_few_tables_grow(place: str, instead: object, monkey
     """What was found before, and what is kept, stays as it was."""
     shapes = [BlockShape(0, True, False, (AccessShape(1, True, True), *(AccessShape(4, True, False),) * 9))]
     words = [word for i in range(200_000) for word in (
-        BLOCK << 48, 16, (1 << 30) + 24 * (i * i % 100_003),
-        *(n << 48 | (1 << 30) + 24 * ((i + n) * (i + n) % 100_003) for n in range(1, 10)))]
+        BLOCK << 48, 16, (1 << 30) + 88 * (i * i % 100_003),
+        *(n << 48 | (1 << 30) + 88 * ((i + n) * (i + n) % 100_003) for n in range(1, 10)))]
     found, rooms = [], []
     for _ in range(2):
         seen = Dependences()
