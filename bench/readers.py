@@ -100,7 +100,7 @@ def _watched(command: Sequence[str], dependences: bool) -> Clocked:
     def prepare(_: int) -> None:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorders.append(Recorder(supervisor, Recording(Told.ACCESSES, True), watch))
+        recorders.append(Recorder(supervisor, Recording(Told.ACCESSES, allocations=not dependences), watch))
         recorders[0].seize()
 
     launch(identify(command[0], os.environ.get("PATH")), command, prepare=prepare)

@@ -114,7 +114,8 @@ def _watch(options: Options) -> MemoryWatch | ValueWatch | None:
 
 def _recording(options: Options) -> Recording:
     accesses = options.memory or options.trace is not None
-    return Recording(Told.VALUES if options.values else Told.ACCESSES if accesses else Told.NOTHING, options.elide)
+    return Recording(Told.VALUES if options.values else Told.ACCESSES if accesses else Told.NOTHING, options.elide,
+                     allocations=options.memory and not options.dependences)
 
 
 def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch | None,

@@ -74,7 +74,7 @@ class MemoryWatch:
         for future in pending:
             future.result()
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         shapes, loops = len(self._shapes), len(self._loops)
         before = self._pending
         if new or tid not in self._threads:  # the readers are not to be told while they read
@@ -89,7 +89,7 @@ class MemoryWatch:
             found = self._threads[tid] = self._new_readers()
             for reader in found.all():
                 reader.know(self._shapes, self._loops)
-        self._pending = [worker.submit(reader.feed, words)
+        self._pending = [worker.submit(reader.take, nodes, words)
                          for worker, reader in zip(self._workers, found.all(), strict=True)]
         for future in before:  # what they read is about to be overwritten
             future.result()
@@ -109,7 +109,8 @@ class MemoryWatch:
             around = innermost.get(watched.start)
             self._blocks.append((unit, watched))
             self._shapes.append(BlockShape(
-                None if around is None else first + around, watched.start in headers, watched.start == unit.graph.entry,
+                None if around is None else first + around, watched.start in headers,
+                bool(headers) and watched.start == unit.graph.entry,
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses),
                 allocates(unit.name) if watched.start == unit.graph.entry else 0))
 

@@ -54,7 +54,7 @@ class PathWatch:
         for tid in tids:
             self._threads.pop(tid, None)
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         self._finish()
         known = len(self._blocks)
         for unit in new:

@@ -27,11 +27,13 @@ class TraceWatch:
     def forget(self, tids: Sequence[int]) -> None:
         """The file keeps it: blocks have numbers of their own in each program."""
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         blocks = [[(address, a.size, "RW"[not a.reads:1 + a.writes], a.repeated) for address, a in watched.accesses]
                   for unit in new for watched in unit.watched]
         if blocks:
             self._try(lambda: self._writer.code(blocks))
+        if len(nodes):
+            self._try(lambda: self._writer.nodes(tid, nodes))
         self._try(lambda: self._writer.words(tid, words))
 
     def close(self, texts: Iterable[Text]) -> None:
@@ -60,6 +62,6 @@ class Watches:
         for watch in self._watches:
             watch.forget(tids)
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         for watch in self._watches:
-            watch.take(tid, new, words)
+            watch.take(tid, new, nodes, words)

@@ -29,7 +29,7 @@ class ValueWatch:
         self._threads: dict[int, Values] = {}
         self._points: list[tuple[Unit, Point]] = []
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         known = len(self._points)
         self._points += [(unit, point) for unit in new for point in unit.points]
         for values in self._threads.values():

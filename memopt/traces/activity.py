@@ -1,7 +1,8 @@
 """Which loops are active while a trace goes on, in which iteration, and since when.
 
-Frames are told by their nodes: one that lies below the top is on top again when it goes on. A loop is active from its
-header, or another of its blocks, until a block of its function outside it runs; times are numbers of runs of blocks.
+Frames are told by their nodes: when one runs, those above it that have not called it are over. A loop is active from
+its header, or another of its blocks, until a block of its function outside it runs; times are numbers of runs of
+blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy
 
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site
-from memopt.traces.tables import larger, new_table, slot
+from memopt.traces.tables import Array, larger, new_table, pointer, slot
 from memopt.traces.trace import FLAGS, INSIDE, RESUMED
 
 FAR = 1 << 14  # iterations of which it is known when they began
@@ -21,7 +22,7 @@ FRAMES = 4096
 
 # Where numbers are kept from one call of a kernel to the next; what a kernel needs beyond comes from OWN on.
 (TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLACES, NODE_NOW, LOOP_NOW,
- OWN) = range(11)
+ CALLER_PLACES, OWN) = range(12)
 DONE, MORE_CONTEXTS, MORE_LOOPS, MORE_OWN = range(4)
 
 # What is known of an active loop: which it is, when it was entered, when the iteration that goes on began, its number
@@ -74,28 +75,45 @@ def _next_iteration(t):
 
 
 @kernel()
+def caller_among(t, node, least):
+    """The nearest of ``node`` and those that called it that is no higher than ``least``; where that is not known, the
+    last one that is."""
+    while node > least:
+        at = 3 * slot(t.callers, 3, t.state[CALLER_PLACES], node, 0)
+        if t.callers[at + 1] == -1:
+            break
+        node = t.callers[at + 2]
+    return node
+
+
+@kernel()
 def _follow(t, node):
-    """``node`` runs: what it was called from stays, what it called is over."""
-    frame = t.state[FRAME]
-    while frame >= 0 and t.frames[2 * frame] != node:
-        frame -= 1
-    if frame >= 0:
+    """``node`` runs: what it was called from stays, all else is over."""
+    frame, above = t.state[FRAME], node
+    while frame >= 0 and t.frames[2 * frame] != above:
+        if t.frames[2 * frame] > above:
+            frame -= 1
+            continue
+        above = caller_among(t, above, t.frames[2 * frame])
+        if above > t.frames[2 * frame]:  # what it was called from is not known: all of them
+            break
+    if frame < t.state[FRAME]:
         _leave(t, t.frames[2 * frame + 3])
-    else:
-        frame = min(t.state[FRAME] + 1, FRAMES - 1)
+    if frame < 0 or t.frames[2 * frame] != node:
+        frame = min(frame + 1, FRAMES - 1)
         t.frames[2 * frame], t.frames[2 * frame + 1] = node, t.state[ACTIVE]
     t.state[FRAME] = frame
 
 
 @kernel()
 def _begin(t, block, node, inside):
-    """A run of ``block``, of the function of the frame on top: which of its loops are active from now on. ``inside``:
-    it does not begin at its start.
+    """A run of ``block``, which is in a loop, of the function of the frame on top: which of its loops are active from
+    now on. ``inside``: it does not begin at its start.
     """
     state, row = t.state, 5 * block
     base, loop = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2]
     header, entry = t.blocks[row + 3] and not inside, t.blocks[row + 4] and not inside
-    depth = 0 if loop < 0 else t.loops[2 * loop + 1]
+    depth = t.loops[2 * loop + 1]
     _leave(t, base if entry else base + depth)
     while state[ACTIVE] > base:  # those around the block stay
         around = loop
@@ -105,7 +123,7 @@ def _begin(t, block, node, inside):
             break
         _leave(t, state[ACTIVE] - 1)
     if state[ACTIVE] - base == depth:
-        if depth and header:
+        if header:
             _next_iteration(t)
     else:
         while state[ACTIVE] - base < depth and state[ACTIVE] < LEVELS:
@@ -121,8 +139,8 @@ def begin_block(t, block, word):
     """A block begins, in the node of ``word``; 0, or what there must be more of first.
 
     ``t``: pointers to state, to frames (node, first of its active loops), active (see ROW), rings (of FAR, for each
-    active loop the times at which its iterations began), context_loops (node, loop, number), and to the tables of
-    Reading.
+    active loop the times at which its iterations began), context_loops (node, loop, number), callers (node, 0, the one
+    that called it), and to the tables of Reading.
     """
     state, node, row = t.state, word & ~FLAGS, 5 * block
     site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[row + 1])
@@ -140,9 +158,21 @@ def begin_block(t, block, word):
             state[NODE_NOW], state[LOOP_NOW] = node, _UNKNOWN
         if not word & RESUMED:
             state[TIME] += 1
-            _begin(t, block, node, word & INSIDE)
+            if t.blocks[row + 2] < 0:
+                _leave(t, t.frames[2 * state[FRAME] + 1])
+                state[LOOP_NOW] = -1
+            else:
+                _begin(t, block, node, word & INSIDE)
     state[BLOCK_NOW], state[CURRENT] = block, site
     return 0
+
+
+@kernel()
+def _know_callers(callers, nodes):
+    places, table = len(callers), pointer(callers.ctypes.data)
+    for row in range(len(nodes)):
+        at = slot(table, 3, places, nodes[row, 0], 0)
+        callers[at, 0], callers[at, 1], callers[at, 2] = nodes[row, 0], 0, nodes[row, 1]
 
 
 class Activity(Reading):
@@ -156,10 +186,17 @@ class Activity(Reading):
         self._active = numpy.full((LEVELS + 1, ROW), NEVER, numpy.int64)
         self._active[LEVELS, [BEGAN, NUMBER]] = 0, -1
         self._rings = numpy.zeros((LEVELS, FAR), numpy.int64)
-        self._context_loops = new_table(1 << 12, 3)
+        self._context_loops, self._callers, self._nodes = new_table(1 << 12, 3), new_table(1 << 12, 3), 0
+
+    def know_nodes(self, nodes: Array) -> None:
+        self._nodes += len(nodes)
+        while 8 * self._nodes > len(self._callers):  # one look finds most of them
+            self._callers = larger(self._callers)
+        _know_callers(self._callers, nodes)
 
     def _set_places(self) -> None:
         self._state[[LOOP_PLACES, CONTEXT_PLACES]] = len(self._context_loops), len(self._context_blocks)
+        self._state[CALLER_PLACES] = len(self._callers)
 
     def _grow(self, more: int) -> None:
         if more == MORE_CONTEXTS:

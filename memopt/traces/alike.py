@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from memopt.traces.activity import caller_among
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import MOST_AT_ONCE
 from memopt.traces.tables import Array, pointer
@@ -112,9 +113,11 @@ def _parse(t, r, words, at, length):
         index = word >> 48 & 0xFFFF
         if index == BLOCK:
             block, node = word & 0xFFFFFFFF, words[at + k + 1]
-            if k + 1 == length or node & FLAGS or node < own or blocks == MOST_BLOCKS:
+            if k + 1 == length or node & FLAGS or blocks == MOST_BLOCKS:
                 return False
             if node == own and (t.blocks[5 * block + 4] or not _within(t, block, loop)):
+                return False
+            if node < own or caller_among(t, node, own) < own:
                 return False
             first, number = t.blocks[5 * block], t.blocks[5 * block + 1]
             blocks += 1

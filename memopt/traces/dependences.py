@@ -140,7 +140,7 @@ class Dependences(Activity):
             self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
             self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
             self._found, self._last, self._counts, self._known, self._recent, self._free, self._strips,
-            self._free_strips, self._tries, self._ahead)
+            self._free_strips, self._tries, self._ahead, self._callers)
         self._directory[:] = addresses(tables)
 
     def _grow(self, more: int) -> None:

@@ -2,8 +2,9 @@
 
 The file: ``memopt trace 1`` and a newline, then pieces, each with four letters, a thread and a length in bytes (32, 32
 and 64 bits, little endian), all compressed by themselves (zlib). ``CODE``: JSON, more blocks, each a list of accesses
-[address of the instruction, bytes, "R", "W" or "RW", whether it is repeated]; they are numbered on. ``WORD``: words of
-the trace of a thread, as memopt.traces.trace says. ``MAPS``: JSON, [file, first address, last one plus 1, bias]; an
+[address of the instruction, bytes, "R", "W" or "RW", whether it is repeated]; they are numbered on. ``NODE``:
+nodes of a thread that are met from then on, each with the node that called it, 64 bits each. ``WORD``: words of the
+trace of a thread, as memopt.traces.trace says. ``MAPS``: JSON, [file, first address, last one plus 1, bias]; an
 address less the bias is that in the file.
 """
 
@@ -26,7 +27,7 @@ from memopt.traces.trace import BLOCK, EXTRA, Words
 
 MAGIC = b"memopt trace 1\n"
 _HEAD = struct.Struct("<4sIQ")
-_CODE, _WORD, _MAPS = b"CODE", b"WORD", b"MAPS"
+_CODE, _NODE, _WORD, _MAPS = b"CODE", b"NODE", b"WORD", b"MAPS"
 _FAST = 1  # level of compression
 _OUT = 1 << 22  # bytes of text at a time
 _LINE = 64  # bytes of a line, at most, less than half of it before the address
@@ -54,6 +55,10 @@ class TraceWriter:
 
     def code(self, blocks: Sequence[Sequence[Row]]) -> None:
         self._put(_CODE, 0, json.dumps(blocks).encode())
+
+    def nodes(self, thread: int, nodes: Array) -> None:
+        """Rows (node, the one that called it)."""
+        self._put(_NODE, thread, nodes.astype("<i8").tobytes())
 
     def words(self, thread: int, words: Words) -> None:
         self._put(_WORD, thread, words.astype("<u8").tobytes())

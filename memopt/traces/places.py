@@ -50,6 +50,7 @@ class Tables(NamedTuple):
     free_strips: Any
     tries: Any
     ahead: Any
+    callers: Any
     own: Any
 
 
@@ -59,7 +60,7 @@ def tables_at(d):
     return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
                   pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
                   pointer(d[12]), pointer(d[13]), pointer(d[14]), pointer(d[15]), pointer(d[16]), pointer(d[17]),
-                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), d)
+                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), pointer(d[23]), d)
 
 
 @kernel(forceinline=True)

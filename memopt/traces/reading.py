@@ -54,6 +54,14 @@ class Reading:
         self._loops = extended(self._loops, [(-1 if p is None else p, depth) for p, depth in loops])
         self._last = extended(self._last, [(-1, 0)] * len(blocks))
 
+    def take(self, nodes: Array, words: Words) -> None:
+        """``nodes``: see ``know_nodes``; ``words``: see ``feed``."""
+        self.know_nodes(nodes)
+        self.feed(words)
+
+    def know_nodes(self, nodes: Array) -> None:
+        """Rows (node, the one that called it) of more of them."""
+
     def feed(self, words: Words) -> None:
         """The trace goes on. Precondition: its blocks are known."""
         raise NotImplementedError

@@ -6,7 +6,8 @@ plus RESUMED where the run goes on that was interrupted, or INSIDE where it begi
 anywhere. Then comes a word for each access: its index in the block in the upper 16 bits, the address below. Behind an
 access that is repeated another word says how often. Before the accesses there may be words with EXTRA in the upper 16
 bits: where a call comes back, what rax holds; where a function begins that allocates memory, its first two arguments.
-Nodes are numbers that grow from callers to what they call.
+Nodes are numbers that grow from callers to what they call; of a function without loops only the hyperblocks are told
+that access memory or have such words.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class AccessShape:
 @dataclass(frozen=True, slots=True)
 class BlockShape:
     """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
-    loop's; ``entry``: whether the function begins here; ``allocates``: 0, or what memopt.traces.allocators has for its
-    function."""
+    loop's; ``entry``: whether its function, which has loops, begins here; ``allocates``: 0, or what
+    memopt.traces.allocators has for the function that begins here."""
 
     loop: int | None
     header: bool

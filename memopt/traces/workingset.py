@@ -94,6 +94,7 @@ class _Tables(NamedTuple):
     pages: Any
     cache: Any
     times: Any
+    callers: Any
 
 
 @kernel()
@@ -235,7 +236,7 @@ def _go_on(t, words, count, at):
 
 @kernel(nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, last, counts,
-          levels, curves, pages, cache, times):
+          levels, curves, pages, cache, times, callers):
     """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on. At the end of the
     trace (``at`` below 0) loops that are active end."""
     t = _Tables(pointer(state.ctypes.data), pointer(frames.ctypes.data), pointer(active.ctypes.data),
@@ -243,7 +244,7 @@ def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, contex
                 pointer(loops.ctypes.data), pointer(context_blocks.ctypes.data), pointer(context_loops.ctypes.data),
                 pointer(last.ctypes.data), pointer(counts.ctypes.data), pointer(levels.ctypes.data),
                 pointer(curves.ctypes.data), pointer(pages.ctypes.data), pointer(cache.ctypes.data),
-                pointer(times.ctypes.data))
+                pointer(times.ctypes.data), pointer(callers.ctypes.data))
     if at < 0:
         for level in range(state[_SEEN]):
             _end(t, level)
@@ -284,7 +285,7 @@ class WorkingSets(Activity):
     def _kernel(self, words: Array, at: int) -> tuple[int, int]:
         at, more = _feed(words, at, self._state, self._frames, self._active, self._rings, self._blocks, self._shapes,
                          self._loops, self._context_blocks, self._context_loops, self._last, self._counts,
-                         self._levels, self._curves, self._pages, self._cache, self._times)
+                         self._levels, self._curves, self._pages, self._cache, self._times, self._callers)
         return at, more
 
     def all(self) -> Iterator[WorkingSet]:

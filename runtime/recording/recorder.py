@@ -68,9 +68,10 @@ class Watcher(Protocol):
     def forget(self, tids: Sequence[int]) -> None:
         """What was told of these threads was of another program."""
 
-    def take(self, tid: int, new: Sequence[Unit], words: NDArray[numpy.uint64]) -> None:
-        """The words of the trace of a thread (memopt.traces.trace); ``new``: units that may be met in it first.
-        Those of the piece before are overwritten when this returns."""
+    def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
+        """The words of the trace of a thread (memopt.traces.trace); ``new``, ``nodes``: units, and nodes of this thread
+        with those that called them (Space.new_nodes), that may be met in it first. Those of the piece before are
+        overwritten when this returns."""
 
 
 _Answer = Callable[[Space, Thread, Region, Registers], Registers]
@@ -240,7 +241,7 @@ class Recorder(Tracer):
         words = space.take_trace(thread)
         self.words += len(words)
         new, self._told = self.made.units[self._told:], len(self.made.units)
-        self._watcher.take(thread.tid, new, words)
+        self._watcher.take(thread.tid, new, space.new_nodes(thread), words)
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:

@@ -107,7 +107,8 @@ class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
     pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
-    nothing is watched. ``begun``: the node and the block in whose middle it begins."""
+    nothing is watched. ``begun``: the node and the block in whose middle it begins. ``known``: where nodes end that the
+    watcher knows."""
 
     tid: int
     state: int
@@ -116,6 +117,7 @@ class Thread:
     chunks: list[tuple[int, int]] = field(default_factory=list)
     signals: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     begun: tuple[int, int] | None = None
+    known: int = 0
 
 
 class Space:
@@ -399,6 +401,13 @@ class Space:
         self.memory.read_into(start, words.data.cast("B"))
         return words
 
+    def new_nodes(self, thread: Thread) -> NDArray[numpy.int64]:
+        """Rows (node, the one that called it) of those made since this was asked before, callers first."""
+        rows = [(start + 8 * at, int(words[at + NODE_CALLER // 8]))
+                for start, words in self._chunks(thread, thread.known) for at, _ in self._nodes(thread, start, words)]
+        thread.known = thread.chunks[-1][1]
+        return numpy.array(rows, numpy.int64).reshape(-1, 2)
+
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
         """What follows belongs to a run of the block around the instruction at ``copy`` that was interrupted."""
         unit = self.unit_of_copy(copy)
@@ -446,11 +455,13 @@ class Space:
                 yield (start + 8 * at, unit, int(words[at + NODE_CALLER // 8]), int(words[at + NODE_SITE // 8]),
                        words[first:first + unit.counters])
 
-    def _chunks(self, thread: Thread) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
-        """As far as they are in use: addresses and words."""
+    def _chunks(self, thread: Thread, behind: int = 0) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
+        """As far as they are in use, from the address ``behind`` on: addresses and words."""
         thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
-        for start, end in thread.chunks:
-            yield start, numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
+        for first, end in thread.chunks:
+            start = max(first, behind)
+            if start < end:
+                yield start, numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
 
     def _nodes(self, thread: Thread, start: int, words: NDArray[numpy.int64]) -> Iterator[tuple[int, Unit]]:
         """Where the nodes of a chunk begin among its words."""
@@ -492,7 +503,8 @@ class Space:
         self._by_start, self._used = list(self._by_start), set(self._used)
         self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
-        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), begun=None)
+        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), begun=None,
+                         known=0)
         self.threads = {tracee.pid: thread}
         if news:
             self._copy_code(source)

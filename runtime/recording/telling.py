@@ -53,24 +53,27 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What copies tell in their traces. ``elided``: what a register says is not counted."""
+    """What copies tell in their traces. ``elided``: what a register says is not counted. ``allocations``: with
+    accesses, what functions that allocate memory are called with, and what calls return."""
 
     told: Told = Told.NOTHING
     elided: bool = True
+    allocations: bool = True
 
     @property
     def traces(self) -> bool:
         return self.told is not Told.NOTHING
 
 
-def watching(graph: FlowGraph, nesting: Nesting, first: int,
-             name: str) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
-    """The hyperblocks whose runs are told: those that access memory, and those by which one knows which iteration of
-    which loops, in which context, an access belongs to; and the instructions whose accesses cannot be told. ``name``:
-    of the function; one that allocates tells its arguments, and what comes back from a call is told. Raises Rejected
-    for a block with too many accesses."""
+def watching(graph: FlowGraph, nesting: Nesting, first: int, name: str,
+             allocations: bool) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
+    """The hyperblocks whose runs are told: those that access memory, and, where the function has loops, those by which
+    one knows which iteration of which ones an access belongs to (behind calls, too: they may have called the function
+    itself); and the instructions whose accesses cannot be told. ``name``: of the function; for ``allocations``, one
+    that allocates tells its arguments, and what comes back from a call is told. Raises Rejected for a block with too
+    many accesses."""
     behind_calls = {b.end for b in graph.blocks.values() if b.kind is Kind.CALL}
-    marks = {graph.entry, *(loop.header for loop in nesting.loops), *behind_calls}
+    turns = {graph.entry, *(loop.header for loop in nesting.loops), *behind_calls} if nesting.loops else set()
     found: dict[int, list[tuple[int, Access]]] = {}
     untold: list[int] = []
     for start, block in graph.blocks.items():
@@ -85,15 +88,15 @@ def watching(graph: FlowGraph, nesting: Nesting, first: int,
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found[start])} accesses to memory in one block")
     sizes = {start: len(of_block) for start, of_block in found.items()}
     watched: list[Watched] = []
-    for start, blocks in sorted(hyperblocks(graph, nesting, marks, sizes, MOST_ACCESSES).items()):
-        if start in marks or any(found[b] or _leaves(graph, b) for b in blocks):
+    for start, blocks in sorted(hyperblocks(graph, nesting, turns | behind_calls, sizes, MOST_ACCESSES).items()):
+        registers: tuple[int, ...] = ()
+        if allocations:
             registers = ((RDI, RSI) if start == graph.entry and allocates(name)
                          else (RAX,) if start in behind_calls else ())
+        leaves = bool(nesting.loops) and any(_leaves(graph, b) for b in blocks)
+        if start in turns or registers or leaves or any(found[b] for b in blocks):
             told = tuple(itertools.chain.from_iterable(found[b] for b in blocks))
             watched.append(Watched(first + len(watched), start, told, registers, blocks))
-    match watched:
-        case [Watched(accesses=(), registers=())] if not behind_calls:  # all it does is to go on elsewhere
-            watched = []
     return tuple(watched), tuple(untold)
 
 

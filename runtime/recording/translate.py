@@ -102,7 +102,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
             watched = tuple(Watched(number, block, (), (), (block,))
                             for number, block in enumerate(graph.blocks, first))
         case Told.ACCESSES:
-            watched, untold = watching(graph, nesting, first, name)
+            watched, untold = watching(graph, nesting, first, name, recording.allocations)
         case Told.VALUES:
             told = points(graph, nesting, elided, first)
     made = _Translation(number, graph, nesting, counting, stepped, watched, told, start, shared, table, name)

@@ -78,6 +78,21 @@ def test_a_loop_that_is_entered_behind_its_header(build: Build, tmp_path: Path) 
         ("R", 499), ("R", 500), ("R", 999), ("R", 1000), ("W", 1000), ("W", 1000)]
 
 
+def test_what_is_called_through_others_that_are_not_told(build: Build, tmp_path: Path) -> None:
+    """Each sum reads what the same round has filled, when the loop that has filled it is over."""
+    program = str(build("watched_through.c"))
+    for option in ("--memory", "--dependences"):
+        path = tmp_path / f"{option}.db"
+        record((program,), path, option)
+        rows = asked(path, """
+            SELECT f.name AS function, c.name AS carrier, d.kind, d.least, d.most, sum(d.count) AS count
+            FROM dependence d JOIN context x ON x.id = d.sink_context JOIN function f ON f.id = x.function
+            LEFT JOIN loop l ON l.id = d.loop LEFT JOIN function c ON c.id = l.function
+            WHERE f.name IN ('fill', 'sum') GROUP BY f.id, c.id, d.kind""")
+        assert {tuple(row.values()) for row in rows} == {
+            ("sum", None, "RAW", 0, 0, 200), ("fill", "main", "WAR", 1, 1, 198), ("fill", "main", "WAW", 1, 1, 99 * 64)}
+
+
 def test_patterns_are_the_trace(tmp_path: Path) -> None:
     """A stencil blocked in space and in time: its blocks are patterns of level 2."""
     program, path, trace = tmp_path / "stencil", tmp_path / "p.db", tmp_path / "t"

@@ -350,6 +350,32 @@ def test_what_is_entered_behind_its_first_block_begins_no_iteration() -> None:
         Kind.RAW: ((16, 0), 1, 1, 101), Kind.WAW: (None, 0, 0, 1)}
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_what_has_not_called_a_node_is_over_when_it_runs(known: bool) -> None:
+    """The loop of 48, called through 32; then 80, called through 64: neither 32 nor 64 are told."""
+    seen = Dependences()
+    seen.know([BlockShape(0, True, False, ()), BlockShape(1, True, False, (AccessShape(8, False, True),)),
+               BlockShape(None, False, False, (AccessShape(8, True, False),))], [(None, 1), (None, 1)])
+    if known:
+        seen.know_nodes(numpy.array([(32, 16), (48, 32), (64, 16), (80, 64)]))
+    words = [BLOCK << 48, 16, *(BLOCK << 48 | 1, 48, 4096, BLOCK << 48 | 1, 48, 8192), BLOCK << 48 | 2, 80, 4096]
+    seen.feed(numpy.array(words, numpy.uint64))
+    (found,) = seen.all()
+    assert (found.kind, found.carrier) == (Kind.RAW, None if known else (48, 1))
+
+
+@pytest.mark.parametrize("caller", [48, 16])
+def test_a_loop_whose_node_is_over_in_each_iteration_has_no_run(caller: int) -> None:
+    """What 48 has called goes on in what has called 48, as recursive calls do, which calls 80."""
+    seen = Dependences()
+    seen.know([BlockShape(0, True, False, (AccessShape(8, True, True),)),
+               BlockShape(None, False, False, (AccessShape(8, True, False),))], [(None, 1)])
+    seen.know_nodes(numpy.array([(48, 16), (80, caller)]))
+    seen.feed(numpy.array([(BLOCK << 48, 48, 4096, BLOCK << 48 | 1, 80, 8192)] * 50, numpy.uint64).ravel())
+    assert bool(seen.together) == (caller == 48)
+    assert {found.carrier for found in seen.all()} == {(48, 0) if caller == 48 else None}
+
+
 def few(rows: int, columns: int) -> Array:
     if 8 * rows * columns > 700 << 20:
         raise MemoryError
