@@ -19,6 +19,9 @@ from memopt.traces.trace import Words
 
 Array = numpy.typing.NDArray[numpy.int64]
 
+_MAP_NORESERVE = 0x4000  # mmap(2): the system need not be able to give all of it, not even to a child
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+
 
 @numba.extending.intrinsic
 def pointer(_typing, _address):
@@ -103,7 +106,7 @@ def zeros(size: int, columns: int) -> Array:
     if not size:
         return numpy.zeros((0, columns), numpy.int64)
     try:
-        memory = mmap.mmap(-1, 8 * size * columns, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, 8 * size * columns, flags=_FLAGS)
     except OSError as error:
         raise MemoryError(str(error)) from None
     return numpy.frombuffer(memory, numpy.int64).reshape(size, columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -403,6 +404,17 @@ def test_where_addresses_are_few_tables_grow(place: str, instead: object, monkey
         monkeypatch.setattr(place, instead)
     assert found[0] == found[1]
     assert rooms[0] == rooms[1] > rooms[3] > rooms[2]
+
+
+def test_a_process_with_many_tables_still_forks() -> None:
+    """Tables of many threads have more addresses than there is memory; what starts programs forks."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    tables = [zeros(memory // 16, 1) for _ in range(4)]
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert not any(table[-1, 0] for table in tables)
 
 
 def test_too_much_memory_ends_it() -> None:
