@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy
+
 from memopt.traces.activity import (
     ACTIVE,
     BEFORE,
@@ -18,17 +20,22 @@ from memopt.traces.activity import (
 )
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
-from memopt.traces.tables import slot
+from memopt.traces.tables import Array, slot
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
 DEPENDENCE = 8  # columns of those found
 _COUNT, _LEAST, _MOST = 2, 3, 4
 
-# Rows of those met last: source and sink; where their row of those found is; where in the table of active loops the
-# number of their loop is, and that number; where the times are between which the source is as far back as it was, or,
-# where it VARIES, is in an earlier iteration of that loop.
-KNOWN = 1 << 13
-_KNOWN_KEY, _KNOWN_ROW, _KNOWN_OWN, _KNOWN_CARRIER, _KNOWN_LOW, _KNOWN_HIGH, _KNOWN_VARIES = range(7)
+# Rows of those met last, half a cache line each: source and sink; in which LOOP it is as far back as it was; in which
+# row of those found it belongs, with the least and the most of the distances that were met before; and how often it was
+# met since that was counted there. The second column has, from the lowest bit on, where in the table of active loops
+# the number of the loop is, where the times are between which it is as far back, whether that VARIES, so that it is in
+# an earlier iteration of the loop, and in the upper half the number of the loop.
+KNOWN, KNOWN_ROW = 1 << 13, 4
+_KNOWN_KEY, _KNOWN_LOOP, _KNOWN_FOUND, _KNOWN_COUNT = range(KNOWN_ROW)
+_PLACE, _VARIES = (1 << 10) - 1, 30
+_FOUND_BITS = 32  # below them, in the column _KNOWN_FOUND: most, and below these bits least
+_FAR_BITS = 16
 
 
 class Finding(NamedTuple):
@@ -67,7 +74,7 @@ def distance(rings, first, iteration, time):
 @kernel(forceinline=True)
 def _place_of(key):
     """Where it is known what ``key`` is."""
-    return 8 * ((key ^ key >> 27) & (KNOWN - 1))
+    return KNOWN_ROW * ((key ^ key >> 27) & (KNOWN - 1))
 
 
 @kernel(forceinline=True)
@@ -110,19 +117,22 @@ def _find_again(f, key, time):
     varies = carrier >= 0 and (apart > TOLD_BEFORE or known[place + _KNOWN_KEY] == key)
     if varies:
         low, high = row + ENTERED, row + BEGAN
-    known[place + _KNOWN_KEY], known[place + _KNOWN_ROW], known[place + _KNOWN_VARIES] = key, at, varies
-    known[place + _KNOWN_OWN], known[place + _KNOWN_CARRIER] = own, carrier
-    known[place + _KNOWN_LOW], known[place + _KNOWN_HIGH] = low, high
+    f.found[DEPENDENCE * (known[place + _KNOWN_FOUND] >> _FOUND_BITS) + _COUNT] += known[place + _KNOWN_COUNT]
+    known[place + _KNOWN_KEY], known[place + _KNOWN_COUNT] = key, 0
+    known[place + _KNOWN_LOOP] = carrier << 32 | varies << _VARIES | high << 20 | low << 10 | own
+    known[place + _KNOWN_FOUND] = (at // DEPENDENCE << _FOUND_BITS | f.found[at + _MOST] << _FAR_BITS
+                                  | f.found[at + _LEAST])
 
 
 @kernel(forceinline=True)
-def _as_far(f, place, first, last):
-    """Whether dependences on both times are no nearer and no farther than those that are in their row already."""
-    found, own = f.known[place + _KNOWN_ROW], f.known[place + _KNOWN_OWN]
+def _as_far(f, place, own, first, last):
+    """Whether dependences on both times are no nearer and no farther than those that were met before."""
+    met = f.known[place + _KNOWN_FOUND]
+    least, most = met & (1 << _FAR_BITS) - 1, met >> _FAR_BITS & (1 << _FOUND_BITS - _FAR_BITS) - 1
     iteration, ring = f.active[own - NUMBER + ITERATION], FAR * (own // ROW)
-    nearest, farthest = iteration - f.found[found + _LEAST] + 1, iteration - f.found[found + _MOST]
+    nearest, farthest = iteration - least + 1, iteration - most
     return (nearest > 0 and f.rings[ring + (nearest & (FAR - 1))] > last
-            and (farthest < 1 or f.found[found + _MOST] == FAR or f.rings[ring + (farthest & (FAR - 1))] <= first))
+            and (farthest < 1 or most == FAR or f.rings[ring + (farthest & (FAR - 1))] <= first))
 
 
 @kernel(forceinline=True)
@@ -141,12 +151,20 @@ def find(f, key, first, last):
     varies, it is the same loop, and no distance that was not met before.
     """
     place, known, active = _place_of(key), f.known, f.active
-    low, high = active[known[place + _KNOWN_LOW]], active[known[place + _KNOWN_HIGH]]
-    if (known[place + _KNOWN_KEY] == key and first >= low and last < high
-            and active[known[place + _KNOWN_OWN]] == known[place + _KNOWN_CARRIER]
-            and (not known[place + _KNOWN_VARIES] or _as_far(f, place, first, last))):
-        f.found[known[place + _KNOWN_ROW] + _COUNT] += f.state[WEIGHT] * (1 + (first != last))
+    loop = known[place + _KNOWN_LOOP]
+    own, low, high = loop & _PLACE, loop >> 10 & _PLACE, loop >> 20 & _PLACE
+    if (known[place + _KNOWN_KEY] == key and first >= active[low] and last < active[high]
+            and active[own] == loop >> 32
+            and (not loop >> _VARIES & 1 or _as_far(f, place, own, first, last))):
+        known[place + _KNOWN_COUNT] += f.state[WEIGHT] * (1 + (first != last))
     else:
         _find_again(f, key, first)
         if first != last:
             _find_again(f, key, last)
+
+
+def count_known(found: Array, known: Array) -> None:
+    """All that was met is counted among those found, and nothing is known any more."""
+    rows = known[known[:, _KNOWN_COUNT] > 0]
+    numpy.add.at(found[:, _COUNT], rows[:, _KNOWN_FOUND] >> _FOUND_BITS, rows[:, _KNOWN_COUNT])
+    known[:] = 0

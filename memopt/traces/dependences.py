@@ -24,7 +24,7 @@ import numpy
 from memopt.traces.activity import DONE, Activity
 from memopt.traces.ahead import OF_AHEAD
 from memopt.traces.alike import run_tables
-from memopt.traces.carriers import DEPENDENCE, KNOWN
+from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
 from memopt.traces.pieces import look_at
 from memopt.traces.places import Tables
 from memopt.traces.reading import named
@@ -97,7 +97,7 @@ class Dependences(Activity):
         self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
         self._recent = numpy.zeros(RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
-        self._known = numpy.zeros((KNOWN, 8), numpy.int64)
+        self._known = zeros(KNOWN, KNOWN_ROW)
         self._tries = numpy.zeros((0, 2), numpy.int64)
         self._ahead = numpy.zeros(OF_AHEAD, numpy.int64)
         self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
@@ -153,8 +153,8 @@ class Dependences(Activity):
             self._chunks = longer(self._chunks, self._state[NEXT_CHUNK])
             self._free = longer(self._free, self._state[FREE_CHUNKS])
         elif more == MORE_FOUND:
+            count_known(self._found, self._known)  # they say where the rows were
             self._found = larger(self._found)
-            self._known[:] = 0  # they say where the rows were
         elif more == MORE_STRIPS:
             self._strips = longer(self._strips, self._state[NEXT_STRIP])
             self._free_strips = longer(self._free_strips, self._state[FREE_STRIPS])
@@ -166,6 +166,7 @@ class Dependences(Activity):
 
     def all(self) -> Iterator[Dependence]:
         """Those found until now, in no order."""
+        count_known(self._found, self._known)
         name = functools.cache(functools.partial(named, self._sites()))
         loops = self._loops_by_number()
         for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
