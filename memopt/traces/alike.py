@@ -22,8 +22,8 @@ _LEAST_WORDS = 96  # of all of them
 PENDING = -1
 
 BLOCK_WORD, ALONE, OF_STRIP, OTHER = range(4)  # what becomes of a word
-ACCESS = 8  # columns of an access: see Run
-AT, OF_BLOCK, ACCESS_SITE, KIND, SIZE, ADDRESS, DISTANCE, FIRST_UNIT = range(ACCESS)
+ACCESS = 7  # columns of an access: see Run
+AT, OF_BLOCK, ACCESS_SITE, KIND, SIZE, ADDRESS, DISTANCE = range(ACCESS)
 
 MOST_WITHIN = 6  # levels of loops in an iteration
 SNAP = 1 + 4 * MOST_WITHIN  # how many loops are active within, and of each: number, entered, began, which of begins
@@ -31,20 +31,21 @@ UNIT = 4  # columns of a unit: position in its chain at the first iteration, run
 POSITION, UNIT_BLOCK, UNIT_SITE, UNIT_KIND = range(UNIT)
 CHAIN_BITS, ORDER_BITS = 40, 12  # of keys, which sort; the number of an access or a unit stands in the lowest bits
 
-(LENGTH, ITERATIONS, BLOCKS, ACCESSES, UNITS, OTHERS, SINCE, LEVEL, FIXED, WALKED, WALKS,
- OWN_NUMBERS) = range(12)
+(LENGTH, ITERATIONS, BLOCKS, ACCESSES, TOUCHED, OTHERS, SINCE, LEVEL, FIXED, WALKED, WALKS, UNITS,
+ OWN_NUMBERS) = range(13)
 
 
 class Run(NamedTuple):
     """Pointers to what is kept of a run of alike iterations.
 
-    numbers: words, iterations, blocks, accesses, units of eight bytes in these, other words; the time at which the
-    first iteration began, and the level of its loop; how many clusters stay where they are, -1 where others are looked
-    at access by access; how many iterations are walked through, and how many have to be.
+    numbers: words, iterations, blocks, accesses, words in memory that these touch if all are aligned, other words; the
+    time at which the first iteration began, and the level of its loop; how many clusters stay where they are, -1 where
+    others are looked at access by access; how many iterations are walked through, and how many have to be; how many
+    units, each of a place that an access touches, are looked at by strips.
     becomes, further, masks: of each word of an iteration, what becomes of it, what it grows by, and the bits that
     count. others: the words that may be anything.
     accesses: in the order of the trace: word and run of a block within the iteration, site, kind, size, address, what
-    that grows by, the first of its units. snaps: of each run of a block the loops within; begins: of each level within,
+    that grows by. snaps: of each run of a block the loops within; begins: of each level within,
     when its iterations began. units: see UNIT. keys: of accesses by the first words they touch, behind them of units by
     chain, and in the order in which a place meets them. ends, among: between which positions of a chain the same units
     are met, and which. fixed: words between which places are that all iterations access. own: see Tables.
@@ -106,7 +107,7 @@ def _parse(t, r, words, at, length):
     """Whether an iteration is made of what can be looked at in runs: the loop stays active, and what is accessed is
     told by one word each."""
     own, loop = words[at + 1], t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
-    blocks = accesses = units = others = first = number = 0
+    blocks = accesses = touched = others = first = number = 0
     k = 0
     while k < length:
         word = words[at + k]
@@ -137,13 +138,13 @@ def _parse(t, r, words, at, length):
             a = ACCESS * accesses
             r.accesses[a + AT], r.accesses[a + OF_BLOCK], r.accesses[a + ACCESS_SITE] = k, blocks - 1, index
             r.accesses[a + SIZE], r.accesses[a + KIND] = t.shapes[row], t.shapes[row + 1]
-            r.accesses[a + ADDRESS], r.accesses[a + FIRST_UNIT] = word & 0xFFFFFFFFFFFF, units
+            r.accesses[a + ADDRESS] = word & 0xFFFFFFFFFFFF
             accesses += 1
-            units += t.shapes[row] + 7 >> 3
-            if units > MOST_UNITS:
+            touched += t.shapes[row] + 7 >> 3
+            if touched > MOST_UNITS:
                 return False
         k += 1
-    r.numbers[LENGTH], r.numbers[BLOCKS], r.numbers[ACCESSES], r.numbers[UNITS] = length, blocks, accesses, units
+    r.numbers[LENGTH], r.numbers[BLOCKS], r.numbers[ACCESSES], r.numbers[TOUCHED] = length, blocks, accesses, touched
     r.numbers[OTHERS] = others
     return True
 
@@ -189,7 +190,7 @@ def find_alike(t, r, words, count, at):
     for access in range(r.numbers[ACCESSES]):
         a = ACCESS * access
         r.accesses[a + DISTANCE] = r.further[r.accesses[a + AT]]
-    most = MOST_AT_ONCE // max(1, r.numbers[UNITS])
+    most = MOST_AT_ONCE // max(1, r.numbers[TOUCHED])
     found, here = 2, second + length
     while (found < most and here + length <= count and _agree(r, words, here, length)
            and _others_agree(r, words, here, length)):

@@ -7,15 +7,16 @@ from __future__ import annotations
 from memopt.traces.alike import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
 from memopt.traces.kernels import kernel
 from memopt.traces.meeting import meet
-from memopt.traces.places import places_of, tables_at
-from memopt.traces.shadow import CELL, WRITTEN
+from memopt.traces.places import cut_at, places_of, tables_at
+from memopt.traces.shadow import CELL, WRITTEN, beginnings, is_part, part_at, parts_of
 from memopt.traces.strips import (
     COUNT,
     MOST_READERS,
+    PLACE,
     READ,
     STEP,
     STRIP,
-    WORD,
+    cell_at,
     cell_of,
     gather,
     isolate,
@@ -26,54 +27,99 @@ from memopt.traces.strips import (
 )
 from memopt.traces.tables import sort
 
+_MOST_COPIED = 12  # readers of what is cut; each part has them all
+
 
 @kernel()
-def _may_meet(tables, word, step, first, behind, reads):
-    """Whether the places at these positions of a chain can be looked at as strips: none has parts, and there is room
-    for ``reads`` more readers."""
+def _be_part(tables, cell, address, size):
+    """Whether it is a place of its own that so many bytes of a word are, from now on."""
+    t = tables_at(tables)
+    p, value = places_of(t), t.cells[CELL * cell + WRITTEN]
+    strip = strip_of(value)
+    if strip >= 0:
+        if t.strips[STRIP * strip + READ] > _MOST_COPIED:
+            return False
+    elif value >= 0:
+        if readers_of(p, cell) > _MOST_COPIED:
+            return False
+    else:
+        parts = parts_of(value)
+        rest = beginnings(parts) & (2 << (address & 7)) - 1
+        first = 0
+        while rest >> first > 1:
+            first += 1
+        if beginnings(parts) >> (address & 7) + 1 & (1 << size - 1) - 1:
+            return False  # of several parts
+        part = part_at(parts, first)
+        strip = strip_of(t.cells[CELL * part + WRITTEN])
+        if (t.strips[STRIP * strip + READ] if strip >= 0 else readers_of(p, part)) > _MOST_COPIED:
+            return False
+    cut_at(tables, cell, address)
+    if address + size & 7:
+        cut_at(tables, cell, address + size)
+    return True
+
+
+@kernel(forceinline=True)
+def _place_is(cells, cell, address, size):
+    """Whether so many bytes of a word are a place of its own."""
+    value = cells[CELL * cell + WRITTEN]
+    if size == 8:
+        return value >= 0 or strip_of(value) >= 0
+    return value < 0 and strip_of(value) < 0 and is_part(parts_of(value), address & 7, size)
+
+
+@kernel()
+def _may_meet(tables, place, size, step, first, behind, reads, cuts):
+    """Whether the places at these positions of a chain can be looked at as strips: there is room for ``reads`` more
+    readers, and none has parts. ``cuts``: words may be cut where places begin and end."""
     t = tables_at(tables)
     p = places_of(t)
     while first < behind:
-        cell = cell_of(p, word + first * step)
-        written = t.cells[CELL * cell + WRITTEN]
-        strip = strip_of(written)
-        if strip >= 0:
+        address = place + first * step
+        cell = cell_of(p, address >> 3)
+        if not _place_is(t.cells, cell, address, size) and not (cuts and _be_part(tables, cell, address, size)):
+            return False
+        cell = cell_at(p, address, size)
+        strip = strip_of(t.cells[CELL * cell + WRITTEN])
+        if strip < 0:
+            if readers_of(p, cell) + reads > MOST_READERS:
+                return False
+            first += 1
+        else:
             row = STRIP * strip
             if t.strips[row + READ] + reads > MOST_READERS:
                 return False
             if t.strips[row + STEP] == step:
-                first += t.strips[row + COUNT] - (word + first * step - t.strips[row + WORD]) // step
+                first += t.strips[row + COUNT] - (address - t.strips[row + PLACE]) // step
             else:
                 first += 1
-        elif written < 0 or readers_of(p, cell) + reads > MOST_READERS:
-            return False
-        else:
-            first += 1
     return True
 
 
 @kernel()
-def _meet_all(tables, of_run, word, step, first, behind, count, forward):
+def _meet_all(tables, of_run, place, size, step, first, behind, count, forward):
     """The places at these positions of a chain meet the ``count`` accesses among them."""
     t, r = tables_at(tables), run_at(of_run)
     p, strips = places_of(t), t.strips
     position, before = first, -1
     while position < behind:
-        here = word + position * step
-        strip = strip_of(t.cells[CELL * cell_of(p, here) + WRITTEN])
+        here = place + position * step
+        cell = cell_at(p, here, size)
+        strip = strip_of(t.cells[CELL * cell + WRITTEN])
         if strip >= 0 and strips[STRIP * strip + STEP] != step:
             if strips[STRIP * strip + COUNT] == 1:
                 strips[STRIP * strip + STEP] = step
             else:
-                take_out(p, here)
+                take_out(p, cell, here)
                 strip = -1
         marked = strip >= 0
         if marked:
             row = STRIP * strip
-            number = (here - strips[row + WORD]) // step
+            number = (here - strips[row + PLACE]) // step
             strip = isolate(p, strip, number, min(strips[row + COUNT] - number, behind - position))
         else:
-            strip = gather(p, here, step, behind - position)
+            strip = gather(p, here, size, step, behind - position)
         for n in range(count):
             meet(tables, of_run, strip, position, r.among[n], forward)
         position += strips[STRIP * strip + COUNT]
@@ -81,9 +127,9 @@ def _meet_all(tables, of_run, word, step, first, behind, count, forward):
 
 
 @kernel()
-def look_at_chain(tables, of_run, first, behind, word, step, forward, ask):
-    """Of the units in ``keys``, those from ``first`` to ``behind`` are of one chain, whose position 0 is at ``word``.
-    With ``ask``: whether it can be looked at as strips, and nothing else."""
+def look_at_chain(tables, of_run, first, behind, place, size, step, forward, ask, cuts):
+    """Of the units in ``keys``, those from ``first`` to ``behind`` are of one chain, whose position 0 is at ``place``.
+    With ``ask``: whether it can be looked at as strips, and nothing else; see ``_may_meet``."""
     r = run_at(of_run)
     iterations, ends = r.numbers[ITERATIONS], 0
     back = 0 if forward > 0 else iterations - 1
@@ -108,7 +154,7 @@ def look_at_chain(tables, of_run, first, behind, word, step, forward, ask):
         if count == 0:
             continue
         if not ask:
-            _meet_all(tables, of_run, word, step, low, high, count, forward)
-        elif not _may_meet(tables, word, step, low, high, reads):
+            _meet_all(tables, of_run, place, size, step, low, high, count, forward)
+        elif not _may_meet(tables, place, size, step, low, high, reads, cuts):
             return False
     return True

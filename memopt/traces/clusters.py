@@ -13,9 +13,9 @@ from memopt.traces.alike import (
     AT,
     CHAIN_BITS,
     DISTANCE,
-    FIRST_UNIT,
     ITERATIONS,
     KIND,
+    MOST_UNITS,
     OF_BLOCK,
     OF_STRIP,
     ORDER_BITS,
@@ -25,14 +25,15 @@ from memopt.traces.alike import (
     UNIT_BLOCK,
     UNIT_KIND,
     UNIT_SITE,
+    UNITS,
     numbered,
 )
 from memopt.traces.chains import look_at_chain
 from memopt.traces.kernels import kernel
 from memopt.traces.places import places_of
-from memopt.traces.shadow import SHORT
+from memopt.traces.shadow import MOST_AT_ONCE, SHORT
 from memopt.traces.strips import WORDS_OF_PAGE, cell_of
-from memopt.traces.tables import sort
+from memopt.traces.tables import lowest_bit, sort
 from memopt.traces.trace import PAGE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
@@ -88,37 +89,48 @@ def have_places(t, r, first, behind, low, high):
 
 @kernel(forceinline=True)
 def distance_of(r, first, behind):
-    """By which all accesses of a cluster move on, all of whole words; below 0 is backwards, and 1 is none such."""
-    far = r.accesses[ACCESS * numbered(r.keys[first]) + DISTANCE]
+    """By which all accesses of a cluster move on, below 0 is backwards; and the size of the largest places that they
+    are made of and move on by, eight bytes at most; 0 where they do not move on alike."""
+    far, all_of = r.accesses[ACCESS * numbered(r.keys[first]) + DISTANCE], 8
     for n in range(first, behind):
         a = ACCESS * numbered(r.keys[n])
         if r.accesses[a + DISTANCE] != far:
-            return 1
-        if far and (r.accesses[a + ADDRESS] | r.accesses[a + SIZE] | far) & 7:
-            return 1
-    return far
+            return far, 0
+        all_of |= r.accesses[a + ADDRESS] | r.accesses[a + SIZE]
+    all_of |= far
+    return far, all_of & -all_of
 
 
 @kernel()
-def look_at_strips(t, r, first, behind, low, high, far):
-    """Look at a cluster by strips. False, and nothing has happened, where that cannot be."""
-    step, forward = abs(far) >> 3, 1 if far > 0 else -1
-    if step > _MOST_STEP or (high - low) // step >= _MOST_POSITIONS:
+def look_at_strips(t, r, first, behind, low, high, far, size):
+    """Look at a cluster by strips of places of this size. False, and nothing has happened, where that cannot be."""
+    shift = lowest_bit(size)
+    step, forward, low = abs(far) >> shift, 1 if far > 0 else -1, low << 3 - shift
+    if step > _MOST_STEP or (high << 3 - shift) - low >= _MOST_POSITIONS * step:
         return False
-    count = 0
+    count, alone = 0, True
     for n in range(first, behind):
-        access = numbered(r.keys[n])
-        a = ACCESS * access
-        for word in range(r.accesses[a + SIZE] >> 3):
-            unit = r.accesses[a + FIRST_UNIT] + word
-            place = (r.accesses[a + ADDRESS] >> 3) + word - low
+        r.ends[n - first] = numbered(r.keys[n])
+    sort(r.ends, 0, behind - first)
+    for n in range(behind - first):  # units are numbered in the order of the trace
+        a = ACCESS * r.ends[n]
+        units = r.accesses[a + SIZE] >> shift
+        alone &= units == 1
+        if size < 8 and r.accesses[a + KIND] & 2 and r.accesses[a + SIZE] >= 8:
+            return False  # a word that is written whole has no parts from then on
+        if r.numbers[UNITS] + count + units > MOST_UNITS:
+            return False
+        for unit in range(units):
+            place = (r.accesses[a + ADDRESS] >> shift) + unit - low
             position, chain = place // step, place % step
-            u = UNIT * unit
+            u = UNIT * count
             r.units[u + POSITION], r.units[u + UNIT_BLOCK] = position, r.accesses[a + OF_BLOCK]
             r.units[u + UNIT_SITE], r.units[u + UNIT_KIND] = r.accesses[a + ACCESS_SITE], r.accesses[a + KIND]
             order = _MOST_POSITIONS - position if forward > 0 else position
-            r.among[count] = chain << CHAIN_BITS | order << ORDER_BITS | unit
+            r.among[count] = chain << CHAIN_BITS | order << ORDER_BITS | count
             count += 1
+    if (r.numbers[UNITS] + count) * r.numbers[ITERATIONS] > MOST_AT_ONCE:
+        return False
     among = r.numbers[ACCESSES]  # keys of units lie behind those of accesses
     for n in range(count):
         r.keys[among + n] = r.among[n]
@@ -129,12 +141,14 @@ def look_at_strips(t, r, first, behind, low, high, far):
             chain, end = r.keys[start] >> CHAIN_BITS, start + 1
             while end < among + count and r.keys[end] >> CHAIN_BITS == chain:
                 end += 1
-            if not look_at_chain(t.own, r.own, start, end, low + chain, step, forward, ask == 1):
+            if not look_at_chain(t.own, r.own, start, end, low + chain << shift, size, step << shift, forward,
+                                 ask == 1, size < 8 and alone):
                 return False
             start = end
     for n in range(first, behind):
         access = numbered(r.keys[n])
         r.becomes[r.accesses[ACCESS * access + AT]] = OF_STRIP
+    r.numbers[UNITS] += count
     return True
 
 

@@ -7,7 +7,19 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.shadow import CELL, SHORT, WRITTEN, Keeping, beginnings, cut, is_part, join, part_at, parts_of
+from memopt.traces.shadow import (
+    CELL,
+    SHORT,
+    WRITTEN,
+    Keeping,
+    beginnings,
+    begins,
+    cut,
+    is_part,
+    join,
+    part_at,
+    parts_of,
+)
 from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
 from memopt.traces.tables import lowest_bit, pointer
 from memopt.traces.touching import touch
@@ -80,14 +92,33 @@ def places_of(t):
 
 @kernel(forceinline=True)
 def _whole(cells, cell, first, size):
-    """The cell that is all of so many of the eight bytes of ``cell``, from ``first`` on; -1 where none is."""
+    """The cell that is all of so many of the eight bytes of ``cell``, from ``first`` on, and in no strip; -1 where none
+    is."""
     value = cells[CELL * cell + WRITTEN]
     if value >= 0:
         return cell if size == 8 else -1
     if strip_of(value) >= 0:
         return -1
     parts = parts_of(value)
-    return part_at(parts, first) if is_part(parts, first, size) else -1
+    if not is_part(parts, first, size):
+        return -1
+    part = part_at(parts, first)
+    return part if strip_of(cells[CELL * part + WRITTEN]) < 0 else -1
+
+
+@kernel()
+def cut_at(tables, cell, address):
+    """From now on a place begins at ``address``, whose word has this cell."""
+    t = tables_at(tables)
+    p, value = places_of(t), t.cells[CELL * cell + WRITTEN]
+    if strip_of(value) >= 0:
+        take_out(p, cell, address)
+    elif value < 0 and not begins(parts_of(value), address & 7):
+        part = part_at(parts_of(value), address & 7)
+        if strip_of(t.cells[CELL * part + WRITTEN]) >= 0:
+            take_out(p, part, address)
+    if address & 7:
+        cut(_keeping(t), cell, address & 7)
 
 
 @kernel()
@@ -95,19 +126,20 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
     t = tables_at(tables)
     k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
-    if strip_of(t.cells[CELL * cell + WRITTEN]) >= 0:
-        take_out(places_of(t), address >> 3)
-    if first:
-        cut(k, cell, first)
+    cut_at(tables, cell, address)
     if behind < 8:
-        cut(k, cell, behind)
+        cut_at(tables, cell, stop)
     parts = parts_of(t.cells[CELL * cell + WRITTEN])
     if parts < 0:
         touch(finding(t), k, cell, kind, site, time)
         return
     rest = beginnings(parts) & (1 << behind) - (1 << first)
     while rest:
-        touch(finding(t), k, part_at(parts, lowest_bit(rest)), kind, site, time)
+        byte = lowest_bit(rest)
+        part = part_at(parts, byte)
+        if strip_of(t.cells[CELL * part + WRITTEN]) >= 0:
+            take_out(places_of(t), part, (address & ~7) + byte)
+        touch(finding(t), k, part, kind, site, time)
         rest &= rest - 1
     if kind & 2 and behind - first == 8:
         join(k, cell, site, time)

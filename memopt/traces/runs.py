@@ -46,6 +46,7 @@ from memopt.traces.alike import (
     ORDER_BITS,
     SINCE,
     SNAP,
+    UNITS,
     WALKED,
     WALKS,
 )
@@ -267,14 +268,14 @@ def look_at_run(t, r, words, at):
         if not have_places(t, r, first, end, r.keys[first] >> ORDER_BITS, high):
             return False
         first = end
-    alone, fixed, first = False, 0, 0
+    alone, fixed, first, r.numbers[UNITS] = False, 0, 0, 0
     while first < accesses:
         end, high = end_of_cluster(r, first)
-        low, far = r.keys[first] >> ORDER_BITS, distance_of(r, first, end)
-        if far == 0:
+        low, (far, size) = r.keys[first] >> ORDER_BITS, distance_of(r, first, end)
+        if size and far == 0:
             r.fixed[2 * fixed], r.fixed[2 * fixed + 1] = low, high
             fixed += 1
-        elif far == 1 or not look_at_strips(t, r, first, end, low, high, far):
+        elif not size or not look_at_strips(t, r, first, end, low, high, far, size):
             alone = True
         first = end
     r.numbers[FIXED] = -1 if alone else fixed

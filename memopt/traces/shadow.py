@@ -161,7 +161,7 @@ def further_reader(k, cell, site, time):
 def parts_of(value):
     """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, above these seven bits how many
     parts there is room for (two, shifted by the next two bits), and where their cells are; below 0 where it is not cut.
-    Not of one in a strip."""
+    Not of one in a strip; its parts may be in strips."""
     return -1 - value
 
 
@@ -243,7 +243,8 @@ def _copy(k, source, target):
 
 @kernel()
 def cut(k, cell, byte):
-    """From now on a part of the word of ``cell`` begins at this one of its bytes, not the first."""
+    """From now on a part of the word of ``cell`` begins at this one of its bytes, not the first. Precondition: what is
+    cut is in no strip."""
     cells, old = k.cells, parts_of(k.cells[CELL * cell + WRITTEN])
     if old < 0:
         old = _room_for_parts(k, 0)

@@ -33,6 +33,8 @@ from memopt.traces.shadow import (
     look_for_room,
     new_reader,
     next_chunk,
+    part_at,
+    parts_of,
     site_in,
 )
 from memopt.traces.tables import slot
@@ -41,12 +43,12 @@ from memopt.traces.trace import PAGE
 CACHE = 1 << 10  # pages
 WORDS_OF_PAGE = PAGE >> 3
 
-# A strip: the number of the word its first place is (address / 8), how many words lie between two places, how many
-# places; who wrote it last (0: nobody), when, and what that grows by; how many have read it since. Then the sites of
-# these, and of each when it first did and when last, each with what that grows by.
+# A strip: the address of its first place, the distance between two places, how many places; who wrote it last (0:
+# nobody), when, and what that grows by; how many have read it since; how many bytes each place has, which are a word or
+# a part of one. Then the sites of the readers, and of each when it first read and when last, each with what that grows
+# by.
 READER, MOST_READERS = 4, 40
-WORD, STEP, COUNT, SITE, WHEN, GROWS, READ = range(7)
-R_SITE = 8
+PLACE, STEP, COUNT, SITE, WHEN, GROWS, READ, SIZE, R_SITE = range(9)
 OF_READERS = R_SITE + MOST_READERS
 STRIP = OF_READERS + READER * MOST_READERS
 R_FIRST, R_FIRST_GROWS, R_LAST, R_LAST_GROWS = range(READER)
@@ -97,6 +99,15 @@ def cell_of(p, word):
 
 
 @kernel(forceinline=True)
+def cell_at(p, address, size):
+    """The cell of a place that is a word, or a part of one."""
+    cell = cell_of(p, address >> 3)
+    if size == 8:
+        return cell
+    return part_at(parts_of(p.cells[CELL * cell + WRITTEN]), address & 7)
+
+
+@kernel(forceinline=True)
 def strip_of(value):
     """Of the cell whose column WRITTEN is ``value``; below 0 where it is in none."""
     return IN_STRIP - value if value <= IN_STRIP else -1
@@ -123,10 +134,10 @@ def _give_up(p, strip):
 def _mark(p, strip, first, count):
     """Of the places of ``strip``, the cells of ``count`` from the number ``first`` on say so."""
     row = STRIP * strip
-    word, step = p.strips[row + WORD] + first * p.strips[row + STEP], p.strips[row + STEP]
+    place, step, size = p.strips[row + PLACE] + first * p.strips[row + STEP], p.strips[row + STEP], p.strips[row + SIZE]
     for _ in range(count):
-        p.cells[CELL * cell_of(p, word) + WRITTEN] = IN_STRIP - strip
-        word += step
+        p.cells[CELL * cell_at(p, place, size) + WRITTEN] = IN_STRIP - strip
+        place += step
 
 
 @kernel(forceinline=True)
@@ -153,7 +164,7 @@ def cut(p, strip, first):
     else:
         front, behind = strip, new
     strips[STRIP * front + COUNT], strips[STRIP * behind + COUNT] = first, count - first
-    strips[STRIP * behind + WORD] += first * strips[row + STEP]
+    strips[STRIP * behind + PLACE] += first * strips[row + STEP]
     _move_times(strips, STRIP * behind, first)
     _mark(p, new, 0, strips[made + COUNT])
     return front, behind
@@ -173,10 +184,9 @@ def isolate(p, strip, first, count):
 def write_back(p, strip):
     """Its cells have what is known of their places; there is no such strip any more."""
     strips, cells, row = p.strips, p.cells, STRIP * strip
-    word = strips[row + WORD]
     for place in range(strips[row + COUNT]):
-        cell = cell_of(p, word)
-        c, word = CELL * cell, word + strips[row + STEP]
+        cell = cell_at(p, strips[row + PLACE] + place * strips[row + STEP], strips[row + SIZE])
+        c = CELL * cell
         cells[c + READERS] = cells[c + MAY_READ] = cells[c + WRITTEN] = cells[c + WRITER] = 0
         if strips[row + SITE]:
             cells[c + WRITTEN] = strips[row + WHEN] + place * strips[row + GROWS]
@@ -196,11 +206,11 @@ def write_back(p, strip):
 
 
 @kernel()
-def take_out(p, word):
-    """The place of ``word`` is in no strip any more."""
-    strip = strip_of(p.cells[CELL * cell_of(p, word) + WRITTEN])
+def take_out(p, cell, address):
+    """The place of ``cell``, which has the byte at ``address``, is in no strip any more."""
+    strip = strip_of(p.cells[CELL * cell + WRITTEN])
     row = STRIP * strip
-    write_back(p, isolate(p, strip, (word - p.strips[row + WORD]) // p.strips[row + STEP], 1))
+    write_back(p, isolate(p, strip, (address - p.strips[row + PLACE]) // p.strips[row + STEP], 1))
 
 
 @kernel(forceinline=True)
@@ -301,17 +311,17 @@ def _forget(p, cell):
 
 
 @kernel()
-def gather(p, word, step, most):
-    """A strip, ``most`` places long at most, of those from ``word`` on, which are in none; the cells do not say so yet.
-    """
+def gather(p, place, size, step, most):
+    """A strip, ``most`` places long at most, of those from ``place`` on, which are in none; the cells do not say so
+    yet."""
     strip = _new_strip(p)
-    row, cell = STRIP * strip, cell_of(p, word)
-    p.strips[row + WORD], p.strips[row + STEP] = word, step
+    row, cell = STRIP * strip, cell_at(p, place, size)
+    p.strips[row + PLACE], p.strips[row + SIZE], p.strips[row + STEP] = place, size, step
     _begin(p, strip, cell)
     _forget(p, cell)
     count = 1
     while count < most:
-        cell = cell_of(p, word + count * step)
+        cell = cell_at(p, place + count * step, size)
         if not _goes_on(p, strip, cell, count):
             break
         _forget(p, cell)
@@ -331,8 +341,8 @@ def _joins(p, front, behind):
     strips, one, two = p.strips, STRIP * front, STRIP * behind
     count = strips[one + COUNT]
     if (strips[one + SITE] != strips[two + SITE] or strips[one + READ] != strips[two + READ]
-            or strips[one + STEP] != strips[two + STEP]
-            or strips[one + WORD] + count * strips[one + STEP] != strips[two + WORD]):
+            or strips[one + STEP] != strips[two + STEP] or strips[one + SIZE] != strips[two + SIZE]
+            or strips[one + PLACE] + count * strips[one + STEP] != strips[two + PLACE]):
         return False
     if strips[one + SITE] and (strips[one + GROWS] != strips[two + GROWS]
                                or strips[one + WHEN] + count * strips[one + GROWS] != strips[two + WHEN]):
@@ -362,7 +372,7 @@ def settle(p, strip, before, whole, marked):
             _give_up(p, strip)
             return before
         more = strips[one + COUNT]
-        strips[row + WORD] = strips[one + WORD]
+        strips[row + PLACE] = strips[one + PLACE]
         _move_times(strips, row, -more)
         strips[row + COUNT] += more
         _mark(p, strip, 0, more)

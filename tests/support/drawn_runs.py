@@ -12,10 +12,11 @@ _TRIPS = (1, 2, 3, 3, 7, 9, 12, 20)
 
 
 class DrawnRuns:
-    """``words``: the trace of one function of loops in loops that calls another; see ``Drawn`` for the shapes."""
+    """``words``: the trace of one function of loops in loops that calls another; see ``Drawn`` for the shapes.
+    ``grain``: bytes of most places."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+    def __init__(self, seed: int, grain: int = 8) -> None:
+        self._random, self._grain = random.Random(seed), grain
         self.shapes: list[BlockShape] = []
         self.loops: list[tuple[int | None, int]] = []
         self.words: list[int] = []
@@ -41,12 +42,14 @@ class DrawnRuns:
         chosen, accesses = [], []
         for reads, writes in self._random.choices(((True, False), (False, True), (True, True)), (4, 3, 1),
                                                   k=self._random.randrange(5)):
-            size = self._random.choice((8,) * 9 + (16, 16, 32, 4, 1))
+            grain = self._grain
+            size = self._random.choice((grain,) * 9 + (2 * grain, 2 * grain, 4 * grain, 4, 1))
             chosen.append(AccessShape(size, reads, writes))
-            far = [self._random.choice(_DISTANCES[:self._random.choice((7, 10, 14))]) for _ in range(depth)]
+            far = [grain * self._random.choice(_DISTANCES[:self._random.choice((7, 10, 14))]) // 8
+                   for _ in range(depth)]
             if far and self._random.random() < 0.5:
-                far[-1] = 24
-            grain = 8 if self._random.random() < 0.95 else 1
+                far[-1] = 3 * grain
+            grain = grain if self._random.random() < 0.95 else 1
             accesses.append((self._random.choice(self._bases) + grain * self._random.randrange(0, 12), far))
         self.shapes.append(BlockShape(loop, header, entry, tuple(chosen)))
         return len(self.shapes) - 1, accesses

@@ -160,9 +160,10 @@ def test_distances_that_vary(most: int) -> None:
     assert {(d.kind, d.source, d.sink, d.carrier): 8 * d.count for d in seen.all()} == model.counts
 
 
-@pytest.mark.parametrize("seed", range(120))
-def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int) -> None:
-    drawn = DrawnRuns(seed)
+@pytest.mark.parametrize(("seed", "grain"), [(seed, 8) for seed in range(120)] + [
+    (seed, grain) for seed in range(120, 160) for grain in (4, 2, 1)])
+def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int, grain: int) -> None:
+    drawn = DrawnRuns(seed, grain)
     words, chance = numpy.array(drawn.words, numpy.uint64), random.Random(seed)
     pieces = numpy.split(words, sorted(chance.randrange(len(words)) for _ in range(seed % 4)))
     together, alone = Dependences(), Dependences(runs=False)
@@ -198,21 +199,21 @@ def test_places_that_many_instructions_of_alike_iterations_read(sites: int) -> N
     assert both_ways(shapes, 1, words)
 
 
-@pytest.mark.parametrize("size", [8, 4])
-def test_many_places_that_leave_their_strips_in_one_run(size: int) -> None:
+@pytest.mark.parametrize(("grain", "size"), [(8, 8), (8, 4), (4, 4), (4, 2), (2, 2), (2, 1), (1, 1)])
+def test_many_places_that_leave_their_strips_in_one_run(grain: int, size: int) -> None:
     """Three strips with 38 readers, gone through across them, then written."""
     sites, places = 38, 45_000
-    shapes = [BlockShape(0, True, False, (AccessShape(8, True, False),) * (3 * sites)),
+    shapes = [BlockShape(0, True, False, (AccessShape(grain, True, False),) * (3 * sites)),
               BlockShape(1, True, False, (AccessShape(size, True, False),)),
-              BlockShape(2, True, False, (AccessShape(8, False, True),))]
+              BlockShape(2, True, False, (AccessShape(grain, False, True),))]
     words = []
     for place in range(0, places, 3):
-        words += [BLOCK << 48, 16, *(n << 48 | 0x10000 + 8 * (place + n % 3) for n in range(3 * sites))]
+        words += [BLOCK << 48, 16, *(n << 48 | 0x10000 + grain * (place + n % 3) for n in range(3 * sites))]
     for block in (1, 2):
         for place in range(places):
-            words += [BLOCK << 48 | block, 16, 0x10000 + 8 * place]
+            words += [BLOCK << 48 | block, 16, 0x10000 + grain * place]
     found = both_ways(shapes, 3, words)
-    assert sum(d.count for d in found) == (8 // size * sites + 1) * places  # the writes find both halves
+    assert sum(d.count for d in found) == (grain // size * sites + 1) * places  # the writes find both halves
 
 
 def test_distances_from_a_run_to_what_its_loop_did_before() -> None:
