@@ -38,6 +38,7 @@ from memopt.traces.trace import PAGE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
 _MOST_GAP = 64  # pages
+LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does
 
 
 @kernel(forceinline=True)

@@ -106,6 +106,13 @@ def _whole(cells, cell, first, size):
     return part if strip_of(cells[CELL * part + WRITTEN]) < 0 else -1
 
 
+@kernel(forceinline=True)
+def _cut_at_both(value, first, behind):
+    """Whether a word whose cell says ``value`` has parts, and is cut at both bytes, or ends there."""
+    ends = 1 << 8 | beginnings(parts_of(value))
+    return value < 0 and strip_of(value) < 0 and ends >> first & ends >> behind & 1
+
+
 @kernel()
 def cut_at(tables, cell, address):
     """From now on a place begins at ``address``, whose word has this cell."""
@@ -126,9 +133,10 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
     t = tables_at(tables)
     k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
-    cut_at(tables, cell, address)
-    if behind < 8:
-        cut_at(tables, cell, stop)
+    if not _cut_at_both(t.cells[CELL * cell + WRITTEN], first, behind):
+        cut_at(tables, cell, address)
+        if behind < 8:
+            cut_at(tables, cell, stop)
     parts = parts_of(t.cells[CELL * cell + WRITTEN])
     if parts < 0:
         touch(finding(t), k, cell, kind, site, time)

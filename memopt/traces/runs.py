@@ -50,7 +50,7 @@ from memopt.traces.alike import (
     WALKED,
     WALKS,
 )
-from memopt.traces.clusters import distance_of, end_of_cluster, have_places, look_at_strips, low_of
+from memopt.traces.clusters import LEAST_SIZE, distance_of, end_of_cluster, have_places, look_at_strips, low_of
 from memopt.traces.kernels import kernel
 from memopt.traces.places import look_at_access, places_of
 from memopt.traces.shadow import (
@@ -275,7 +275,7 @@ def look_at_run(t, r, words, at):
         if size and far == 0:
             r.fixed[2 * fixed], r.fixed[2 * fixed + 1] = low, high
             fixed += 1
-        elif not size or not look_at_strips(t, r, first, end, low, high, far, size):
+        elif size < LEAST_SIZE or not look_at_strips(t, r, first, end, low, high, far, size):
             alone = True
         first = end
     r.numbers[FIXED] = -1 if alone else fixed

@@ -160,8 +160,8 @@ def test_distances_that_vary(most: int) -> None:
     assert {(d.kind, d.source, d.sink, d.carrier): 8 * d.count for d in seen.all()} == model.counts
 
 
-@pytest.mark.parametrize(("seed", "grain"), [(seed, 8) for seed in range(120)] + [
-    (seed, grain) for seed in range(120, 160) for grain in (4, 2, 1)])
+@pytest.mark.parametrize(("seed", "grain"), [
+    *((seed, 8) for seed in range(120)), *((seed, 4) for seed in range(120, 200)), (200, 2), (201, 1)])
 def test_runs_of_alike_iterations_have_the_dependences_of_their_words(seed: int, grain: int) -> None:
     drawn = DrawnRuns(seed, grain)
     words, chance = numpy.array(drawn.words, numpy.uint64), random.Random(seed)
@@ -199,7 +199,7 @@ def test_places_that_many_instructions_of_alike_iterations_read(sites: int) -> N
     assert both_ways(shapes, 1, words)
 
 
-@pytest.mark.parametrize(("grain", "size"), [(8, 8), (8, 4), (4, 4), (4, 2), (2, 2), (2, 1), (1, 1)])
+@pytest.mark.parametrize(("grain", "size"), [(8, 8), (8, 4), (4, 4), (4, 2)])
 def test_many_places_that_leave_their_strips_in_one_run(grain: int, size: int) -> None:
     """Three strips with 38 readers, gone through across them, then written."""
     sites, places = 38, 45_000
@@ -291,7 +291,7 @@ def test_a_word_of_another_kind_ends_a_run() -> None:
 def test_much_of_such_traces_is_looked_at_together() -> None:
     words = together = 0
     for seed in range(20):
-        drawn, seen = DrawnRuns(seed), Dependences()
+        drawn, seen = DrawnRuns(seed, 8 - seed % 2 * 4), Dependences()
         seen.know(drawn.shapes, drawn.loops)
         seen.feed(numpy.array(drawn.words, numpy.uint64))
         words, together = words + len(drawn.words), together + seen.together
