@@ -91,7 +91,8 @@ class Supervisor:
     attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
     program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
     ``threads``: other traced threads and processes whose stops ``poll`` tells of. ``asking``: the signal by which the
-    processes ``asked_by``, the program among them, ask memopt in its own matters, 0 for none.
+    processes ``asked_by``, the program among them, ask memopt in its own matters, 0 for none. ``unanswered``: stops
+    that ``poll`` told of when the tracer was not there yet; it tells of them again.
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -103,6 +104,7 @@ class Supervisor:
         self.threads: set[int] = set()
         self.asking = 0
         self.asked_by: set[int] = {pid}
+        self.unanswered: list[Event] = []
         self._asked = False
         self._continue_asked = False
 
@@ -114,7 +116,7 @@ class Supervisor:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             self._pass_on_pending()
-            events = self._reap()
+            events, self.unanswered = [*self.unanswered, *self._reap()], []
             if self._asked:
                 self._asked = False
                 events.append(Asked())

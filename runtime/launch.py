@@ -175,14 +175,19 @@ def _pipe(stack: contextlib.ExitStack) -> tuple[io.FileIO, io.FileIO]:
 def _await_execve(error_read: io.FileIO) -> bytes:
     """Empty when execve succeeded (or a signal ended the child first), else its errno as four bytes.
 
-    Ctrl-Z may stop the child before execve: memopt must then stop too, so it does not just wait for the pipe.
+    Ctrl-Z may stop the child before execve: memopt must then stop too, so it does not just wait for the pipe. What
+    stopped it for a tracer, execve for the most part, is the tracer's: the child goes on when it has answered.
     """
     waiter = select.poll()
     waiter.register(error_read, select.POLLIN)
     while not waiter.poll(_EXEC_CHECK_MS):
         supervisor = supervised()
         assert supervisor is not None
-        supervisor.poll(0)
+        events = supervisor.poll(0)
+        if supervisor.traced and events:
+            supervisor.unanswered = events
+            if supervisor.outcome is None:
+                return b""
     return error_read.read(4)
 
 

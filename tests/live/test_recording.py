@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +29,37 @@ def record(command: tuple[str, ...], path: Path, *options: str) -> None:
     assert recorded.same_result(native), recorded.stderr
     assert "unrecorded" not in recorded.stderr
     assert "not recorded" not in recorded.stderr
+
+
+_LATE = """
+import select, sys, time
+from memopt.cli import main
+
+class Late:
+    def __init__(self):
+        self._poll, self._early = POLL(), True
+
+    def register(self, *what):
+        self._poll.register(*what)
+
+    def poll(self, milliseconds):
+        if self._early:
+            self._early = time.sleep(0.5)
+            return []
+        return self._poll.poll(milliseconds)
+
+POLL, select.poll = select.poll, Late
+main()
+"""
+
+
+def test_a_program_that_is_there_before_memopt_looks_is_recorded(build: Build, tmp_path: Path) -> None:
+    """Its execve is met by what waits for that, not by what records it."""
+    program = str(build("gemm_ijk.c"))
+    done = run([sys.executable, "-c", _LATE, "profile", "--exact", "-o", str(tmp_path / "p.db"), "--", program, "9"],
+               PATIENCE)
+    assert done.same_result(run([program, "9"], PATIENCE))
+    assert executed(tmp_path / "p.db", program) > 0
 
 
 def executed(path: Path, program: str) -> int:
