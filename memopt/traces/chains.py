@@ -34,26 +34,14 @@ _MOST_COPIED = 12  # readers of what is cut; each part has them all
 def _be_part(tables, cell, address, size):
     """Whether it is a place of its own that so many bytes of a word are, from now on."""
     t = tables_at(tables)
-    p, value = places_of(t), t.cells[CELL * cell + WRITTEN]
-    strip = strip_of(value)
-    if strip >= 0:
-        if t.strips[STRIP * strip + READ] > _MOST_COPIED:
-            return False
-    elif value >= 0:
-        if readers_of(p, cell) > _MOST_COPIED:
-            return False
-    else:
-        parts = parts_of(value)
-        rest = beginnings(parts) & (2 << (address & 7)) - 1
-        first = 0
-        while rest >> first > 1:
-            first += 1
-        if beginnings(parts) >> (address & 7) + 1 & (1 << size - 1) - 1:
+    place, value = cell, t.cells[CELL * cell + WRITTEN]
+    if value < 0 and strip_of(value) < 0:
+        if beginnings(parts_of(value)) >> (address & 7) + 1 & (1 << size - 1) - 1:
             return False  # of several parts
-        part = part_at(parts, first)
-        strip = strip_of(t.cells[CELL * part + WRITTEN])
-        if (t.strips[STRIP * strip + READ] if strip >= 0 else readers_of(p, part)) > _MOST_COPIED:
-            return False
+        place = part_at(parts_of(value), address & 7)
+    strip = strip_of(t.cells[CELL * place + WRITTEN])
+    if (t.strips[STRIP * strip + READ] if strip >= 0 else readers_of(places_of(t), place)) > _MOST_COPIED:
+        return False
     cut_at(tables, cell, address)
     if address + size & 7:
         cut_at(tables, cell, address + size)
