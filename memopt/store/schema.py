@@ -64,7 +64,7 @@ CREATE TABLE dependence (         -- --memory: what must stay in order, within a
     loop     INTEGER REFERENCES loop,
     least    INTEGER NOT NULL,    -- iterations from source to sink; 0: in the same one
     most     INTEGER NOT NULL,    -- 16384: as many or more
-    count    INTEGER NOT NULL,    -- how often, for each place of up to eight bytes
+    count    INTEGER NOT NULL,    -- how often: bytes that depend, by the size of the smaller access
     reduction INTEGER NOT NULL    -- 1: the sink reads what the source wrote to combine it with something
 );
 CREATE TABLE access (             -- --memory: an instruction that reads or writes memory, in a context

@@ -8,6 +8,7 @@ blocks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -32,6 +33,24 @@ ROW, TOLD_BEFORE = 8, 3
 LOOP, ENTERED, BEGAN, NUMBER, ITERATION, BEFORE = range(6)
 NEVER = 1 << 62
 _UNKNOWN = -2  # no loop, nor none
+
+
+class Following(NamedTuple):
+    """Those of the tables by which loops are followed: a call hands on each of them; see begin_block."""
+
+    state: Any
+    frames: Any
+    active: Any
+    rings: Any
+    blocks: Any
+    loops: Any
+    context_loops: Any
+    callers: Any
+
+
+@kernel(forceinline=True)
+def following(t):
+    return Following(t.state, t.frames, t.active, t.rings, t.blocks, t.loops, t.context_loops, t.callers)
 
 
 @kernel()
@@ -154,7 +173,7 @@ def begin_block(t, block, word):
         if 2 * (state[CONTEXT_LOOPS] + LEVELS) > state[LOOP_PLACES]:
             return MORE_LOOPS
         if node != state[NODE_NOW]:
-            _follow(t, node)
+            _follow(following(t), node)
             state[NODE_NOW], state[LOOP_NOW] = node, _UNKNOWN
         if not word & RESUMED:
             state[TIME] += 1
@@ -162,7 +181,7 @@ def begin_block(t, block, word):
                 _leave(t, t.frames[2 * state[FRAME] + 1])
                 state[LOOP_NOW] = -1
             else:
-                _begin(t, block, node, word & INSIDE)
+                _begin(following(t), block, node, word & INSIDE)
     state[BLOCK_NOW], state[CURRENT] = block, site
     return 0
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from memopt.traces.kernels import kernel
 from memopt.traces.places import tables_at
-from memopt.traces.shadow import CELL, CHUNK, LOW, WRITER, WRITTEN, part_at, parts_of
-from memopt.traces.strips import CACHE, IN_STRIP, WORDS_OF_PAGE
+from memopt.traces.shadow import CELL, CHUNK, IN_STRIP, LOW, WRITER, WRITTEN, part_at, parts_of
+from memopt.traces.strips import CACHE, WORDS_OF_PAGE
 from memopt.traces.tables import prefetch
 
 _AHEAD = 32  # words of a trace
@@ -36,10 +36,10 @@ def _look_ahead(tables, words, at, count):
     for word in range(min(at + 2 * _AHEAD, count), min(at + 3 * _AHEAD, count)):
         address = words[word] & (1 << 48) - 1
         line = 2 * (address >> 12 & CACHE - 1)
-        t.ahead[place] = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1) << 3 | address & 7
+        cell = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1)
+        prefetch(t.cells, CELL * cell)
+        t.ahead[place] = cell << 3 | address & 7
         place += t.cache[line] == address >> 12
-    for found in range(_OF_CELLS, place):
-        prefetch(t.cells, CELL * (t.ahead[found] >> 3))
     t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
 
 

@@ -27,10 +27,10 @@ DEPENDENCE = 8  # columns of those found
 _COUNT, _LEAST, _MOST = 2, 3, 4
 
 # Rows of those met last, half a cache line each: source and sink; in which LOOP it is as far back as it was; in which
-# row of those found it belongs, with the least and the most of the distances that were met before; and how often it was
-# met since that was counted there. The second column has, from the lowest bit on, where in the table of active loops
-# the number of the loop is, where the times are between which it is as far back, whether that VARIES, so that it is in
-# an earlier iteration of the loop, and in the upper half the number of the loop.
+# row of those found it belongs, with the least and the most of the distances that were met before; and how many bytes
+# of it were met since they were counted there. The second column has, from the lowest bit on, where in the table of
+# active loops the number of the loop is, where the times are between which it is as far back, whether that VARIES, so
+# that it is in an earlier iteration of the loop, and in the upper half the number of the loop.
 KNOWN, KNOWN_ROW = 1 << 13, 4
 _KNOWN_KEY, _KNOWN_LOOP, _KNOWN_FOUND, _KNOWN_COUNT = range(KNOWN_ROW)
 _PLACE, _VARIES = (1 << 10) - 1, 30
@@ -79,8 +79,8 @@ def _place_of(key):
 
 @kernel(forceinline=True)
 def count_in(f, key, carrier, apart, count):
-    """So many dependences of what ``key`` says, carried by the loop of this number (-1: by none), so many iterations
-    apart. Where their row is."""
+    """So many bytes depend as ``key`` says, carried by the loop of this number (-1: by none), so many iterations apart.
+    Where their row is."""
     state, found = f.state, f.found
     one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | (key & 3) - ((key & 3) >> 1)
     at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
@@ -98,8 +98,8 @@ def count_in(f, key, carrier, apart, count):
 
 
 @kernel()
-def _find_again(f, key, time):
-    """A dependence on what happened at ``time``; what it was is known from now on."""
+def _find_again(f, key, time, size):
+    """A dependence of so many bytes on what happened at ``time``; what it was is known from now on."""
     state, active, known = f.state, f.active, f.known
     level = state[ACTIVE]
     while level and time < active[ROW * (level - 1) + BEGAN]:
@@ -113,7 +113,7 @@ def _find_again(f, key, time):
         own, low, high = row + NUMBER, row + BEFORE + apart - 1, row + BEFORE + apart - 2
         if apart == 1:
             high = row + BEGAN
-    at, place = count_in(f, key, carrier, apart, state[WEIGHT]), _place_of(key)
+    at, place = count_in(f, key, carrier, apart, size * state[WEIGHT]), _place_of(key)
     varies = carrier >= 0 and (apart > TOLD_BEFORE or known[place + _KNOWN_KEY] == key)
     if varies:
         low, high = row + ENTERED, row + BEGAN
@@ -142,9 +142,9 @@ def key_of(which, source, sink):
 
 
 @kernel(forceinline=True)
-def find(f, key, first, last):
-    """A dependence of what ``key`` says on what was done at the time ``first``, and another one at ``last`` if that is
-    later.
+def find(f, key, first, last, size):
+    """Of ``size`` bytes a dependence of what ``key`` says on what was done at the time ``first``, and another one at
+    ``last`` if that is later.
 
     It is known in which row it belongs if the same pair was met before, and both times lie in the same iteration of the
     same loop as then, relative to the one that goes on: between two times of the table of active loops. Where that
@@ -156,11 +156,11 @@ def find(f, key, first, last):
     if (known[place + _KNOWN_KEY] == key and first >= active[low] and last < active[high]
             and active[own] == loop >> 32
             and (not loop >> _VARIES & 1 or _as_far(f, place, own, first, last))):
-        known[place + _KNOWN_COUNT] += f.state[WEIGHT] * (1 + (first != last))
+        known[place + _KNOWN_COUNT] += size * f.state[WEIGHT] << (first != last)
     else:
-        _find_again(f, key, first)
+        _find_again(f, key, first, size)
         if first != last:
-            _find_again(f, key, last)
+            _find_again(f, key, last, size)
 
 
 def count_known(found: Array, known: Array) -> None:

@@ -103,22 +103,20 @@ def distance_of(r, first, behind):
 
 
 @kernel()
-def look_at_strips(t, r, first, behind, low, high, far, size):
-    """Look at a cluster by strips of places of this size. False, and nothing has happened, where that cannot be."""
+def look_at_strips(t, r, first, behind, low, high, far, size, cuts):
+    """Look at a cluster by strips of places of this size. False, and nothing has happened, where that cannot be.
+    ``cuts``: see look_at_chain."""
     shift = lowest_bit(size)
     step, forward, low = abs(far) >> shift, 1 if far > 0 else -1, low << 3 - shift
     if step > _MOST_STEP or (high << 3 - shift) - low >= _MOST_POSITIONS * step:
         return False
-    count, alone = 0, True
+    count = 0
     for n in range(first, behind):
         r.ends[n - first] = numbered(r.keys[n])
     sort(r.ends, 0, behind - first)
     for n in range(behind - first):  # units are numbered in the order of the trace
         a = ACCESS * r.ends[n]
         units = r.accesses[a + SIZE] >> shift
-        alone &= units == 1
-        if size < 8 and r.accesses[a + KIND] & 2 and r.accesses[a + SIZE] >= 8:
-            return False  # a word that is written whole has no parts from then on
         if r.numbers[UNITS] + count + units > MOST_UNITS:
             return False
         for unit in range(units):
@@ -143,7 +141,7 @@ def look_at_strips(t, r, first, behind, low, high, far, size):
             while end < among + count and r.keys[end] >> CHAIN_BITS == chain:
                 end += 1
             if not look_at_chain(t.own, r.own, start, end, low + chain << shift, size, step << shift, forward,
-                                 ask == 1, size < 8 and alone):
+                                 ask == 1, cuts):
                 return False
             start = end
     for n in range(first, behind):

@@ -69,7 +69,8 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True)
 class Dependence:
     """``carrier``: node and number of the loop, None where it is within one iteration of all loops around both;
-    ``least`` and ``most`` of the distances in iterations, 0 without carrier."""
+    ``least`` and ``most`` of the distances in iterations, 0 without carrier; ``count``: how many bytes, divided by the
+    size of the smaller access."""
 
     kind: Kind
     source: Access
@@ -95,7 +96,7 @@ class Dependences(Activity):
         self._chunks = self._room(2 * CHUNKS_AT_ONCE, CHUNK)
         self._strips = self._room(2 * STRIPS_AT_ONCE, STRIP)
         self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
-        self._recent = numpy.zeros(RECENT, numpy.int64)
+        self._recent = numpy.zeros(2 * RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
         self._known = zeros(KNOWN, KNOWN_ROW)
         self._tries = numpy.zeros((0, 2), numpy.int64)
@@ -168,7 +169,13 @@ class Dependences(Activity):
         """Those found until now, in no order."""
         count_known(self._found, self._known)
         name = functools.cache(functools.partial(named, self._sites()))
+        size = functools.cache(self._size)
         loops = self._loops_by_number()
-        for one, two, count, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
-            yield Dependence(Kind(two & 3), name(one >> 32), name(one & 0xFFFFFFFF), loops.get((two >> 2) - 1), least,
-                             most, count)
+        for one, two, met, least, most, *_ in self._found[self._found[:, 1] != -1].tolist():
+            source, sink = name(one >> 32), name(one & 0xFFFFFFFF)
+            yield Dependence(Kind(two & 3), source, sink, loops.get((two >> 2) - 1), least, most,
+                             -(-met // min(size(source), size(sink))))
+
+    def _size(self, access: Access) -> int:
+        """In bytes; of one that is repeated, each time."""
+        return int(self._shapes[self._blocks[access.block, 0] + access.index, 0])

@@ -35,6 +35,7 @@ from memopt.traces.strips import (
     READ,
     READER,
     SITE,
+    SIZE,
     STRIP,
     WHEN,
 )
@@ -78,9 +79,9 @@ def _carrier(t, r, run, iteration, time):
 
 
 @kernel()
-def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, behind):
-    """Dependences of places ``first`` to ``behind`` on what happened at ``time``; the first place of the strip meets
-    its access in ``iteration``, the next ones ``step`` later each."""
+def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, behind, size):
+    """Dependences of places ``first`` to ``behind``, of ``size`` bytes each, on what happened at ``time``; the first
+    place of the strip meets its access in ``iteration``, the next ones ``step`` later each."""
     t, r = tables_at(tables), run_at(of_run)
     f = finding(t)
     while first < behind:
@@ -91,7 +92,7 @@ def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, beh
             if too and other == carrier and far == apart:
                 break
             end = (first + end + 1) >> 1
-        count_in(f, key, carrier, apart, end - first)
+        count_in(f, key, carrier, apart, size * (end - first))
         first = end
 
 
@@ -99,7 +100,7 @@ def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, beh
 def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, iteration, step):
     """A write of all places after one of those that have read them."""
     strips = tables_at(tables).strips
-    first, behind = 0, strips[STRIP * strip + COUNT]
+    first, behind, size = 0, strips[STRIP * strip + COUNT], strips[STRIP * strip + SIZE]
     at, source = STRIP * strip + OF_READERS + READER * reader, strips[STRIP * strip + R_SITE + reader]
     key = key_of(WAR, source, site)
     one, one_grows = strips[at + R_FIRST], strips[at + R_FIRST_GROWS]
@@ -107,7 +108,7 @@ def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, ite
     if source == site and kind & 1:  # each has just read what it writes
         two, two_grows = now, grows
     else:
-        _find_all(tables, of_run, key, run, one, one_grows, iteration, step, first, behind)
+        _find_all(tables, of_run, key, run, one, one_grows, iteration, step, first, behind, size)
     if one == two and (one_grows == two_grows or behind == 1):
         return
     while first < behind and one + one_grows * first == two + two_grows * first:
@@ -116,7 +117,7 @@ def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, ite
         behind -= 1
     if source == site and kind & 1:
         two, two_grows = one, one_grows
-    _find_all(tables, of_run, key, run, two, two_grows, iteration, step, first, behind)
+    _find_all(tables, of_run, key, run, two, two_grows, iteration, step, first, behind, size)
 
 
 @kernel()
@@ -127,11 +128,11 @@ def meet(tables, of_run, strip, position, unit, forward):
     iteration = forward * (position - r.units[u + POSITION])
     period = r.numbers[BLOCKS]
     now, grows = r.numbers[SINCE] + run + iteration * period, forward * period
-    count = strips[row + COUNT]
+    count, size = strips[row + COUNT], strips[row + SIZE]
     if kind & 1:
         if strips[row + SITE]:
             _find_all(tables, of_run, key_of(RAW, strips[row + SITE], site), run, strips[row + WHEN],
-                      strips[row + GROWS], iteration, forward, 0, count)
+                      strips[row + GROWS], iteration, forward, 0, count, size)
         reader, readers = 0, strips[row + READ]
         while reader < readers and strips[row + R_SITE + reader] != site:
             reader += 1
@@ -143,7 +144,7 @@ def meet(tables, of_run, strip, position, unit, forward):
     if kind & 2:
         if strips[row + SITE]:
             _find_all(tables, of_run, key_of(WAW, strips[row + SITE], site), run, strips[row + WHEN],
-                      strips[row + GROWS], iteration, forward, 0, count)
+                      strips[row + GROWS], iteration, forward, 0, count, size)
         for reader in range(strips[row + READ]):
             _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, iteration, forward)
         strips[row + SITE], strips[row + WHEN], strips[row + GROWS], strips[row + READ] = site, now, grows, 0

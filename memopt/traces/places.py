@@ -15,6 +15,7 @@ from memopt.traces.shadow import (
     beginnings,
     begins,
     cut,
+    cut_alike,
     is_part,
     join,
     part_at,
@@ -33,10 +34,11 @@ class Tables(NamedTuple):
     cells, of a cache line each: time of the last write (0: none); its site, and in the lower half the chunk of the last
     further readers (0: none); the sites of two readers since then (0: none), the first in the upper half; first and
     last time of the one, and of the other; which further readers there may be, by the low bits of their sites.
-    chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: chunk and number in it.
-    found: source and sink, carrier and kind, count, least, most. known: see find. strips: see there; free_strips: those
-    that are not in use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was
-    before. ahead: see ahead.py. own: where their addresses are, which costs less to hand on than each of them.
+    chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: cell and site of one of
+    them, where in chunks its last time is. found: source and sink, carrier and kind, bytes, least, most. known: see
+    find. strips: see there; free_strips: those that are not in use. tries: of each loop, how many iterations are not
+    tried as the first of a run, and what that was before. ahead: see ahead.py. own: where their addresses are, which
+    costs less to hand on than each of them.
     """
 
     state: Any
@@ -134,21 +136,22 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     t = tables_at(tables)
     k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
     if not _cut_at_both(t.cells[CELL * cell + WRITTEN], first, behind):
+        if first == 0 and address & (PAGE - 1):  # bytes side by side, perhaps
+            cut_alike(k, cell, cell - 1, behind)
         cut_at(tables, cell, address)
         if behind < 8:
             cut_at(tables, cell, stop)
     parts = parts_of(t.cells[CELL * cell + WRITTEN])
     if parts < 0:
-        touch(finding(t), k, cell, kind, site, time)
+        touch(finding(t), k, cell, kind, site, time, 8)
         return
     rest = beginnings(parts) & (1 << behind) - (1 << first)
     while rest:
-        byte = lowest_bit(rest)
+        byte, rest = lowest_bit(rest), rest & rest - 1
         part = part_at(parts, byte)
         if strip_of(t.cells[CELL * part + WRITTEN]) >= 0:
             take_out(places_of(t), part, (address & ~7) + byte)
-        touch(finding(t), k, part, kind, site, time)
-        rest &= rest - 1
+        touch(finding(t), k, part, kind, site, time, lowest_bit(rest | 1 << behind) - byte)
     if kind & 2 and behind - first == 8:
         join(k, cell, site, time)
 
@@ -165,7 +168,7 @@ def look_at_access(t, kind, site, address, size):
         cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address & 7, stop - address)
         if whole >= 0:
-            touch(finding(t), _keeping(t), whole, kind, site, time)
+            touch(finding(t), _keeping(t), whole, kind, site, time, stop - address)
         else:
             _touch_parts(t.own, cell, kind, site, address, stop)
         address = stop

@@ -275,8 +275,12 @@ def look_at_run(t, r, words, at):
         if size and far == 0:
             r.fixed[2 * fixed], r.fixed[2 * fixed + 1] = low, high
             fixed += 1
-        elif size < LEAST_SIZE or not look_at_strips(t, r, first, end, low, high, far, size):
-            alone = True
+        else:
+            looked, cuts = False, size < 8
+            while size >= LEAST_SIZE and not looked:
+                looked = look_at_strips(t, r, first, end, low, high, far, size, cuts)
+                size >>= 1  # words are cut, perhaps
+            alone |= not looked
         first = end
     r.numbers[FIXED] = -1 if alone else fixed
     r.numbers[WALKED], r.numbers[WALKS] = 0, r.numbers[ITERATIONS]

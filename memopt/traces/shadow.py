@@ -43,9 +43,10 @@ CHUNK, OF_CHUNK = 16, 6
 _SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
 
+IN_STRIP = -(1 << 50)  # in place of the time of the last write, minus the number of the strip that the place is in
 CUTS = (1 << 7) - 1  # at which bytes from the second on a part of a word begins
 
-RECENT = 1 << 12  # further readers, by cell and site, that have been looked for
+RECENT = 1 << 11  # further readers, by cell and site, that have been looked for
 
 
 class Keeping(NamedTuple):
@@ -86,18 +87,37 @@ def next_chunk(head):
 
 
 @kernel(forceinline=True)
+def _near(cell, site):
+    return 2 * (cell + 61 * site & (RECENT - 1))
+
+
+@kernel(forceinline=True)
+def _note(k, cell, site, last):
+    """Where the last time of a further reader is."""
+    row = _near(cell, site)
+    k.recent[row], k.recent[row + 1] = cell << 32 | site, last
+
+
+@kernel(forceinline=True)
+def _forget_recent(k, chunk):
+    """Its readers are looked for again."""
+    head = k.chunks[CHUNK * chunk]
+    for number in range(head & 15):
+        site = site_in(k.chunks, chunk, number)
+        row = _near(head >> 32, site)
+        if k.recent[row] == head >> 32 << 32 | site:
+            k.recent[row] = 0
+
+
+@kernel(forceinline=True)
 def free_chunk(k, chunk):
     """It may be another place's; what its next one is."""
+    _forget_recent(k, chunk)
     following = next_chunk(k.chunks[CHUNK * chunk])
     k.chunks[CHUNK * chunk] = -1
     k.free[k.state[FREE_CHUNKS]] = chunk
     k.state[FREE_CHUNKS] += 1
     return following
-
-
-@kernel(forceinline=True)
-def _near(cell, site):
-    return cell + 61 * site & (RECENT - 1)
 
 
 @kernel()
@@ -126,7 +146,7 @@ def new_reader(k, cell, site, first, last):
         chunks[row + _SITES + (number >> 1)] = site
     chunks[row + TIMES + 2 * number], chunks[row + TIMES + 2 * number + 1] = first, last
     cells[CELL * cell + MAY_READ] |= 1 << (site & 63)
-    k.recent[_near(cell, site)] = chunk << 4 | number
+    _note(k, cell, site, row + TIMES + 2 * number + 1)
 
 
 @kernel()
@@ -138,8 +158,9 @@ def _look_for_reader(k, cell, site, time):
         while chunk:
             for number in range(chunks[CHUNK * chunk] & 15):
                 if site_in(chunks, chunk, number) == site:
-                    k.recent[_near(cell, site)] = chunk << 4 | number
-                    chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
+                    last = CHUNK * chunk + TIMES + 2 * number + 1
+                    _note(k, cell, site, last)
+                    chunks[last] = time
                     return
             chunk = next_chunk(chunks[CHUNK * chunk])
     new_reader(k, cell, site, time, time)
@@ -148,11 +169,9 @@ def _look_for_reader(k, cell, site, time):
 @kernel(forceinline=True)
 def further_reader(k, cell, site, time):
     """The third or a later one since the last write."""
-    near = k.recent[_near(cell, site)]
-    chunk, number = near >> 4, near & 15
-    head = k.chunks[CHUNK * chunk]
-    if head >> 32 == cell and number < head & 15 and site_in(k.chunks, chunk, number) == site:
-        k.chunks[CHUNK * chunk + TIMES + 2 * number + 1] = time
+    row = _near(cell, site)
+    if k.recent[row] == cell << 32 | site:
+        k.chunks[k.recent[row + 1]] = time
     else:
         _look_for_reader(k, cell, site, time)
 
@@ -220,6 +239,7 @@ def _move(k, source, target):
     chunk = k.cells[CELL * source + WRITER] & LOW
     while chunk:
         head = k.chunks[CHUNK * chunk]
+        _forget_recent(k, chunk)
         k.chunks[CHUNK * chunk] = target << 32 | head & LOW
         chunk = next_chunk(head)
 
@@ -263,6 +283,24 @@ def cut(k, cell, byte):
         _give_up(k, old)
     _copy(k, source + further, source + further + 1)
     cells[CELL * cell + WRITTEN] = -1 - (parts | 1 << byte - 1)
+
+
+@kernel()
+def cut_alike(k, cell, like, byte):
+    """The word of ``cell`` is cut where that of ``like`` is, if that one is cut in front of this byte, and this one is
+    not at all; those with further readers stay as they are."""
+    cells, c, value = k.cells, CELL * cell, k.cells[CELL * like + WRITTEN]
+    if not IN_STRIP < value < 0 or cells[c + WRITTEN] < 0 or cells[c + WRITER] & LOW:
+        return
+    cuts = parts_of(value) & CUTS
+    if not begins(cuts, byte):
+        return
+    count = 1 + count_bits(cuts)
+    parts = _room_for_parts(k, (count > 2) + (count > 4)) | cuts
+    for part in range(part_at(parts, 0), part_at(parts, 0) + count):
+        for column in range(CELL):
+            cells[CELL * part + column] = cells[c + column]
+    cells[c + WRITTEN] = -1 - parts
 
 
 @kernel(forceinline=True)

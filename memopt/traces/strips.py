@@ -15,6 +15,7 @@ from memopt.traces.shadow import (
     CHUNK,
     FIRST,
     FREE_STRIPS,
+    IN_STRIP,
     LAST,
     LOW,
     MAY_READ,
@@ -53,7 +54,6 @@ OF_READERS = R_SITE + MOST_READERS
 STRIP = OF_READERS + READER * MOST_READERS
 R_FIRST, R_FIRST_GROWS, R_LAST, R_LAST_GROWS = range(READER)
 
-IN_STRIP = -(1 << 50)  # in place of the time of the last write: IN_STRIP - number of the strip
 _WORTH_KEEPING = 4  # places
 
 

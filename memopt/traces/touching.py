@@ -25,34 +25,35 @@ from memopt.traces.shadow import (
 
 
 @kernel(forceinline=True)
-def _write_after(f, which, kind, site, source, first, last):
+def _write_after(f, which, kind, site, source, first, last, size):
     """A write at ``site`` after the reads at ``source``."""
     if source == site and kind & 1:  # it has just read what it writes
         if first != f.state[TIME]:
-            find(f, key_of(which, source, site), first, first)
+            find(f, key_of(which, source, site), first, first, size)
     else:
-        find(f, key_of(which, source, site), first, last)
+        find(f, key_of(which, source, site), first, last, size)
 
 
 @kernel()
-def write_after_further(f, k, kind, site, chunk):
+def write_after_further(f, k, kind, site, chunk, size):
     """Also gives up the chunks."""
     chunks = k.chunks
     while chunk:
         for number in range(chunks[CHUNK * chunk] & 15):
             times = CHUNK * chunk + TIMES + 2 * number
-            _write_after(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])
+            _write_after(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1],
+                         size)
         chunk = free_chunk(k, chunk)
 
 
 @kernel(forceinline=True)
-def touch(f, k, cell, kind, site, time):
-    """A place is read, written or both."""
+def touch(f, k, cell, kind, site, time, size):
+    """A place of so many bytes is read, written or both."""
     cells, c = k.cells, CELL * cell
     written, writer, readers = cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS]
     if kind & 1:
         if written:
-            find(f, key_of(RAW, writer >> 32, site), written, written)
+            find(f, key_of(RAW, writer >> 32, site), written, written, size)
         if readers >> 32 == site:
             cells[c + LAST] = time
         elif readers & LOW == site:
@@ -68,12 +69,12 @@ def touch(f, k, cell, kind, site, time):
             writer = cells[c + WRITER]
     if kind & 2:
         if written:
-            find(f, key_of(WAW, writer >> 32, site), written, written)
+            find(f, key_of(WAW, writer >> 32, site), written, written, size)
         if readers:
-            _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST])
+            _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
             if readers & LOW:
-                _write_after(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST])
+                _write_after(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST], size)
                 if writer & LOW:
-                    write_after_further(f, k, kind, site, writer & LOW)
+                    write_after_further(f, k, kind, site, writer & LOW, size)
                     cells[c + MAY_READ] = 0
         cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS] = time, site << 32, 0
