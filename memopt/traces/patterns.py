@@ -20,7 +20,7 @@ from memopt.traces.tables import Array, longer, pointer, zeros
 LONGEST = 8  # sequence of patterns that is recognised when it comes again
 MOST_PATTERNS = 1 << 22  # of a thread; accesses that would need more are not regular
 MOST_ROWS = 1 << 20
-MOST_PARTS = 1 << 12  # of an access
+MOST_PARTS = 1 << 12  # of an access; those that are one access alone count twice
 _LEVELS = 10
 _SEQUENCES = 0b1010001000  # levels at which they are looked for: behind all runs of runs, then again
 _DATUM, _RUN, _PAIR = range(3)
@@ -326,7 +326,7 @@ def _rise(t, site, pattern, start, end, ends):
         place = 3 * t.numbers[_ENTRIES]
         t.entries[place], t.entries[place + 1], t.entries[place + 2] = site, now[3 * index], now[3 * index + 1]
         t.numbers[_ENTRIES] += 1
-        t.sites[row + _PARTS] += 1
+        t.sites[row + _PARTS] += 1 + (t.patterns[_PATTERN * now[3 * index] + _ACCESSES] == 1)
     if t.sites[row + _PARTS] > MOST_PARTS:
         t.sites[row + _IRREGULAR] = 1
 
