@@ -22,7 +22,7 @@ from memopt.traces.shadow import (
     parts_of,
 )
 from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
-from memopt.traces.tables import lowest_bit, pointer
+from memopt.traces.tables import lowest_bit, pointer, prefetch
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
 
@@ -146,6 +146,8 @@ def _touch_parts(tables, cell, kind, site, address, stop):
         touch(finding(t), k, cell, kind, site, time, 8)
         return
     rest = beginnings(parts) & (1 << behind) - (1 << first)
+    for part in range(part_at(parts, first) + 1, part_at(parts, behind - 1) + 1):
+        prefetch(t.cells, CELL * part)
     while rest:
         byte, rest = lowest_bit(rest), rest & rest - 1
         part = part_at(parts, byte)
