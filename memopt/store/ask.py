@@ -8,8 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from memopt.store.queries import QUERIES
 from memopt.store.schema import StoreError, open_existing
@@ -26,17 +28,30 @@ def answer(path: str, question: str, form: str) -> Iterable[str]:
     if named is None and " " not in question.strip():
         raise StoreError(f"{question}: no query has this name; memopt query --list shows them all")
     connection = open_existing(path)
+    sql = question if named is None else named.sql
     try:
-        cursor = connection.execute(question if named is None else named.sql)
+        cursor = connection.execute(sql)
         columns = [name for name, *_ in cursor.description or ()]
         rows = cursor.fetchall()
+        empty = [] if rows else _empty_tables(connection, sql)
     except sqlite3.Error as error:
         raise StoreError(f"the query failed ({error}); memopt query --schema shows tables and columns") from error
     finally:
         connection.close()
     if form == "json":
         return (json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=1),)
-    return _csv(columns, rows) if form == "csv" else _table(columns, rows)
+    if form == "csv":
+        return _csv(columns, rows)
+    why = f"no rows: {', '.join(empty)} empty in this profile; memopt query --schema tells what fills each table"
+    return chain(_table(columns, rows), [why] if empty else [])
+
+
+def _empty_tables(connection: sqlite3.Connection, sql: str) -> list[str]:
+    """Of those that a question names."""
+    named = {name.lower() for name in re.findall(r"\b(?:from|join)\s+(\w+)", sql, re.IGNORECASE)}
+    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    return [name for (name,) in tables
+            if name in named and connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is None]
 
 
 def names() -> Iterable[str]:
