@@ -9,7 +9,7 @@ CC ?= gcc
 DEMO_SIZE ?= 2048
 JOBS ?= $(shell nproc)
 DEMO := $(BUILD)/demo/dgemm
-RECORDED := $(patsubst %,tests/live/test_%.py,merge recording values watching)
+RECORDED := $(patsubst %,tests/live/test_%.py,children merge recording survey values watching)
 
 .PHONY: demo test lint bench headline suite clean
 .DELETE_ON_ERROR:
