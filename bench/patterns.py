@@ -138,7 +138,7 @@ def _hashes(trace: Path, program: str) -> tuple[dict[tuple[int, str], str], int]
                 known += json.loads(content)
             elif kind == b"MAPS":
                 bias = next(row[3] for row in json.loads(content) if row[0] == program)
-            else:
+            elif kind == b"WORD":
                 last = _add(numpy.frombuffer(content, "<u8").astype(numpy.int64), known, found, last)
     return {key: state.hexdigest() for key, state in found.items()}, bias
 
