@@ -298,8 +298,7 @@ def cut_alike(k, cell, like, byte):
     count = 1 + count_bits(cuts)
     parts = _room_for_parts(k, (count > 2) + (count > 4)) | cuts
     for part in range(part_at(parts, 0), part_at(parts, 0) + count):
-        for column in range(CELL):
-            cells[CELL * part + column] = cells[c + column]
+        _copy(k, cell, part)
     cells[c + WRITTEN] = -1 - parts
 
 
