@@ -1,18 +1,29 @@
-"""How many instructions callgrind counts (Nethercote and Seward, Valgrind, 2007), by the files they lie in."""
+"""How many instructions callgrind counts (Nethercote and Seward, Valgrind, 2007), by the files they lie in.
+
+Callgrind counts what is outside a file's section .text, .init and the linkage table among it, to no file; its address
+tells which one it is of.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_COST = re.compile(r"(?:[+-]?\d+|\*) (\d+)")
+from memopt.elf.image import PF_X, PT_LOAD, ElfError, Image
+
+_COST = re.compile(r"(0x[0-9a-f]+|[+-]\d+|\*) (?:[+-]?\d+|\*) (\d+)")
 _OBJECT = re.compile(r"(c?)ob=(\(\d+\))(?: (.*))?")
+_NO_FILE = "???"
+# What -v -v says of each file that is mapped: its path, then where its text is in the file's terms and in memory.
+_FILE = re.compile(r"Reading syms from (.*)$")
+_MAPPED = re.compile(r"svma 0x([0-9a-f]+), avma 0x([0-9a-f]+)")
 
 
 def installed() -> bool:
@@ -23,13 +34,24 @@ def instructions(command: Sequence[str], timeout: float) -> Counter[str]:
     """By real paths, of the process of ``command`` alone: costs of lines that are not those of calls (the manual's
     section on the file format). Raises ``subprocess.TimeoutExpired``, and ``OSError`` where callgrind fails."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "out"
-        subprocess.run(("valgrind", "--tool=callgrind", f"--callgrind-out-file={path}", *command), check=False,
+        path, log = Path(folder) / "out", Path(folder) / "log"
+        subprocess.run(("valgrind", "-v", "-v", "--tool=callgrind", "--dump-instr=yes", f"--log-file={log}",
+                        f"--callgrind-out-file={path}", *command), check=False,
                        stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
         lines = path.read_text(errors="replace").splitlines()
-    costs: Counter[str] = Counter()
+        mapped = _mapped(log.read_text(errors="replace").splitlines())
+    found: Counter[str] = Counter()
+    for name, address, count in _costs(lines):
+        if name == _NO_FILE:
+            name = next((path for path, text in mapped if address in text), name)
+        found[os.path.realpath(name)] += count
+    return found
+
+
+def _costs(lines: Iterable[str]) -> Iterable[tuple[str, int, int]]:
+    """The file, the address in its terms, and how many instructions; addresses of no file are those in memory."""
     names: dict[str, str] = {}
-    current, is_call = "", False
+    current, address, is_call = "", 0, False
     for line in lines:
         if match := _OBJECT.match(line):
             names.setdefault(match[2], match[3] or "")
@@ -37,9 +59,23 @@ def instructions(command: Sequence[str], timeout: float) -> Counter[str]:
         elif line.startswith("calls="):
             is_call = True
         elif match := _COST.match(line):
-            costs[current] += 0 if is_call else int(match[1])
+            position = match[1]
+            address = int(position, 16) if position.startswith("0x") else address + int(position.replace("*", "0"))
+            if not is_call:
+                yield names.get(current, _NO_FILE), address, int(match[2])
             is_call = False
-    found: Counter[str] = Counter()
-    for key, count in costs.items():
-        found[os.path.realpath(names.get(key, "?"))] += count
+
+
+def _mapped(lines: Iterable[str]) -> list[tuple[str, range]]:
+    """Paths, and the addresses of what of each may be executed."""
+    found, path = [], ""
+    for line in lines:
+        if match := _FILE.search(line):
+            path = match[1]
+        elif path and (match := _MAPPED.search(line)):
+            bias = int(match[2], 16) - int(match[1], 16)
+            with contextlib.suppress(ElfError, OSError), Image(path) as image:
+                found += [(path, range(bias + segment.address, bias + segment.address + segment.memory_size))
+                          for segment in image.segments if segment.kind == PT_LOAD and segment.flags & PF_X]
+            path = ""
     return found

@@ -18,7 +18,7 @@ from bench import callgrind
 from bench.execution import ask, memopt_command, run
 
 _PATIENCE_S = 600.0
-_MOST_DIFFERENCE, _OF_ITS_OWN = 0.005, 20  # instructions of .init, .fini and the linkage table, which callgrind moves
+_MOST_DIFFERENCE = 0.005
 _TEXT_BYTES = 1 << 20
 _SUM = "BEGIN { for (i = 0; i < 300000; i++) s[i % 97] += i; for (i in s) t += s[i]; print t }"
 _QUERY = ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
@@ -64,7 +64,7 @@ def _is_right(command: tuple[str, ...], path: Path) -> bool:
     theirs = callgrind.instructions(command, _PATIENCE_S)[program]
     _say(f"| {command[0]} | {f'identical, {native.exit_code}' if same else 'DIFFERENT'} | {ours:,} | {theirs:,} | "
          f"{100 * (ours / max(theirs, 1) - 1):+.4f} % |")
-    return same and abs(ours - theirs) <= max(_OF_ITS_OWN, _MOST_DIFFERENCE * theirs)
+    return same and abs(ours - theirs) <= _MOST_DIFFERENCE * theirs
 
 
 def _write_inputs(folder: Path) -> None:
