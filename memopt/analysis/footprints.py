@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
+from memopt.analysis.values import Substitution
 from memopt.ir.linear import Linear
 
 MOST_RUNS = 1 << 24  # that one count may go through
@@ -62,6 +63,27 @@ def with_cells(nest: LoopNode, cells: Mapping[int, Sequence[tuple[int, int]]]) -
     """``nest`` with accesses to fixed addresses, (address, bytes) by the header of the innermost loop around."""
     own = tuple(LoadEvent(0, Linear.of(address), 8 * size, 0) for address, size in cells.get(nest.address, ()))
     return replace(nest, items=(*own, *_items_with_cells(nest.items, cells)))
+
+
+def from_the_start(nest: LoopNode, over: int, values: Mapping[str, int]) -> LoopNode:
+    """``nest``, whose own trips are known, with those ``over`` before it was met, or as it is where the loops in it may
+    have been others then. ``values``: of the live-in symbols."""
+    counter = nest.counter
+    first = rewritten(nest, Substitution({counter: Linear.symbol(counter) - over}))
+    assert isinstance(first, LoopNode)
+    earlier = {**values, counter: 0}
+    for trips in map(_trips, _loops(first.items)):
+        if counter in trips.symbols and (not trips.symbols <= earlier.keys() or trips.evaluate(earlier) < 0):
+            return nest
+    return replace(first, trips=_trips(nest) + over)
+
+
+def _loops(items: Sequence[Item]) -> Iterator[LoopNode]:
+    for item in items:
+        if isinstance(item, LoopNode):
+            yield item
+        if isinstance(item, (LoopNode, Guarded)):
+            yield from _loops(item.items)
 
 
 def _items_with_cells(items: Sequence[Item], cells: Mapping[int, Sequence[tuple[int, int]]]) -> Iterator[Item]:

@@ -10,13 +10,14 @@ import sqlite3
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.accesses import accesses
-from memopt.analysis.footprints import addresses, curves, with_cells
+from memopt.analysis.beginnings import iterations_over
+from memopt.analysis.footprints import addresses, curves, from_the_start, with_cells
 from memopt.analysis.nest import LoopNode
 from memopt.analysis.parameters import Sample
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Scop
+from memopt.ir.scop import TRIPS, Scop
 from memopt.session.decision import Decision
 from memopt.session.images import Images
 from memopt.session.improve import Improver
@@ -26,10 +27,11 @@ from memopt.traces.trace import LINE, PAGE
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """``header``: live address; ``values``: of its live-in symbols where it was met, with ``trips`` iterations left."""
+    """``header``: live address; ``values``: of its live-in symbols and R where it was met, with ``left`` of its
+    iterations left; ``loops``: from its first iteration on, if that is known, else from there."""
 
     header: int
-    trips: int
+    left: int
     loops: LoopNode
     scop: Scop
     values: Sample
@@ -51,9 +53,12 @@ class Surveyor(Improver):
             lifted, _ = self._capture_and_lift(site, loop, operations)
         count = lifted.region.trips
         trips = count.numerator.evaluate(lifted.entry) // count.divisor
-        loops = replace(lifted.outer.node, trips=Linear.of(trips))
+        loops, values = replace(lifted.outer.node, trips=Linear.of(trips)), {**lifted.entry, TRIPS: trips}
+        if lifted.region.period == 1:
+            over = iterations_over(site.graph, operations, loop, lifted.outer.steps, lifted.entry)
+            loops = from_the_start(loops, over or 0, values)
         loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
-        self.nests.append(Nest(loop.header, trips, loops, lifted.region.scop, lifted.entry))
+        self.nests.append(Nest(loop.header, trips, loops, lifted.region.scop, values))
         raise Rejected(Reason.DRY_RUN)
 
 
@@ -79,7 +84,7 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
         place = images.place(nest.header)
         image, header = (None, nest.header) if place is None else (place.path, nest.header - place.bias)
         connection.execute("INSERT INTO nest VALUES (?, (SELECT id FROM image WHERE path = ?), ?, ?, ?)",
-                           (number, image, header, nest.trips, str(nest.scop)))
+                           (number, image, header, nest.left, str(nest.scop)))
         for found in curves(nest.loops, nest.values, LINE, PAGE):
             loop = connection.execute(
                 "SELECT l.id FROM loop l JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image "

@@ -32,6 +32,21 @@ def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
     assert {row["function"] for row in asked(path, "derived-sets")} >= {"product"}
 
 
+@pytest.mark.parametrize("options", [("-O1",), ("-O2",), ("-O2", "-DROWS=TRIANGLE")])
+def test_a_loop_that_was_met_under_way_is_known_from_its_start(build: Build, tmp_path: Path,
+                                                                options: tuple[str, ...]) -> None:
+    path, size = tmp_path / "p.db", 1500
+    program = str(build("one_product.c", *options[1:], level=options[0]))
+    run([*memopt_command(), "profile", "--affine", "--quiet", "-o", str(path), "--", program, str(size)], PATIENCE)
+    (outermost,) = asked(path, """SELECT max(d.iterations) AS all_of_them, n.trips AS left, max(d.lines) AS lines
+        FROM derived_set d JOIN nest n ON n.id = d.nest WHERE d.depth = 1 GROUP BY d.nest
+        ORDER BY max(d.lines) DESC LIMIT 1""")
+    assert int(str(outermost["all_of_them"])) in ((size - 1, size) if "TRIANGLE" in options[-1] else (size,))  # peeled
+    assert 0 < int(str(outermost["left"])) < size
+    arrays = 2.5 if "TRIANGLE" in options[-1] else 3
+    assert float(str(outermost["lines"])) == pytest.approx(8 * arrays * size * size, rel=0.01)
+
+
 def test_it_cannot_be_asked_for_with_counting(tmp_path: Path) -> None:
     refused = run([*memopt_command(), "profile", "--affine", "--exact", "-o", str(tmp_path / "p.db"), "--", "true"],
                   PATIENCE)

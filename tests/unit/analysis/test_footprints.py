@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy
 import pytest
 
-from memopt.analysis.footprints import LoopCurve, covered, curves
+from memopt.analysis.footprints import LoopCurve, covered, curves, from_the_start
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode
 from memopt.ir.linear import Linear, quotient
 
@@ -109,3 +109,26 @@ def test_a_large_product_takes_no_time() -> None:
 
 def test_no_units_are_none() -> None:
     assert covered(numpy.zeros((0, 2), numpy.int64)) == 0
+
+
+@pytest.mark.parametrize("over", [0, 1, 5])
+def test_a_nest_that_was_met_under_way_is_the_whole_one_again(over: int) -> None:
+    """A triangle, met in its iteration of this number: bounds are over those that are left, R."""
+    def triangle(first: int) -> LoopNode:
+        row = Linear.symbol("c:1") + first
+        inner = LoopNode("c:2", Linear.symbol("R", -1, 12 - first) + row + 2,
+                         (LoadEvent(0, Linear.symbol("p") + row * 1000 + Linear.symbol("c:2", 8), 64, 0),), address=32)
+        return LoopNode("c:1", Linear.of(9 - first), (inner,), address=16)
+
+    def whole(nest: LoopNode, left: int) -> list[LoopCurve]:
+        return list(curves(nest, {"p": 0x10000, "R": left}, LINE, PAGE))
+
+    values = {"p": 0x10000, "R": 9 - over}
+    assert whole(from_the_start(triangle(over), over, values), 9 - over) == whole(triangle(0), 9)
+
+
+def test_a_nest_whose_loops_would_have_run_backwards_stays_as_it_is() -> None:
+    inner = LoopNode("c:2", Linear.symbol("c:1") + 3, (LoadEvent(0, Linear.symbol("p"), 64, 0),), address=32)
+    nest = LoopNode("c:1", Linear.of(9), (inner,), address=16)
+    assert from_the_start(nest, 4, {}) == nest
+    assert from_the_start(nest, 3, {}).trips == Linear.of(12)
