@@ -6,7 +6,8 @@ programs, 1994). The tree takes what runs most often. A block is an edge as well
 that a counter may stand in it. All ways in and out of the function meet in one vertex.
 
 Invariant: exact for every run, where it is known in which block one began or ended that did so in its middle. A call
-may never return, so what follows it is counted by itself; where an indirect jump goes is told by what it goes to.
+may never return, so what follows it is counted by itself; where an indirect jump, or an
+exception, goes is told by what it goes to.
 """
 
 from __future__ import annotations
@@ -111,16 +112,15 @@ def _order(way: _Way, depth: Mapping[int, int], known: frozenset[int]) -> tuple[
 
 def _ways(graph: FlowGraph) -> Iterator[_Way]:
     number = {block: index for index, block in enumerate(graph.blocks)}
-    led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in graph.successors(b.start)}
     for start, block in graph.blocks.items():
         into, out = 2 * number[start], 2 * number[start] + 1
         yield _Way(into, out, (start, None))
-        if start in led or start == graph.entry:
+        if start in graph.led or start == graph.entry:
             yield _Way(_OUTSIDE, into, None)
         successors = [s for s in dict.fromkeys(block.successors) if s != start or not block.repeats]
         if block.kind is not Kind.INDIRECT:
             for successor in successors:
-                if successor in number:
+                if successor in number and (block.kind is not Kind.CALL or successor == block.end):
                     yield _Way(out, 2 * number[successor], (start, successor))
         leaves = block.kind in (Kind.RETURN, Kind.INDIRECT, Kind.TRAP, Kind.CALL)
         if leaves or not successors or any(s not in number for s in successors):

@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from memopt.analysis.loops import find_loops
@@ -26,20 +26,26 @@ _LOOK_BACK = 64
 
 
 def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,
-             decoded: dict[int, DecodedInstruction] | None = None) -> FlowGraph:
-    """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``.
+             decoded: dict[int, DecodedInstruction] | None = None, parts: Sequence[tuple[int, int]] = ()) -> FlowGraph:
+    """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``, or inside
+    ``parts``.
 
-    ``bounds`` is (first address, first address after); ``leads``: where indirect jumps at these addresses go;
-    ``decoded``: what is known of the same bytes, and will be. Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can
-    be decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
+    ``bounds`` is (first address, first address after), and so is each of ``parts``; ``leads``: where indirect jumps at
+    these addresses go, and calls that end with an exception; ``decoded``: what is known of the same bytes, and will be.
+    Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can be decoded at ``start``, NOT_A_NEST when the code is too
+    large to be one function.
     """
     known: dict[int, DecodedInstruction] = {}
     decoded = {} if decoded is None else decoded
     leaders, pending = {start}, [start]
+
+    def extent(address: int) -> tuple[int, int] | None:
+        return next((e for e in (bounds, *parts) if e[0] <= address < e[1]), None)
+
     while pending:
         leader = pending.pop()
         if leader not in known:
-            for instruction in _run(read, leader, bounds, decoded):
+            for instruction in _run(read, leader, extent(leader) or bounds, decoded):
                 if instruction.address in known:
                     break
                 known[instruction.address] = instruction
@@ -48,7 +54,7 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
                 if len(known) > _MOST_INSTRUCTIONS:
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
         for target in _successors(_last(known, leader), leads):
-            if bounds[0] <= target < bounds[1] and target not in leaders:
+            if target not in leaders and extent(target) is not None:
                 leaders.add(target)
                 pending.append(target)
     blocks = (_block(known, leader, leaders, leads) for leader in sorted(leaders) if leader in known)
@@ -91,6 +97,8 @@ def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, 
     result: tuple[int, ...] = (last.end,) if last.kind.falls_through else ()
     if last.target is not None and last.kind is not Kind.CALL and last.target not in result:
         result += (last.target,)
+    if last.kind is Kind.CALL:
+        result += tuple(pad for pad in leads.get(last.address, ()) if pad not in result)
     return result
 
 

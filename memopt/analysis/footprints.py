@@ -37,7 +37,8 @@ class Touched:
 @dataclass(frozen=True, slots=True)
 class LoopCurve:
     """Of the loop with this ``header``, around which others are in the middle of their iterations; after 1, 2, 4, ...
-    iterations and at the end. ``exact``: no condition in it that may leave accesses out."""
+    iterations and at the end; no curve where addresses are too scattered, or bounds depend on too many other counters,
+    to go through them all. ``exact``: no condition in it that may leave accesses out."""
 
     header: int
     depth: int
@@ -105,7 +106,7 @@ def addresses(items: Sequence[Item]) -> frozenset[int]:
 
 def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> Iterator[LoopCurve]:
     """Of the loops that run, the outer ones first. ``nest``: its own trips are known, too; ``values``: of the live-in
-    symbols. Loops whose addresses are too scattered, or no sums of counters, are left out."""
+    symbols."""
     loops: dict[tuple[str, ...], list[_Place]] = {}
     for place in _places((nest,), (), False):
         for depth in range(1, len(place.loops) + 1):
@@ -122,8 +123,8 @@ def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> I
             points = tuple(Touched(n, *(unit * _units(places, depth, around, n, unit) for unit in (line, page)))
                            for n in counts if n > 0)
         except TooManyRuns:
-            continue
-        if points:
+            points = ()
+        if trips > 0:
             yield LoopCurve(loop.address, depth, points, not any(p.conditions for p in places))
 
 
@@ -169,6 +170,7 @@ def _units(places: Sequence[_Place], depth: int, around: Mapping[str, int], iter
 def _runs(address: Linear, loops: Sequence[tuple[str, Linear]], values: Mapping[str, int], size: int,
           unit: int) -> Runs:
     found: list[Runs] = []
+    total = 0
     for inside, box in _boxes(loops, dict(values)):
         start = address.evaluate(inside | {name: 0 for name, _ in box})
         strides = [(address.evaluate(inside | {other: int(other == name) for other, _ in box}) - start, count)
@@ -176,7 +178,8 @@ def _runs(address: Linear, loops: Sequence[tuple[str, Linear]], values: Mapping[
         if any(rounded.numerator.symbols & {name for name, _ in box} for rounded in address.quotients):
             raise TooManyRuns
         found.append(box_runs(start, strides, size, unit))
-        if len(found) > _MOST_BOXES or sum(map(len, found)) > MOST_RUNS:
+        total += len(found[-1])
+        if len(found) > _MOST_BOXES or total > MOST_RUNS:
             raise TooManyRuns
     return numpy.concatenate(found) if found else numpy.zeros((0, 2), numpy.int64)
 

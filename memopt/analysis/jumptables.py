@@ -1,7 +1,9 @@
-"""Where the jumps of a switch go: tables of addresses, or of distances from their own start, as compilers make them.
+"""Where the jumps of a switch go, or of labels as values: tables of addresses, or of distances from their own start, as
+compilers make them.
 
 gcc and clang load an entry with the index times its size, add the table's address where entries are distances, and jump
-there. A table ends where an entry leads out of the function, or where another one starts. That may name too many
+there; without optimisation the index is multiplied apart, and an address may be loaded in another block than that of
+the jump. A table ends where an entry leads out of the function, or where another one starts. That may name too many
 targets, never too few of a table that was found: enough to show structure, not to prove anything.
 """
 
@@ -11,12 +13,14 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 
-from memopt.ir.graph import BasicBlock, FlowGraph, Kind
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.x86.decoder import rip_target
 
 _MOST_ENTRIES = 4096
-_DISTANCE = re.compile(r"(r\w+), dword ptr \[(r\w+) \+ r\w+\*4\]")
+_DISTANCE = re.compile(r"\w+, dword ptr \[(r\w+) \+ (?:r\w+\*4|(r\w+))\]")
 _ABSOLUTE = re.compile(r"(?:r\w+, )?qword ptr \[r\w+\*8 \+ (0x[0-9a-f]+)\]")
+_ADDRESS = re.compile(r"(?:r\w+, )?qword ptr \[(r\w+) \+ (?:r\w+\*8|(r\w+))\]")
+_LOADS = ("mov", "movsxd", "jmp", "notrack jmp")
 
 
 def switches(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[int, int]
@@ -29,7 +33,8 @@ def switches(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[
     result: dict[int, tuple[int, ...]] = {}
     for block in graph.blocks.values():
         if block.kind is Kind.INDIRECT:
-            targets = tuple(dict.fromkeys(_targets(block, bases, starts, read, bounds)))
+            targets = tuple(dict.fromkeys(_targets(block, bases, starts, read, bounds)
+                                          or _of_any(graph, bases, starts, read, bounds)))
             if targets:
                 result[block.instructions[-1].address] = targets
     return result
@@ -48,20 +53,39 @@ def _bases(graph: FlowGraph) -> dict[str, dict[int, int]]:
 
 
 def _targets(block: BasicBlock, bases: dict[str, dict[int, int]], starts: list[int], read: Callable[[int, int], bytes],
-             bounds: tuple[int, int]) -> Iterator[int]:
+             bounds: tuple[int, int]) -> tuple[int, ...]:
     """Of the first table with an entry that can be one: that loaded last before the jump, then the others."""
     for instruction in reversed(block.instructions):
-        absolute, distance = (pattern.fullmatch(instruction.operands_text) for pattern in (_ABSOLUTE, _DISTANCE))
-        if absolute:
-            yield from _entries(int(absolute[1], 16), "<Q", 0, starts, read, bounds)
-            return
-        if distance and instruction.mnemonic == "movsxd":
-            loaded = bases.get(distance[2], {})
+        if instruction.mnemonic in _LOADS:
+            found = _loaded(instruction, bases, starts, read, bounds)
+            if found is not None:
+                return found
+    return ()
+
+
+def _of_any(graph: FlowGraph, bases: dict[str, dict[int, int]], starts: list[int], read: Callable[[int, int], bytes],
+            bounds: tuple[int, int]) -> tuple[int, ...]:
+    """Where a jump may go whose own block loads from no table: to the addresses in all tables of the function."""
+    loads = (i for block in graph.blocks.values() for i in block.instructions
+             if i.mnemonic == "mov" and (_ABSOLUTE.fullmatch(i.operands_text) or _ADDRESS.fullmatch(i.operands_text)))
+    return tuple(t for load in loads for t in _loaded(load, bases, starts, read, bounds) or ())
+
+
+def _loaded(instruction: DecodedInstruction, bases: dict[str, dict[int, int]], starts: list[int],
+            read: Callable[[int, int], bytes], bounds: tuple[int, int]) -> tuple[int, ...] | None:
+    """Where the entries lead to of the table that the instruction loads one from; None where it loads from none."""
+    text = instruction.operands_text
+    if match := _ABSOLUTE.fullmatch(text):
+        return tuple(_entries(int(match[1], 16), "<Q", 0, starts, read, bounds))
+    for pattern, form in ((_DISTANCE, "<i"), (_ADDRESS, "<Q")):
+        if match := pattern.fullmatch(text):
+            loaded = {at: base for register in match.groups() for at, base in bases.get(register or "", {}).items()}
             for at in sorted(loaded, key=lambda a: (a > instruction.address, -a)):
-                targets = tuple(_entries(loaded[at], "<i", loaded[at], starts, read, bounds))
+                base = loaded[at] if form == "<i" else 0
+                targets = tuple(_entries(loaded[at], form, base, starts, read, bounds))
                 if targets:
-                    yield from targets
-                    return
+                    return targets
+    return None
 
 
 def _entries(table: int, form: str, base: int, starts: list[int], read: Callable[[int, int], bytes],
@@ -70,6 +94,6 @@ def _entries(table: int, form: str, base: int, starts: list[int], read: Callable
     limit = min((s for s in starts if s > table), default=table + size * _MOST_ENTRIES)
     data = read(table, min(limit - table, size * _MOST_ENTRIES))
     for (entry,) in struct.iter_unpack(form, data[:len(data) // size * size]):
-        if not bounds[0] <= base + entry < bounds[1]:
+        if not bounds[0] + (form == "<Q") <= base + entry < bounds[1]:  # a function's own address is no label in it
             return
         yield base + entry

@@ -5,7 +5,9 @@ Invariant: whatever a file holds, a function is described or left out, and the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,13 +16,15 @@ from memopt.analysis.flowgraph import NOWHERE, discover
 from memopt.analysis.jumptables import switches
 from memopt.analysis.nesting import Nesting, find_nesting
 from memopt.elf.image import ElfError, Image
+from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots
-from memopt.elf.symbols import Function
+from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected
 from memopt.x86.decoder import decode, rip_target
 
 _STUB_BYTES = 24
+_FAR_JUMP = re.compile(rb"\xe9|\x0f[\x80-\x8f]")  # with a distance of 32 bits
 _ROUNDS = 8  # of looking behind the switches that are found behind switches
 
 
@@ -36,6 +40,15 @@ class FunctionStructure:
     symbols: Mapping[int, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is known of the text around a function. ``functions``: by address; ``pads``: of the one that starts at an
+    address."""
+
+    functions: Sequence[Function]
+    pads: Callable[[int], Sequence[LandingPad]]
+
+
 def structures(image: Image, functions: Iterable[Function]) -> Iterator[FunctionStructure]:
     """Of those ``functions`` of ``image`` whose first bytes are instructions."""
 
@@ -48,18 +61,19 @@ def structures(image: Image, functions: Iterable[Function]) -> Iterator[Function
 
     with suppress(ElfError):
         names = slots(image)
+        around = Surroundings(Symbols(image).everything, functools.partial(landing_pads, image))
         for function in functions:
-            found = structure(function, read, names)
+            found = structure(function, read, names, around)
             if found is not None:
                 yield found
 
 
-def structure(function: Function, read: Callable[[int, int], bytes], names: Mapping[int, str]
-              ) -> FunctionStructure | None:
+def structure(function: Function, read: Callable[[int, int], bytes], names: Mapping[int, str],
+              around: Surroundings | None = None) -> FunctionStructure | None:
     """``names``: of what the dynamic linker puts into slots, by their addresses. None where there is no
     instruction at the function's start, or where it is too large to be one."""
     try:
-        graph = flow(read, function.start, (function.start, function.end))
+        graph = flow(read, function.start, (function.start, function.end), around)
     except Rejected:
         return None
     calls = (i for block in graph.blocks.values() for i in block.instructions[-1:] if i.kind is Kind.CALL)
@@ -67,20 +81,65 @@ def structure(function: Function, read: Callable[[int, int], bytes], names: Mapp
     return FunctionStructure(function, graph, intervals(graph), find_nesting(graph), symbols)
 
 
-def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int]) -> FlowGraph:
-    """All code of a function that is reached from ``start``, by the switches whose tables are found too. Raises as
+def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
+         around: Surroundings | None = None) -> FlowGraph:
+    """All code of a function that is reached from ``start``, by the switches whose tables are found, too; with
+    ``around`` by exceptions that are caught, and what compilers have put elsewhere because it seldom runs. Raises as
     ``discover``."""
     decoded: dict[int, DecodedInstruction] = {}
+    parts: tuple[tuple[int, int], ...] = ()
     leads, graph = NOWHERE, discover(read, start, bounds, NOWHERE, decoded)
     for _ in range(_ROUNDS):
-        if not any(block.kind is Kind.INDIRECT for block in graph.blocks.values()):
+        indirect = any(block.kind is Kind.INDIRECT for block in graph.blocks.values())
+        found, more = switches(graph, read, bounds) if indirect else {}, parts
+        if around is not None:
+            more = (*parts, *_parts(graph, read, bounds, around.functions, parts))
+            pads = [pad for low, _ in (bounds, *more) for pad in around.pads(low)]
+            found |= _caught(graph, pads)
+        if found == leads and more == parts:
             break
-        found = switches(graph, read, bounds)
-        if found == leads:
-            break
-        leads = found
-        graph = discover(read, start, bounds, leads, decoded)
+        leads, parts = found, more
+        graph = discover(read, start, bounds, leads, decoded, parts)
     return graph
+
+
+def _caught(graph: FlowGraph, pads: Sequence[LandingPad]) -> dict[int, tuple[int, ...]]:
+    """Where calls that end with an exception go on, by their addresses."""
+    calls = [b.instructions[-1].address for b in graph.blocks.values() if b.kind is Kind.CALL] if pads else []
+    found = {call: tuple(pad.start for pad in pads if call in pad.calls) for call in calls}
+    return {call: to for call, to in found.items() if to}
+
+
+def _parts(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[int, int], functions: Sequence[Function],
+           known: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What the function jumps to as to others, but what is a part of it: by its name, which ends with ".cold" (GCC,
+    LLVM), or without a name because it jumps back into the function's middle."""
+    seen = set(known)
+    for target in sorted({s for b in graph.blocks.values() for s in b.successors if s not in graph.blocks}):
+        found = function_among(functions, target)
+        if found is None or (found.name and ".cold" not in found.name):
+            continue
+        part = found.start, found.end
+        if part not in seen and found.start not in range(*bounds):
+            seen.add(part)
+            if found.name or (_may_jump(read, part, bounds) and _jumps(read, target, part, bounds)):
+                yield part
+
+
+def _jumps(read: Callable[[int, int], bytes], start: int, part: tuple[int, int], bounds: tuple[int, int]) -> bool:
+    """Whether code of ``part`` that is reached from ``start`` jumps into the middle of ``bounds``."""
+    with suppress(Rejected):
+        blocks = discover(read, start, part).blocks.values()
+        return any(bounds[0] < s < bounds[1] for b in blocks for s in b.successors)
+    return False
+
+
+def _may_jump(read: Callable[[int, int], bytes], part: tuple[int, int], bounds: tuple[int, int]) -> bool:
+    """Whether bytes of ``part`` could be a jump into the middle of ``bounds``."""
+    code = read(part[0], part[1] - part[0])
+    distances = ((m.end(), int.from_bytes(code[m.end():m.end() + 4], "little", signed=True))
+                 for m in _FAR_JUMP.finditer(code))
+    return any(bounds[0] < part[0] + at + 4 + distance < bounds[1] for at, distance in distances)
 
 
 def _slot(call: DecodedInstruction, read: Callable[[int, int], bytes]) -> int | None:

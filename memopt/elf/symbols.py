@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +56,12 @@ def demangle(name: str) -> str:
         return str(cxxfilt.demangle(name))
     except (cxxfilt.Error, OSError):
         return name
+
+
+def function_among(functions: Sequence[Function], address: int) -> Function | None:
+    """The one around ``address``, of those sorted by address."""
+    index = bisect.bisect_right(functions, address, key=lambda f: f.start)
+    return functions[index - 1] if index and address < functions[index - 1].end else None
 
 
 class Symbols:

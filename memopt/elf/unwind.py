@@ -65,8 +65,9 @@ def _range_length(image: Image, description: int, pointer_encodings: dict[int, i
     return size
 
 
-def _pointer_encoding(image: Image, common: int) -> int:
-    """The DW_EH_PE encoding of code pointers ('R') in the common information entry at file offset ``common``."""
+def _pointer_encoding(image: Image, common: int, wanted: str = "R") -> int:
+    """The DW_EH_PE encoding of code pointers ('R'), or of those to language-specific data ('L'), in the common
+    information entry at file offset ``common``; 0 where there are none."""
     augmentation = image.string(common + 9, _MAX_AUGMENTATION)
     if not augmentation.startswith("z"):
         return 0
@@ -76,9 +77,9 @@ def _pointer_encoding(image: Image, common: int) -> int:
     at = _after_leb128(image, at)  # length of the augmentation data
     for letter in augmentation[1:]:
         match letter:
-            case "R":
-                return image.read(at, 1)[0]
-            case "L":
+            case "R" | "L":
+                if letter == wanted:
+                    return image.read(at, 1)[0]
                 at += 1
             case "P":
                 encoding = image.read(at, 1)[0]
@@ -93,6 +94,24 @@ def _after_leb128(image: Image, at: int) -> int:
         if not image.read(at + length, 1)[0] & 0x80:
             return at + length + 1
     raise ElfError("a number in its unwind tables is malformed")
+
+
+def data_of_function(image: Image, start: int) -> int | None:
+    """The link-time address of the language-specific data of the function that starts there; None where it has none, or
+    where they are not of the usual form. Raises ``ElfError``."""
+    table = _search_table(image)
+    if table is None:
+        return None
+    index = bisect.bisect_right(range(table.count), start, key=lambda i: table.entry(i)[0]) - 1
+    if index < 0 or table.entry(index)[0] != start:
+        return None
+    at = image.offset_of(table.entry(index)[1])
+    common = at + 4 - struct.unpack("<i", image.read(at + 4, 4))[0]
+    if (_pointer_encoding(image, common), _pointer_encoding(image, common, "L")) != (_PCREL_SIGNED_4, _PCREL_SIGNED_4):
+        return None
+    field = _after_leb128(image, at + 16)
+    distance: int = struct.unpack("<i", image.read(field, 4))[0]
+    return table.entry(index)[1] + field - at + distance if distance else None
 
 
 def function_ranges(path: str) -> list[tuple[int, int]]:

@@ -59,7 +59,8 @@ class DecodedInstruction:
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """``successors``: the direct ones, fall-through first; some may lie outside the graph."""
+    """``successors``: fall-through first, then the direct one, or all that are known of an indirect jump, or where a
+    call that ends with an exception goes on; some may lie outside the graph."""
 
     start: int
     end: int
@@ -107,6 +108,13 @@ class FlowGraph:
             for successor in self.successors(start):
                 found[successor].append(start)
         return {start: tuple(dict.fromkeys(sources)) for start, sources in found.items()}
+
+    @cached_property
+    def led(self) -> frozenset[int]:
+        """Blocks that are entered on ways that no jump to them shows: by indirect jumps, or when a call ends with an
+        exception."""
+        return frozenset(s for b in self.blocks.values() for s in self.successors(b.start)
+                         if b.kind is Kind.INDIRECT or (b.kind is Kind.CALL and s != b.end))
 
     def block_at(self, address: int) -> BasicBlock | None:
         """The block that has an instruction starting at ``address``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from memopt.analysis.counting import Counts
+from memopt.analysis.counting import Counts, Place
 from memopt.ir.graph import Loop
 from runtime.recording.code import Text
 from runtime.recording.recorder import Counted
@@ -49,9 +49,24 @@ def _run(unit: Unit, counters: Counts, cut: Mapping[int, Counts]) -> _Run:
         left = numpy.zeros_like(into)
         if all(source != loop.header for source, _ in loop.back_edges):
             left = sum((solved[edge] for edge in loop.exits if edge[0] == loop.header and edge in solved), left)
-        entries.append(blocks[loop.header] - back)
+        entered = blocks[loop.header] - back
+        if any(edge not in solved for edge in loop.back_edges):  # nor is it known how often they were taken
+            entered = numpy.minimum(entered, _at_most(unit, loop, blocks, solved, into))
+        entries.append(entered)
         iterations.append(blocks[loop.header] - left)
     return _Run(blocks, instructions, into, entries, iterations)
+
+
+def _at_most(unit: Unit, loop: Loop, blocks: Mapping[int, Counts], solved: Mapping[Place, Counts],
+             into: Counts) -> Counts:
+    """How often a loop was entered, if all jumps that may lead into it from outside did."""
+    total = into if loop.header == unit.graph.entry else numpy.zeros_like(into)
+    for start, block in unit.graph.blocks.items():
+        inside = [s for s in dict.fromkeys(block.successors) if s in loop.blocks and start not in loop.blocks]
+        total = total + sum((solved[start, s] for s in inside if (start, s) in solved), numpy.zeros_like(into))
+        if any((start, s) not in solved for s in inside):
+            total = total + blocks[start]
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ class Profiling(Session):
         """What is to be said of hot loops."""
         from memopt.session.survey import write
 
-        write(connection, self._images, surveyor.nests)
-        return [f"{d.site.function or 'a loop'} at {d.address:#x}: "
-                + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")
-                for d in surveyor.decisions if d.site is not None and d.reason is not None]
+        left_out = write(connection, self._images, surveyor.nests)
+        found = (f"{d.site.function or 'a loop'} at {d.address:#x}: "
+                 + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")
+                 for d in surveyor.decisions if d.site is not None and d.reason is not None)
+        return [*found, *left_out]

@@ -77,8 +77,9 @@ def _stack(site: Site, loop: Loop, known: frozenset[int], entry: Sample) -> dict
     return found
 
 
-def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> None:
-    """Rows of ``nest`` and ``derived_set``."""
+def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> list[str]:
+    """Rows of ``nest`` and ``derived_set``; what could not be derived, for the user."""
+    left_out: list[str] = []
     connection.execute("BEGIN")
     for number, nest in enumerate(nests, 1):
         place = images.place(nest.header)
@@ -86,6 +87,9 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
         connection.execute("INSERT INTO nest VALUES (?, (SELECT id FROM image WHERE path = ?), ?, ?, ?)",
                            (number, image, header, nest.left, str(nest.scop)))
         for found in curves(nest.loops, nest.values, LINE, PAGE):
+            if not found.curve:
+                left_out.append(f"what the loop at {found.header:#x} touches is not derived: its loops have too many "
+                                "different bounds or addresses to go through; --memory traces it")
             loop = connection.execute(
                 "SELECT l.id FROM loop l JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image "
                 "WHERE m.path = ? AND l.header = ?", (image, header + found.header - nest.header)).fetchone()
@@ -93,5 +97,6 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
                 (number, None if loop is None else loop[0], found.depth, found.exact, point.iterations, point.lines,
                  point.pages) for point in found.curve))
     connection.execute("COMMIT")
+    return left_out
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from contextlib import suppress
 from dataclasses import dataclass
 
 from memopt.elf.image import ElfError, Image
-from memopt.elf.symbols import Function, Symbols
+from memopt.elf.landing import LandingPad, landing_pads
+from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.reasons import Reason, Rejected
 from runtime.memory import Mapping, Memory, mapping_at, mappings
 
@@ -23,18 +25,34 @@ class Text:
 
     def bounds(self, address: int) -> tuple[int, int]:
         """Of the function around ``address``; of what lies between two functions where there is none."""
+        found = function_among(self.functions, address)
+        if found is not None:
+            return found.start, found.end
         index = bisect.bisect_right(self.functions, address, key=lambda f: f.start)
-        if index and address < self.functions[index - 1].end:
-            return self.functions[index - 1].start, self.functions[index - 1].end
         following = self.functions[index].start if index < len(self.functions) else self.mapping.end
         return address, max(following, address + 1)
 
+    def pads(self, address: int) -> tuple[LandingPad, ...]:
+        """Of the function that begins there."""
+        image = _with_exceptions(self.mapping.path)
+        return () if image is None else tuple(pad.moved(self.bias) for pad in landing_pads(image, address - self.bias))
 
     def name(self, address: int) -> str:
         """Of the function that begins there; "" where none is known."""
         index = bisect.bisect_left(self.functions, address, key=lambda f: f.start)
         found = index < len(self.functions) and self.functions[index].start == address
         return self.functions[index].name if found else ""
+
+
+@functools.cache
+def _with_exceptions(path: str) -> Image | None:
+    """The file, which stays open, if any of its functions catches exceptions."""
+    with suppress(ElfError, OSError):
+        image = Image(path)
+        if any(section.name == ".gcc_except_table" for section in image.sections):
+            return image
+        image.close()
+    return None
 
 
 class CodeMap:

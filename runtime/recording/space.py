@@ -18,7 +18,7 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.analysis.nesting import find_nesting
-from memopt.analysis.structure import flow
+from memopt.analysis.structure import Surroundings, flow
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.trace import BLOCK, RESUMED
 from runtime import remote
@@ -140,6 +140,7 @@ class Space:
         self.regions: list[Region] = []
         self._ways: dict[int, int] = {}  # copies in the table, by original address
         self._used: set[int] = set()
+        self._parts: set[int] = set()  # where parts begin that lie apart from the rest of their functions
         maps = mappings(tracee.pid)
         text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
         self.table = choose_address(maps, 1 << 30, TABLE_BYTES, _LOWEST)
@@ -264,7 +265,7 @@ class Space:
             text = self._text(address)
             bounds = text.bounds(address)
             try:
-                graph = flow(self.code.read, address, bounds)
+                graph = flow(self.code.read, address, bounds, Surroundings(text.functions, text.pads))
             except Rejected as error:
                 if error.reason is not Reason.NOT_A_NEST:
                     raise
@@ -279,6 +280,7 @@ class Space:
             bisect.insort(self._by_start, found, key=lambda u: u.start)
             made.texts[found.number] = text
             self.by_entry[address] = found
+            self._parts |= {b for b in graph.led if b != address and text.bounds(b)[0] == b}
             for site in found.sites:
                 self.sites[site.record] = found, site
                 if site.returns:
@@ -295,7 +297,7 @@ class Space:
             unit, site = self.returns[address]
             copy, routine = site.copy_return, region.shared.resume
         else:
-            inside = self._text(address).bounds(address)[0] != address
+            inside = self._text(address).bounds(address)[0] != address or address in self._parts
             holders = (u for u in self.by_entry.values() if address in u.blocks and not u.in_stepped_loop(address))
             holder = next(holders, None) if inside else None
             unit = holder or self.unit(address, region)
@@ -500,7 +502,7 @@ class Space:
 
     def _become(self, tracee: Tracee, parent: Thread, source: Memory) -> None:
         news = self.memory.word(self._version_at) != self._version
-        self._by_start, self._used = list(self._by_start), set(self._used)
+        self._by_start, self._used, self._parts = list(self._by_start), set(self._used), set(self._parts)
         self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
         thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), begun=None,

@@ -87,10 +87,9 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} uses gs")
-    led = {s for b in graph.blocks.values() if b.kind is Kind.INDIRECT for s in b.successors}
     elided = steppings(graph, nesting) if recording.elided and recording.told is not Told.BLOCKS else {}
     found = {nesting.loops[index]: stepping for index, stepping in elided.items()
-             if not led & nesting.loops[index].blocks}
+             if not graph.led & nesting.loops[index].blocks}
     counting = plan_counters(graph, nesting.loops, frozenset(s.block for s in found.values()))
     stepped = {counting.places.index((stepping.block, None)): (loop, stepping)
                for loop, stepping in found.items() if (stepping.block, None) in counting.places}

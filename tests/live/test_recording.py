@@ -15,6 +15,8 @@ import pytest
 
 from bench import callgrind
 from bench.execution import memopt_command, run
+from memopt.elf.image import Image
+from memopt.elf.symbols import Symbols
 from tests.conftest import Build
 from tests.live.test_profile import PATIENCE, asked
 
@@ -263,3 +265,46 @@ def test_memopt_fails_inside_and_the_program_runs_on(build: Build, tmp_path: Pat
     assert done.same_result(native), done.stderr
     assert "memopt failed, please report it" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("strip", [False, True])
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_exceptions_and_parts_apart_belong_to_their_loop(build: Build, tmp_path: Path, compiler: str, level: str,
+                                                         strip: bool) -> None:
+    """A function goes on where an exception is caught, and in what the compiler has put elsewhere; neither is a call.
+    What only ends with an exception is known for a part by its name."""
+    rounds, path = 30, tmp_path / "p.db"
+    named = str(build("caught_in_loops.cpp", compiler=compiler, level=level))
+    program = str(build("caught_in_loops.cpp", "-s", compiler=compiler, level=level)) if strip else named
+    profiled = run([*memopt_command(), "profile", "--exact", "-o", str(path), "--", program, str(rounds)], PATIENCE)
+    assert profiled.same_result(run([program, str(rounds)], PATIENCE))
+    with Image(named) as image:
+        places = {f.shown.partition("(")[0]: f.start for f in Symbols(image).everything if ".cold" not in f.name}
+    found = {int(str(row["start"])): (row["entries"], row["rounds"]) for row in asked(path, f"""
+        SELECT f.start, sum(c.entries) AS entries,
+            (SELECT sum(x.iterations) FROM context_loop x JOIN context d ON d.id = x.context
+             WHERE d.function = f.id) AS rounds
+        FROM context c JOIN function f ON f.id = c.function JOIN image m ON m.id = f.image
+        WHERE m.path = '{os.path.realpath(program)}' GROUP BY f.id""")}
+    assert [found[places[name]] for name in ("caught", "around", "split")] == [(1, rounds)] * 3
+    assert strip or found.keys() <= set(places.values())
+
+
+@pytest.mark.parametrize("flags", [(), ("-no-pie",)], ids=["pie", "no-pie"])
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_jumps_to_labels_and_cases_are_no_calls(build: Build, tmp_path: Path, compiler: str, level: str,
+                                                flags: tuple[str, ...]) -> None:
+    program, path = str(build("interpreters.c", *flags, compiler=compiler, level=level)), tmp_path / "p.db"
+    record((program, "10"), path)
+    rows = asked(path, """SELECT substr(f.name, 1, 9) AS name, count(DISTINCT c.site) AS sites,
+            sum(c.entries) AS entries,
+            (SELECT max(x.iterations) FROM context_loop x JOIN context d ON d.id = x.context
+             WHERE d.function = f.id AND x.entries = c.entries) AS rounds
+        FROM context c JOIN function f ON f.id = c.function WHERE f.name LIKE 'by_%' GROUP BY 1""")
+    found = {row["name"]: row for row in rows}
+    assert {name: row["entries"] for name, row in found.items()} == {"by_labels": 10, "by_switch": 10}
+    if found["by_switch"]["sites"] == 1:  # else the loop around is unrolled, and each call a context
+        assert found["by_switch"]["rounds"] == 10 * 201
+        assert int(str(found["by_labels"]["rounds"])) > 10

@@ -46,17 +46,43 @@ int main(int count, char **words)
 """
 
 
-def built(folder: Path, compiler: str, *flags: str) -> list[FunctionStructure]:
+LABELS = """
+int run(const unsigned char *at, int state)
+{
+    static const void *const ways[] = {&&add, &&scale, &&flip, &&take, &&end};
+    goto *ways[*at++];
+add: state += 1; goto *ways[*at++];
+scale: state *= 3; goto *ways[*at++];
+flip: state ^= 0x55; goto *ways[*at++];
+take: state -= 7; goto *ways[*at++];
+end: return state;
+}
+int main(int count, char **words) { return run((unsigned char *)words[0], count); }
+"""
+
+
+def built(folder: Path, compiler: str, *flags: str, source: str = SOURCE) -> list[FunctionStructure]:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    (folder / "a.c").write_text(SOURCE)
+    (folder / "a.c").write_text(source)
     subprocess.run([compiler, *flags, "-o", "a", "a.c"], cwd=folder, check=True)
     with Image(str(folder / "a")) as image:
         return list(structures(image, Symbols(image).everything))
 
 
-@pytest.mark.parametrize("flags", [("-O1",), ("-O2",), ("-O2", "-fno-pie", "-no-pie"), ("-O2", "-fcf-protection=full")],
-                         ids=" ".join)
+@pytest.mark.parametrize("flags", [("-O0",), ("-O1",), ("-O2",), ("-O0", "-no-pie"), ("-O2", "-no-pie")], ids=" ".join)
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_labels_as_values_are_ways_through_one_function(tmp_path: Path, compiler: str, flags: tuple[str, ...]) -> None:
+    run = next(f for f in built(tmp_path, compiler, *flags, source=LABELS) if f.function.name == "run")
+    jumps = [b for b in run.graph.blocks.values() if b.kind is Kind.INDIRECT]
+    assert jumps
+    assert all(len(b.successors) == 5 for b in jumps)
+    assert any(b.kind is Kind.RETURN for b in run.graph.blocks.values())
+    assert run.nesting.loops
+
+
+@pytest.mark.parametrize("flags", [("-O0",), ("-O1",), ("-O2",), ("-O2", "-fno-pie", "-no-pie"),
+                                   ("-O2", "-fcf-protection=full")], ids=" ".join)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_all_ways_through_a_switch_are_found(tmp_path: Path, compiler: str, flags: tuple[str, ...]) -> None:
     step = next(f for f in built(tmp_path, compiler, *flags) if f.function.name == "step")
