@@ -33,6 +33,7 @@ _RESTARTED = range(-516, -511)
 
 _CALL_TIMEOUT_S = 30.0  # a fork of a very large process takes seconds
 _STACK_SCAN = 65536
+_AFTER_TABLES = 64  # bytes: what ends the tables of a file may be zero, too
 
 _NUMBERS = {"rax": 0, "rcx": 1, "rdx": 2, "rbx": 3, "rsi": 6, "rdi": 7, "r8": 8, "r9": 9, "r10": 10, "r11": 11}
 _ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
@@ -119,7 +120,9 @@ def _move_from_rbx(register: str) -> bytes:
 def find_place(tracee: Tracee, size: int) -> Place:
     """The largest unused end of an executable page; ``Rejected(NO_ROOM)`` when none has ``size`` bytes.
 
-    Unused: behind the end of the segment in the file, and zero (or a stub that a killed memopt left behind).
+    Unused: behind the end of the segment in the file, and zero (or a stub that a killed memopt left behind). The text
+    of a static program may fill its last page: then behind the kernel's own code, of which a process that it is written
+    to has a copy of its own.
     """
     maps = mappings(tracee.pid)
     best = Place(0, 0)
@@ -128,6 +131,9 @@ def find_place(tracee: Tracee, size: int) -> Place:
         if (place is not None and place.end - place.start > best.end - best.start
                 and _unused(tracee, place)):
             best = place
+    if best.end - best.start < size:
+        found = (_behind_kernel_code(tracee.memory, mapping) for mapping in maps)
+        best = next((place for place in found if place is not None), best)
     if best.end - best.start < size:
         raise Rejected(Reason.NO_ROOM, f"no {size} unused bytes on an executable page to make a system call from")
     return best
@@ -148,6 +154,14 @@ def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> Place
                 and mapping.end - PAGE < end <= mapping.end):
             return Place(-(-end // 16) * 16, mapping.end)
     return None
+
+
+def _behind_kernel_code(memory: Memory, mapping: Mapping) -> Place | None:
+    if mapping.path != "[vdso]" or not mapping.executable:
+        return None
+    used = len(memory.read(mapping.start, mapping.end - mapping.start).rstrip(bytes(1)))
+    start = -(-(mapping.start + used) // 16) * 16 + _AFTER_TABLES
+    return Place(start, mapping.end) if start < mapping.end else None
 
 
 def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:

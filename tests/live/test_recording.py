@@ -15,8 +15,9 @@ import pytest
 
 from bench import callgrind
 from bench.execution import memopt_command, run
-from memopt.elf.image import Image
+from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.symbols import Symbols
+from memopt.traces.trace import PAGE
 from tests.conftest import Build
 from tests.live.test_profile import PATIENCE, asked
 
@@ -265,6 +266,30 @@ def test_memopt_fails_inside_and_the_program_runs_on(build: Build, tmp_path: Pat
     assert done.same_result(native), done.stderr
     assert "memopt failed, please report it" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def text_end(program: Path) -> int:
+    with Image(str(program)) as image:
+        return max(s.address + s.file_size for s in image.segments if s.kind == PT_LOAD and s.flags & PF_X)
+
+
+@pytest.mark.parametrize("left", [0, 40, 200])
+def test_a_static_program_whose_text_fills_its_last_page(build: Build, tmp_path: Path, left: int) -> None:
+    """There is no room behind it for the code that makes system calls for memopt."""
+    def padded(size: int) -> Path:
+        source = tmp_path / f"{size}.s"
+        source.write_text(f".text\n.skip {size}, 0x90\n.section .note.GNU-stack,\"\",@progbits\n")
+        return build("interpreters.c", str(source), "-static", "-no-pie")
+
+    end = text_end(padded(0))
+    program = padded(-(end + left) % PAGE // 16 * 16)
+    assert -text_end(program) % PAGE < left + 48
+    path = tmp_path / "p.db"
+    profiled = run([*memopt_command(), "profile", "--exact", "-o", str(path), "--", str(program), "3"], PATIENCE)
+    assert profiled.same_result(run([str(program), "3"], PATIENCE))
+    (row,) = asked(path, "SELECT sum(c.entries) AS n FROM context c JOIN function f ON f.id = c.function "
+                         "WHERE f.name = 'by_labels'")
+    assert row["n"] == 3
 
 
 @pytest.mark.parametrize("strip", [False, True])
