@@ -24,22 +24,25 @@ Fork = Callable[[], AbstractContextManager["tuple[Shadow, ...]"]]
 
 
 class Copies:
-    """At most one copy at a time. ``keep``: whether it outlives the loop that it was made for, until ``drop``."""
+    """At most one copy at a time. ``keep``: whether it outlives the loop that it was made for, until ``drop``.
+    ``patience_s``: how long it may take to come to a loop, where that is not as long as anything may."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float | None = None) -> None:
         self.keep = False
+        self._patience_s = patience_s
         self._kept: tuple[ExitStack, Shadow] | None = None
 
     @contextmanager
     def at(self, header: int, fork: Fork) -> Iterator[Shadow]:
         """A copy that stands at ``header``, by ``fork`` if need be; Rejected (NOT_REACHED and what ``fork`` raises)."""
+        from runtime.timing import REACH_SECONDS
         from runtime.trial import reach
 
         with ExitStack() as stack:
             shadow = self._further(header, stack)
             if shadow is None:
                 shadow, = stack.enter_context(fork())
-                reach(shadow, header)
+                reach(shadow, header, self._patience_s or REACH_SECONDS)
             try:
                 yield shadow
             except Rejected as rejected:

@@ -384,13 +384,18 @@ class Improver(Stages):
             earlier.append(entry)
         return entry is not None and len(earlier) < LOOKS
 
+    @property
+    def unfinished(self) -> Decision | None:
+        """What was not settled when the program ended."""
+        current = self._current
+        return None if current is None or current.site is None or current in self.decisions else current
+
     # -- reporting ----------------------------------------------------------------------------------------------
 
     def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
         """What is known when the program has ended."""
         decisions = list(self.decisions)
-        if self._current is not None and self._current not in decisions and self._current.site is not None:
-            current = self._current
+        if (current := self.unfinished) is not None:
             decisions.append(current if current.cache is not None else replace(
                 current, reason=current.reason or Reason.ENDED))
         if not self.busy:  # else the thread may be in the middle of importing what this needs

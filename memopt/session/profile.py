@@ -126,4 +126,7 @@ class Profiling(Session):
         found = (f"{d.site.function or 'a loop'} at {d.address:#x}: "
                  + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")
                  for d in surveyor.decisions if d.site is not None and d.reason is not None)
-        return [*found, *left_out]
+        last = surveyor.unfinished
+        ended = [] if last is None or last.site is None else [
+            f"{last.site.function or 'a loop'} at {last.address:#x}: the program ended before it was understood"]
+        return [*found, *ended, *left_out]

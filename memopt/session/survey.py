@@ -18,11 +18,14 @@ from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Scop
+from memopt.session.copies import Copies
 from memopt.session.decision import Decision
 from memopt.session.images import Images
 from memopt.session.improve import Improver
 from memopt.session.site import Site, apart, screen
 from memopt.traces.trace import LINE, PAGE
+
+_REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, those inside are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Surveyor(Improver):
     """Lifts loops, keeps them in ``nests``, and leaves them as they are."""
 
     nests: list[Nest] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._copies = Copies(_REACH_SECONDS)
+        super().__post_init__()
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from runtime.refusals import check_process
@@ -88,8 +95,8 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
                            (number, image, header, nest.left, str(nest.scop)))
         for found in curves(nest.loops, nest.values, LINE, PAGE):
             if not found.curve:
-                left_out.append(f"what the loop at {found.header:#x} touches is not derived: its loops have too many "
-                                "different bounds or addresses to go through; --memory traces it")
+                left_out.append(f"what loops at depth {found.depth} of the nest at {nest.header:#x} touch is unknown: "
+                                "too many bounds or addresses to go through; --memory traces it")
             loop = connection.execute(
                 "SELECT l.id FROM loop l JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image "
                 "WHERE m.path = ? AND l.header = ?", (image, header + found.header - nest.header)).fetchone()
@@ -97,6 +104,6 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
                 (number, None if loop is None else loop[0], found.depth, found.exact, point.iterations, point.lines,
                  point.pages) for point in found.curve))
     connection.execute("COMMIT")
-    return left_out
+    return list(dict.fromkeys(left_out))
 
 

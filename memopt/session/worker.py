@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import queue
+import sys
 import threading
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ class Worker:
 
         What the thread was importing then is not to be imported by others."""
         if self._busy and self._thread.ident is not None:
+            sys.unraisablehook = _unless_given_up
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident),
                                                        ctypes.py_object(SystemExit))
 
@@ -41,3 +43,9 @@ class Worker:
                 job()
             finally:
                 self._busy = False
+
+
+def _unless_given_up(report: sys.UnraisableHookArgs) -> None:
+    """Said of an exception that came where none can be raised, but of the one by which a job is given up."""
+    if report.exc_type is not SystemExit:
+        sys.__unraisablehook__(report)
