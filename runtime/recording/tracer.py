@@ -346,20 +346,21 @@ class Tracer(ABC):
     def _let_thread_go(self, tid: int, stop: ptrace.Stop) -> None:
         """Of a thread that stands still."""
         space, late = self._space(tid), list[int]()
+        number = stop.signal if stop.kind is StopKind.SIGNAL else 0
         thread = None if space is None else space.threads.get(tid)
         if space is not None and thread is not None and stop.kind is not StopKind.ENDING:
             registers = space.asking(thread, ptrace.get_registers(tid))
             if registers is None:
-                stop, late = reach_instruction(space, tid, stop)
+                _, late = reach_instruction(space, tid, stop)
                 registers = ptrace.get_registers(tid)
             space.memory.write(thread.state + ASKED, bytes(8))
             original = space.original(registers.rip)
             ptrace.set_registers(tid, replace(registers, gs_base=0,
                                               rip=registers.rip if original is None else original))
         self._collect(tid)
-        for number in late:
-            ptrace.send_signal(int(status_field(tid, "Tgid") or tid), tid, number)
-        self._release(tid, False, stop.signal if stop.kind is StopKind.SIGNAL else 0)
+        for other in late:
+            ptrace.send_signal(int(status_field(tid, "Tgid") or tid), tid, other)
+        self._release(tid, False, number)
         if tid == self.pid:
             self.supervisor.traced = False
 
@@ -381,6 +382,11 @@ def step(tid: int, number: int = 0) -> ptrace.Stop:
     return ptrace.decode(ptrace.wait(tid, PATIENCE_S))
 
 
+def _has_stepped(tid: int) -> bool:
+    """Whether the signal that ends a step waits for the thread, which would die of it if memopt let go of it now."""
+    return bool(int(status_field(tid, "SigPnd") or "0", 16) >> signal.SIGTRAP - 1 & 1)
+
+
 def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace.Stop, list[int]]:
     """From ``stop`` on to where the program is between two instructions of its own: the stop there, of another kind
     than SIGNAL if that is not reached, and the signals that came meanwhile."""
@@ -390,6 +396,9 @@ def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace
         if not space.in_copies(rip) or space.original(rip) is not None:
             return stop, late
         stop = step(tid)
+        while stop.kind is not StopKind.SIGNAL and _has_stepped(tid):  # another stop came first
+            ptrace.request(ptrace.CONT, tid)
+            stop = ptrace.decode(ptrace.wait(tid, PATIENCE_S))
         if stop.kind is StopKind.SIGNAL and stop.signal != signal.SIGTRAP:
             late.append(stop.signal)
     return ptrace.Stop(StopKind.INTERRUPT), late

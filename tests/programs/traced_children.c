@@ -1,6 +1,7 @@
-/* Children that are traced: by their own wish, forked or sharing memory until then; and one that its parent seizes.
-   Whether each could be is printed. */
+/* Children that are traced: by their own wish, forked or sharing memory until then; and some that their parent seizes
+   while they work. Whether each could be is printed. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,28 @@ static void follow(const char *what, pid_t pid)
     printf("%s %d %d\n", what, stops, WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
 }
 
+static void seize(void)
+{
+    int ends[2];
+    if (pipe(ends) || fcntl(ends[0], F_SETFL, O_NONBLOCK))
+        abort();
+    pid_t pid = fork();
+    if (!pid) {
+        char byte;
+        do
+            work();
+        while (read(ends[0], &byte, 1) < 0);
+        work();
+        _exit(6);
+    }
+    printf("seized %d\n", ptrace(PTRACE_SEIZE, pid, 0, 0) == 0);
+    ptrace(PTRACE_INTERRUPT, pid, 0, 0);
+    write(ends[1], "", 1);
+    follow("seized", pid);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -49,22 +72,8 @@ int main(int argc, char **argv)
         _exit(2);
     }
     follow("shared", pid);
-    int ends[2];
-    if (pipe(ends))
-        abort();
-    pid = fork();
-    if (!pid) {
-        char byte;
-        work();
-        while (read(ends[0], &byte, 1) < 0)
-            ;
-        work();
-        _exit(6);
-    }
-    printf("seized %d\n", ptrace(PTRACE_SEIZE, pid, 0, 0) == 0);
-    ptrace(PTRACE_INTERRUPT, pid, 0, 0);
-    write(ends[1], "", 1);
-    follow("seized", pid);
+    for (int n = 0; n < 8; n++)
+        seize();
     work();
     return 0;
 }
