@@ -6,8 +6,8 @@ programs, 1994). The tree takes what runs most often. A block is an edge as well
 that a counter may stand in it. All ways in and out of the function meet in one vertex.
 
 Invariant: exact for every run, where it is known in which block one began or ended that did so in its middle. A call
-may never return, so what follows it is counted by itself; where an indirect jump, or an
-exception, goes is told by what it goes to.
+may never return, so what follows it is counted by itself; where an indirect jump or an exception goes is told by what
+it goes to.
 """
 
 from __future__ import annotations
@@ -118,10 +118,9 @@ def _ways(graph: FlowGraph) -> Iterator[_Way]:
         if start in graph.led or start == graph.entry:
             yield _Way(_OUTSIDE, into, None)
         successors = [s for s in dict.fromkeys(block.successors) if s != start or not block.repeats]
-        if block.kind is not Kind.INDIRECT:
-            for successor in successors:
-                if successor in number and (block.kind is not Kind.CALL or successor == block.end):
-                    yield _Way(out, 2 * number[successor], (start, successor))
+        for successor in successors:
+            if successor in number and successor not in block.led:
+                yield _Way(out, 2 * number[successor], (start, successor))
         leaves = block.kind in (Kind.RETURN, Kind.INDIRECT, Kind.TRAP, Kind.CALL)
         if leaves or not successors or any(s not in number for s in successors):
             yield _Way(out, _OUTSIDE, None)

@@ -72,8 +72,7 @@ def points(graph: FlowGraph, nesting: Nesting, steppings: Mapping[int, Stepping]
 def _crossed_by_unknown(graph: FlowGraph, loop: Loop) -> bool:
     """Whether an indirect jump, or an exception, leads into the loop or out of it."""
     return any((block.start in loop.blocks) != (s in loop.blocks)
-               for block in graph.blocks.values() if block.kind in (Kind.INDIRECT, Kind.CALL)
-               for s in block.successors if block.kind is Kind.INDIRECT or s != block.end)
+               for block in graph.blocks.values() for s in block.led)
 
 
 def _live_at_entry(graph: FlowGraph) -> set[str]:

@@ -88,13 +88,15 @@ def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
     ``discover``."""
     decoded: dict[int, DecodedInstruction] = {}
     parts: tuple[tuple[int, int], ...] = ()
+    pads = () if around is None else tuple(around.pads(start))
     leads, graph = NOWHERE, discover(read, start, bounds, NOWHERE, decoded)
     for _ in range(_ROUNDS):
         indirect = any(block.kind is Kind.INDIRECT for block in graph.blocks.values())
         found, more = switches(graph, read, bounds) if indirect else {}, parts
         if around is not None:
-            more = (*parts, *_parts(graph, read, bounds, around.functions, parts))
-            pads = [pad for low, _ in (bounds, *more) for pad in around.pads(low)]
+            new = tuple(_parts(graph, read, bounds, around.functions, parts))
+            more = (*parts, *new)
+            pads += tuple(pad for low, _ in new for pad in around.pads(low))
             found |= _caught(graph, pads)
         if found == leads and more == parts:
             break

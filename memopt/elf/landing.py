@@ -16,7 +16,7 @@ from memopt.elf.image import ElfError, Image
 from memopt.elf.unwind import data_of_function
 
 _OMITTED = 0xFF
-_UNSIGNED = {0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}
+_FIXED = {0x02: "<H", 0x03: "<I", 0x04: "<Q", 0x0A: "<h", 0x0B: "<i", 0x0C: "<q"}
 _ULEB128 = 0x01
 _MOST_SITES = 1 << 16
 
@@ -62,9 +62,9 @@ class _Reader:
     def number(self, encoding: int) -> int:
         if encoding == _ULEB128:
             return self.uleb128()
-        if encoding not in _UNSIGNED:
+        if encoding not in _FIXED:
             raise ElfError("its tables of exceptions are of an unknown form")
-        form = _UNSIGNED[encoding]
+        form = _FIXED[encoding]
         self.at += struct.calcsize(form)
         value: int = struct.unpack(form, self._image.read(self.at - struct.calcsize(form), struct.calcsize(form)))[0]
         return value

@@ -80,10 +80,7 @@ class Symbols:
         bounds = function_range_at(self._image, address)
         if bounds is not None:
             return Function(*bounds, self._name_of(bounds[0]))
-        index = bisect.bisect_right(self.functions, address, key=lambda f: f.start) - 1
-        if index >= 0 and address < self.functions[index].end:
-            return self.functions[index]
-        return None
+        return function_among(self.functions, address)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:

@@ -81,6 +81,13 @@ class BasicBlock:
         """How control leaves the block."""
         return self.instructions[-1].kind
 
+    @property
+    def led(self) -> tuple[int, ...]:
+        """Successors on ways that no jump shows: of an indirect jump, and where exceptions go on."""
+        if self.kind is Kind.INDIRECT:
+            return self.successors
+        return tuple(s for s in self.successors if s != self.end) if self.kind is Kind.CALL else ()
+
     def __str__(self) -> str:
         leads = ", ".join(f"{s:#x}" for s in self.successors) or "-"
         lines = [f"block {self.start:#x}..{self.end:#x} {self.kind.value} -> {leads}"]
@@ -111,10 +118,8 @@ class FlowGraph:
 
     @cached_property
     def led(self) -> frozenset[int]:
-        """Blocks that are entered on ways that no jump to them shows: by indirect jumps, or when a call ends with an
-        exception."""
-        return frozenset(s for b in self.blocks.values() for s in self.successors(b.start)
-                         if b.kind is Kind.INDIRECT or (b.kind is Kind.CALL and s != b.end))
+        """Blocks that are entered on ways that no jump to them shows: see ``BasicBlock.led``."""
+        return frozenset(s for b in self.blocks.values() for s in b.led if s in self.blocks)
 
     def block_at(self, address: int) -> BasicBlock | None:
         """The block that has an instruction starting at ``address``."""

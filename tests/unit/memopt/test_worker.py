@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 _SOURCE = """
-import gc, sys, time, weakref
+import time, weakref
 from memopt.session.worker import Worker
 class Thing: pass
 def removed(_):
