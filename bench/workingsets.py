@@ -56,29 +56,31 @@ def _how(tile: int) -> str:
     return f"tiles of {tile}" if tile else "plain"
 
 
-def build(folder: Path, size: int, tile: int, again: int = 1) -> Path:
-    program = folder / f"{size:04}-{tile:02}-{again:05}"  # equally long: names shift the stack
-    compile_c(("gcc", "-O2"), KERNELS / "tiled_product.c", program,
-              [f"-DN={size}", f"-DTILE={tile}", f"-DREPEAT={again}"])
+def build(folder: Path, size: int, tile: int) -> Path:
+    program = folder / f"{size}-{tile}"
+    compile_c(("gcc", "-O2"), KERNELS / "tiled_product.c", program, [f"-DN={size}", f"-DTILE={tile}"])
     return program
 
 
-def compared(folder: Path, size: int, tile: int, again: int) -> tuple[int, int]:
-    """How many points of the curves of a trace are derived to the byte, and how many are not. ``again``: how often the
+def compared(folder: Path, size: int, tile: int, again: int, deepest: int = 6) -> tuple[int, int]:
+    """How many points of the curves of a trace are derived to the byte, and how many are not, of loops up to the depth
+    ``deepest``: where tiles are cut off, a trace tells the mean of them, from depth 2 on. ``again``: how often the
     product is made where nothing is traced, so that it is seen to be hot."""
-    path = folder / "p.db"
-    run(_profile(path, "--affine", build(folder, size, tile, again)), _PATIENCE_S)
+    path, program = folder / "p.db", build(folder, size, tile)
+    run(_profile(path, "--affine", program, again), _PATIENCE_S)
     found = derived(path)
-    run(_profile(path, "--memory", build(folder, size, tile)), _PATIENCE_S)
+    run(_profile(path, "--memory", program), _PATIENCE_S)
     expected = traced(path)
     points = [(curve[iterations], lines) for loop, curve in found.items() for iterations, lines in
-              expected.get(loop, {}).items() if iterations in curve]
+              expected.get(loop, {}).items() if iterations in curve and loop[1] <= deepest]
     same = sum(one == two for one, two in points)
     return same, len(points) - same
 
 
-def _profile(path: Path, option: str, program: Path) -> list[str]:
-    return ["setarch", "-R", *memopt_command(), "profile", "--quiet", option, "-o", str(path), "--", str(program)]
+def _profile(path: Path, option: str, program: Path, again: int = 1) -> list[str]:
+    how_often = f"{again:05}"  # equally long: arguments shift the stack
+    return ["setarch", "-R", *memopt_command(), "profile", "--quiet", option, "-o", str(path), "--", str(program),
+            how_often]
 
 
 def derived(path: Path) -> Curves:

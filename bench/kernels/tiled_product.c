@@ -1,5 +1,7 @@
-/* c += a b, with the loops as they are written down (TILE 0) or in tiles of TILE in each direction. REPEAT: how often. */
+/* c += a b, with the loops as they are written down (TILE 0) or in tiles of TILE in each direction; the argument says
+   how often. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #ifndef N
 #define N 4000
@@ -7,9 +9,8 @@
 #ifndef TILE
 #define TILE 32
 #endif
-#ifndef REPEAT
-#define REPEAT 1
-#endif
+
+#define END(start) (N % TILE && (start) + TILE > N ? N : (start) + TILE)
 
 static double a[N][N] __attribute__((aligned(4096)));
 static double b[N][N] __attribute__((aligned(4096)));
@@ -21,10 +22,10 @@ __attribute__((noinline)) static void product(void)
     for (int is = 0; is < N; is += TILE)
         for (int js = 0; js < N; js += TILE)
             for (int ks = 0; ks < N; ks += TILE)
-                for (int i = is; i < is + TILE; i++)
-                    for (int j = js; j < js + TILE; j++) {
+                for (int i = is; i < END(is); i++)
+                    for (int j = js; j < END(js); j++) {
                         double sum = c[i][j];
-                        for (int k = ks; k < ks + TILE; k++)
+                        for (int k = ks; k < END(ks); k++)
                             sum += a[i][k] * b[k][j];
                         c[i][j] = sum;
                     }
@@ -39,14 +40,14 @@ __attribute__((noinline)) static void product(void)
 #endif
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     for (int i = 0; i < N; i++)
         for (int j = 0; j < N; j++) {
             a[i][j] = (i * 7 + j) % 13;
             b[i][j] = (i + j * 5) % 11;
         }
-    for (int again = 0; again < REPEAT; again++)
+    for (int again = argc > 1 ? atoi(argv[1]) : 1; again > 0; again--)
         product();
     double sum = 0;
     for (int i = 0; i < N; i++)

@@ -1,20 +1,22 @@
 """How many iterations of a loop are over where it was met: from the code in front of it.
 
 Blocks that lead to the loop on the only way there is are run over linear forms of what registers held where they
-begin. With what registers hold now, and what the loop adds to each by the iteration, these are linear equations. Only
-such are used as hold modulo 2**64; where they do not say how many iterations, nothing is known.
+begin. (What goes round in front of it while a condition holds that nothing there changes, as compilers make it of a
+loop around one that may not run at all, is no way to it.) With what registers hold now, and what the loop adds to each
+by the iteration, these are linear equations. Only such are used as hold modulo 2**64; where they do not say how many
+iterations, nothing is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 
 from memopt.analysis.facts import GENERAL
 from memopt.analysis.values import centred
 from memopt.ir.graph import FlowGraph, Kind, Loop
 from memopt.ir.linear import Linear
-from memopt.ir.operations import CLOBBERED, Block, Compute, Forget, Get, Jump, Literal, Load, Operand, Put
+from memopt.ir.operations import CLOBBERED, Block, Compute, Exit, Forget, Get, Jump, Literal, Load, Operand, Put, Temp
 from memopt.ir.reasons import Rejected
 
 _OVER = "over"
@@ -28,17 +30,17 @@ def iterations_over(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, 
     """None where that is not known. ``steps``: what registers advance by; ``now``: what they hold at the header."""
     if any(block.kind is Kind.INDIRECT for block in graph.blocks.values()):
         return None  # there may be other ways
-    kept = _kept(lift, loop)
+    kept = _kept(lift, loop.blocks)
     equations = [first + Linear.symbol(_OVER) * steps.get(register, 0) - now[register]
                  for register, first in _before(graph, lift, loop).items() if register in steps or register in kept]
     found = set(_solved(equations))
     return found.pop() if len(found) == 1 else None
 
 
-def _kept(lift: Callable[[int], Block], loop: Loop) -> frozenset[str]:
-    """Registers that the loop does not write."""
+def _kept(lift: Callable[[int], Block], blocks: Collection[int]) -> frozenset[str]:
+    """Registers that they do not write."""
     written: set[str] = set()
-    for block in loop.blocks:
+    for block in blocks:
         for operation in lift(block).operations:
             match operation:
                 case Put(_, location):
@@ -58,7 +60,8 @@ def _before(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop) -> Regis
         sources = [p for p in graph.predecessors[block] if p not in inside]
         if len(sources) != 1 or graph.blocks[sources[0]].kind is Kind.CALL:
             break
-        block, inside = sources[0], frozenset()
+        inside = _not_gone_round(graph, lift, sources[0], block)
+        block = sources[0]
         try:
             way.insert(0, lift(block))
         except Rejected:
@@ -69,6 +72,48 @@ def _before(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop) -> Regis
     for each in way:
         _run(each, registers, fresh)
     return registers
+
+
+def _not_gone_round(graph: FlowGraph, lift: Callable[[int], Block], block: int, following: int) -> frozenset[int]:
+    """Blocks that lead from ``block``, which has gone to ``following``, to itself and to nothing else, and change
+    nothing that decides where it goes: if it had gone there once, it would have again."""
+    away = _reached([s for s in graph.successors(block) if s != following], graph.successors, {block, following})
+    cycle = _reached(graph.predecessors[block], graph.predecessors.__getitem__, {block}) & away
+    if not cycle or any(not cycle | {block} >= set(graph.predecessors[b]) for b in cycle) or graph.entry in cycle:
+        return frozenset()
+    try:
+        deciding = _deciding(lift(block))
+        return cycle if deciding is not None and deciding <= _kept(lift, cycle | {block}) else frozenset()
+    except Rejected:
+        return frozenset()
+
+
+def _reached(first: Iterable[int], following: Callable[[int], Iterable[int]], but: Collection[int]) -> frozenset[int]:
+    found: set[int] = set()
+    waiting = list(first)
+    while waiting:
+        block = waiting.pop()
+        if block not in found and block not in but:
+            found.add(block)
+            waiting += following(block)
+    return frozenset(found)
+
+
+def _deciding(block: Block) -> frozenset[str] | None:
+    """What decides where a block goes; None where memory does, too."""
+    temps: set[Operand] = set()
+    locations: set[str] = set()
+    for operation in reversed(block.operations):
+        match operation:
+            case Exit(_, condition):
+                temps.add(condition)
+            case Compute(_, result, _, operands) if Temp(result) in temps:
+                temps.update(operands)
+            case Get(_, result, location) if Temp(result) in temps:
+                locations.add(location)
+            case Load(_, result) if Temp(result) in temps:
+                return None
+    return frozenset(locations)
 
 
 def _run(block: Block, registers: Registers, fresh: Iterator[int]) -> None:

@@ -59,7 +59,8 @@ class OuterLoop:
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
-    comes after the exit test (a while loop), so that R counts only whole iterations.
+    comes after the exit test (a while loop), so that R counts only whole iterations; ``last``: what the last one does
+    in front of that test, None where it was not asked for (memopt.analysis.facts).
     """
 
     node: LoopNode
@@ -80,6 +81,7 @@ class OuterLoop:
     tables: dict[Table, tuple[Linear, ...]] = field(default_factory=dict)
     unordered: bool = False
     reads: tuple[Read, ...] = ()
+    last: tuple[Item, ...] | None = None
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
         """With live-in symbols replaced by expressions in items, ranges and obligations."""
@@ -91,7 +93,8 @@ class OuterLoop:
         exit_state = {p: new.value(v) for p, v in self.exit_state.items()}
         reads = tuple(replace(r, pointer=new.linear(r.pointer), conditions=tuple(map(new.linear, r.conditions)))
                       for r in self.reads)
-        return replace(self, node=node, obligations=obligations, exit_state=exit_state, reads=reads,
+        last = None if self.last is None else tuple(rewritten(item, new) for item in self.last)
+        return replace(self, node=node, obligations=obligations, exit_state=exit_state, reads=reads, last=last,
                        ranges={c: new.linear(n) for c, n in self.ranges.items()})
 
 
@@ -145,12 +148,16 @@ class Executor:
                 self._not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         check_roots(node)
+        last = None
+        if leaves_first and self.facts.to_the_end:
+            distances = {p: self._advanced_to_the_end(step, numerator, abs(slope)) for p, step in steps.items()}
+            last = tuple(self._to_the_exit(loop, entry, distances, opaque).items)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
                          {t: tuple(pointers) for t, pointers in self.places.tables.items()},
-                         bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)))
+                         bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), last)
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
@@ -226,24 +233,38 @@ class Executor:
                             opaque: frozenset[str], turns: Linear) -> Passage:
         """``turns`` whole iterations, then the part of one up to the exit, walked once more from where they end."""
         assert walk.state is not None
-        state = dict(entry)
         items: list[Item] = []
         if turns != Linear.of(0):
-            for location, step in steps.items():
-                before = entry[location]
-                assert isinstance(before, Integer)
-                state[location] = self.induction.advanced(before, turns * step)
-            state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
-        with self.algebra.under((), 1, "~m"):
-            last = self.walker.walk(loop, state)
-        if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
-            raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
+        distances = {p: turns * step for p, step in steps.items()}
+        last = self._to_the_exit(loop, entry, distances, opaque if items else frozenset())
         if last.roots:
             raise invalid_root(loop.header)
         reads = (*_outside(last, None), *_outside(walk, turns))
         return Passage(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
+
+    @staticmethod
+    def _advanced_to_the_end(step: int, numerator: Linear, divisor: int) -> Linear:
+        """By how much a location with this step is, after all R = ``numerator / divisor`` iterations."""
+        if step % divisor:
+            raise Rejected(Reason.TRIP_COUNT, "what advances does so in other steps than what is counted")
+        return numerator * (step // divisor)
+
+    def _to_the_exit(self, loop: Loop, entry: State, distances: dict[str, Linear], opaque: frozenset[str]) -> Walk:
+        """The last iteration: locations are ``distances`` from where they were at ``entry``, or hold what follows from
+        all that was done, if they are ``opaque``."""
+        state = dict(entry)
+        for location, distance in distances.items():
+            before = entry[location]
+            assert isinstance(before, Integer)
+            state[location] = self.induction.advanced(before, distance)
+        state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
+        with self.algebra.under((), 1, "~m"):
+            last = self.walker.walk(loop, state)
+        if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
+            raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
+        return last
 
     def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:

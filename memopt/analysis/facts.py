@@ -57,7 +57,8 @@ class Facts:
     pointers to rows, by the address of the instruction that loads from them. ``ordered``: the order of operands is to
     be kept. ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
     ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
-    ``moving`` is, which advance with the patched loop. ``framed``: rbp is as far from rsp as it was captured: what is
+    ``moving`` is, which advance with the patched loop. ``to_the_end``: the last iteration is looked at, too, where it
+    ends in the middle; no code is made of it. ``framed``: rbp is as far from rsp as it was captured: what is
     stored relative to it is on the stack. ``written``: addresses, as captured, of cells that are data: the loop stores
     to them.
     """
@@ -82,6 +83,7 @@ class Facts:
     earlier: Sequence[Sample] = ()
     parameters: dict[str, None] = field(default_factory=dict)
     moving: frozenset[str] = frozenset()
+    to_the_end: bool = False
     framed: bool = False
     written: frozenset[int] = frozenset()
     declined: set[int] = field(default_factory=set)
@@ -132,8 +134,8 @@ class Facts:
     def afresh(self) -> Facts:
         """Without what attempts asked for so far."""
         return Facts(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls, earlier=self.earlier,
-                     moving=self.moving, framed=self.framed, written=self.written, declined=self.declined,
-                     turns=self.turns)
+                     moving=self.moving, to_the_end=self.to_the_end, framed=self.framed, written=self.written,
+                     declined=self.declined, turns=self.turns)
 
     def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
         """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""

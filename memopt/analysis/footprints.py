@@ -2,8 +2,9 @@
 loop touch, counted from subscripts and bounds.
 
 Addresses of an access over a box of loops are runs of units (lines, pages): loops are taken by their strides from the
-smallest on, and what leaves no unit out is one run. Only loops that leave units out, and those that bounds of others
-depend on, are gone through. (Compare Ghosh, Martonosi and Malik, Cache miss equations, 1999.)
+smallest on, and what leaves no unit out is one run. A condition on one counter makes its loop shorter. Only loops that
+leave units out, and those that bounds or conditions inside depend on, are gone through. (Compare Ghosh, Martonosi and
+Malik, Cache miss equations, 1999.)
 """
 
 from __future__ import annotations
@@ -38,22 +39,21 @@ class Touched:
 class LoopCurve:
     """Of the loop with this ``header``, around which others are in the middle of their iterations; after 1, 2, 4, ...
     iterations and at the end; no curve where addresses are too scattered, or bounds depend on too many other counters,
-    to go through them all. ``exact``: no condition in it that may leave accesses out."""
+    to go through them all."""
 
     header: int
     depth: int
     curve: tuple[Touched, ...]
-    exact: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An access: ``loops`` around it, from outside to inside."""
+    """An access, the loops around it from outside to inside, each with its iterations, and the conditions."""
 
     pointer: Linear
     size: int
-    loops: tuple[LoopNode, ...]
-    conditions: bool
+    loops: tuple[tuple[str, Linear], ...]
+    conditions: tuple[Linear, ...]
 
 
 class TooManyRuns(Exception):
@@ -73,18 +73,20 @@ def from_the_start(nest: LoopNode, over: int, values: Mapping[str, int]) -> Loop
     first = rewritten(nest, Substitution({counter: Linear.symbol(counter) - over}))
     assert isinstance(first, LoopNode)
     earlier = {**values, counter: 0}
-    for trips in map(_trips, _loops(first.items)):
+    for trips in _bounds(first.items, earlier):
         if counter in trips.symbols and (not trips.symbols <= earlier.keys() or trips.evaluate(earlier) < 0):
             return nest
     return replace(first, trips=_trips(nest) + over)
 
 
-def _loops(items: Sequence[Item]) -> Iterator[LoopNode]:
+def _bounds(items: Sequence[Item], values: Mapping[str, int]) -> Iterator[Linear]:
+    """Of all loops, but for those that a condition on what is known keeps from running."""
     for item in items:
         if isinstance(item, LoopNode):
-            yield item
-        if isinstance(item, (LoopNode, Guarded)):
-            yield from _loops(item.items)
+            yield _trips(item)
+        if isinstance(item, LoopNode) or (isinstance(item, Guarded) and not any(
+                c.symbols <= values.keys() and c.evaluate(values) < 0 for c in item.conditions)):
+            yield from _bounds(item.items, values)
 
 
 def _items_with_cells(items: Sequence[Item], cells: Mapping[int, Sequence[tuple[int, int]]]) -> Iterator[Item]:
@@ -107,34 +109,42 @@ def addresses(items: Sequence[Item]) -> frozenset[int]:
 def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> Iterator[LoopCurve]:
     """Of the loops that run, the outer ones first. ``nest``: its own trips are known, too; ``values``: of the live-in
     symbols."""
-    loops: dict[tuple[str, ...], list[_Place]] = {}
-    for place in _places((nest,), (), False):
-        for depth in range(1, len(place.loops) + 1):
-            loops.setdefault(tuple(loop.counter for loop in place.loops[:depth]), []).append(place)
-    for counters, places in sorted(loops.items(), key=lambda item: len(item[0])):
-        depth = len(counters)
-        around = _middle(places[0].loops[:depth - 1], values)
-        if around is None:
-            continue
-        loop = places[0].loops[depth - 1]
-        trips = _trips(loop).evaluate(around)
-        counts = [1 << n for n in range(max(0, trips).bit_length()) if 1 << n < trips] + [trips]
-        try:
-            points = tuple(Touched(n, *(unit * _units(places, depth, around, n, unit) for unit in (line, page)))
-                           for n in counts if n > 0)
-        except TooManyRuns:
-            points = ()
-        if trips > 0:
-            yield LoopCurve(loop.address, depth, points, not any(p.conditions for p in places))
+    depth, loops = 1, [(nest, dict(values))]
+    while loops:
+        inside: list[tuple[LoopNode, dict[str, int]]] = []
+        for loop, around in loops:
+            trips = _trips(loop).evaluate(around)
+            if trips <= 0:
+                continue
+            counts = [*(1 << n for n in range(trips.bit_length()) if 1 << n < trips), trips]
+            try:
+                points = tuple(Touched(n, *(unit * _units(loop, around, n, unit) for unit in (line, page)))
+                               for n in counts)
+            except TooManyRuns:
+                points = ()
+            yield LoopCurve(loop.address, depth, points)
+            middle = around | {loop.counter: trips // 2}
+            inside += [(inner, middle) for inner in _running(loop.items, middle)]
+        depth, loops = depth + 1, inside
 
 
-def _places(items: Sequence[Item], loops: tuple[LoopNode, ...], conditions: bool) -> Iterator[_Place]:
+def _running(items: Sequence[Item], values: Mapping[str, int]) -> Iterator[LoopNode]:
+    """Loops, not those in them, that no condition keeps from running."""
+    for item in items:
+        if isinstance(item, LoopNode):
+            yield item
+        elif isinstance(item, Guarded) and all(c.evaluate(values) >= 0 for c in item.conditions):
+            yield from _running(item.items, values)
+
+
+def _places(items: Sequence[Item], loops: tuple[tuple[str, Linear], ...], conditions: tuple[Linear, ...]
+            ) -> Iterator[_Place]:
     for item in items:
         match item:
             case LoopNode():
-                yield from _places(item.items, (*loops, item), conditions)
+                yield from _places(item.items, (*loops, (item.counter, _trips(item))), conditions)
             case Guarded():
-                yield from _places(item.items, loops, True)
+                yield from _places(item.items, loops, (*conditions, *item.conditions))
             case LoadEvent() | StoreEvent():
                 yield _Place(item.pointer, item.width // 8, loops, conditions)
 
@@ -144,60 +154,62 @@ def _trips(loop: LoopNode) -> Linear:
     return loop.trips
 
 
-def _middle(loops: Sequence[LoopNode], values: Mapping[str, int]) -> dict[str, int] | None:
-    """``values`` with one iteration of each of ``loops``; None where one does not run there."""
-    found = dict(values)
-    for loop in loops:
-        trips = _trips(loop).evaluate(found)
-        if trips <= 0:
-            return None
-        found[loop.counter] = trips // 2
-    return found
+def _units(loop: LoopNode, around: Mapping[str, int], iterations: int, unit: int) -> int:
+    """How many of ``unit`` bytes. ``around``: values of all symbols but the counters of ``loop`` and those in it."""
+    places = dict.fromkeys(_places(loop.items, ((loop.counter, Linear.of(iterations)),), ()))
+    runs = [_runs(place, around, unit) for place in places]
+    return covered(numpy.concatenate(runs)) if runs else 0
 
 
-def _units(places: Sequence[_Place], depth: int, around: Mapping[str, int], iterations: int, unit: int) -> int:
-    """How many of ``unit`` bytes. ``around``: values of all symbols but the counters from ``depth`` on."""
-    runs: dict[tuple[object, ...], Runs] = {}
-    for place in places:
-        inner = [(loop.counter, _trips(loop)) for loop in place.loops[depth - 1:]]
-        inner[0] = inner[0][0], Linear.of(iterations)
-        key = place.pointer, place.size, tuple(inner)
-        if key not in runs:
-            runs[key] = _runs(place.pointer, inner, around, place.size, unit)
-    return covered(numpy.concatenate(list(runs.values()))) if runs else 0
-
-
-def _runs(address: Linear, loops: Sequence[tuple[str, Linear]], values: Mapping[str, int], size: int,
-          unit: int) -> Runs:
+def _runs(place: _Place, values: Mapping[str, int], unit: int) -> Runs:
+    address = place.pointer
+    rounded = frozenset[str]().union(*(q.numerator.symbols for q in address.quotients))
     found: list[Runs] = []
     total = 0
-    for inside, box in _boxes(loops, dict(values)):
-        start = address.evaluate(inside | {name: 0 for name, _ in box})
-        strides = [(address.evaluate(inside | {other: int(other == name) for other, _ in box}) - start, count)
-                   for name, count in box]
-        if any(rounded.numerator.symbols & {name for name, _ in box} for rounded in address.quotients):
-            raise TooManyRuns
-        found.append(box_runs(start, strides, size, unit))
+    for inside, box in _boxes(place.loops, place.conditions, rounded, dict(values)):
+        start = address.evaluate(inside | {name: span.start for name, span in box})
+        strides = [(address.factor(name), len(span)) for name, span in box]
+        found.append(box_runs(start, strides, place.size, unit))
         total += len(found[-1])
         if len(found) > _MOST_BOXES or total > MOST_RUNS:
             raise TooManyRuns
     return numpy.concatenate(found) if found else numpy.zeros((0, 2), numpy.int64)
 
 
-def _boxes(loops: Sequence[tuple[str, Linear]], values: dict[str, int]
-           ) -> Iterator[tuple[dict[str, int], list[tuple[str, int]]]]:
-    """Values for the loops that bounds depend on, and the others with how often they run."""
+def _boxes(loops: Sequence[tuple[str, Linear]], conditions: Sequence[Linear], rounded: frozenset[str],
+           values: dict[str, int]) -> Iterator[tuple[dict[str, int], list[tuple[str, range]]]]:
+    """Where all ``conditions`` hold: values for the loops that bounds or conditions inside depend on, or that are in
+    ``rounded``, and the iterations of the others."""
+    counters = {name for name, _ in loops}
+    undecided = [c for c in conditions if not c.symbols.isdisjoint(counters)]
+    if any(c.evaluate(values) < 0 for c in conditions if c not in undecided):
+        return
     if not loops:
         yield values, []
         return
     (name, trips), inner = loops[0], loops[1:]
-    count = trips.evaluate(values)
-    if any(name in bound.symbols for _, bound in inner):
-        for value in range(count):
-            yield from _boxes(inner, values | {name: value})
-    elif count > 0:
-        for inside, box in _boxes(inner, values):
-            yield inside, [(name, count), *box]
+    own = [c for c in undecided if c.symbols & counters == {name}
+           and all(name not in q.numerator.symbols for q in c.quotients)]
+    span = _where(own, name, range(trips.evaluate(values)), values)
+    rest = [c for c in undecided if c not in own]
+    if name in rounded or any(name in bound.symbols for bound in (*rest, *(bound for _, bound in inner))):
+        for value in span:
+            yield from _boxes(inner, rest, rounded, values | {name: value})
+    elif span:
+        for inside, box in _boxes(inner, rest, rounded, values):
+            yield inside, [(name, span), *box]
+
+
+def _where(conditions: Sequence[Linear], name: str, span: range, values: Mapping[str, int]) -> range:
+    """The part of ``span`` in which the counter ``name`` fulfils ``conditions``, in which no other is unknown."""
+    low, high = span.start, span.stop
+    for condition in conditions:
+        factor, rest = condition.factor(name), condition.evaluate({**values, name: 0})
+        if factor > 0:
+            low = max(low, -(rest // factor))
+        else:
+            high = min(high, rest // -factor + 1)
+    return range(low, high)
 
 
 def box_runs(start: int, strides: Sequence[tuple[int, int]], size: int, unit: int) -> Runs:

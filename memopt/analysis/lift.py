@@ -68,12 +68,13 @@ MOST_TRIPS = 1 << 16  # a guard that lets more pass says nothing about sizes
 @dataclass(frozen=True, slots=True)
 class Code:
     """The loop's surroundings: ``lift`` gives the operations of the basic block at an address. ``calls``: copies of
-    what the loop calls are among them."""
+    what the loop calls are among them. ``to_the_end``: what the last iteration does is asked for, if possible."""
 
     graph: FlowGraph
     forest: LoopForest
     lift: Callable[[int], Block]
     calls: bool = False
+    to_the_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,10 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
 def _at_entry(code: Code, loop: Loop, facts: functools.partial[Facts], displaced: bytes,
               go_on: Callable[[], None]) -> Lifted:
     """``facts`` of an entry; other ways to look at it are tried where the plain one is no good."""
+    if code.to_the_end:
+        with suppress(Rejected):
+            return _at_entry(replace(code, to_the_end=False), loop, functools.partial(facts, to_the_end=True),
+                             displaced, go_on)
     first = facts()
     frame = first.registers["rbp"] - first.registers["rsp"]
     framed = 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)

@@ -74,6 +74,7 @@ class Stages:
     _stage: str = field(default="find", init=False)
     _copies: Copies = field(default_factory=Copies, init=False)
     _aside: Decision | None = field(default=None, init=False)  # while another version is made for its loop
+    _to_the_end: bool = field(default=False, init=False)  # last iterations are asked for, too; see Code
     closed: bool = field(default=False, init=False)  # the program has ended, and what memopt left of it is gone
 
     def _find(self, address: int) -> Site:
@@ -270,10 +271,9 @@ class Stages:
                     other.compiled.region, shadow) is not None:
                 raise Rejected(Reason.NOT_REACHED, "with other values than before")
         with self._timed("lift"):
-            lifted = lift_region(Code(site.graph, site.forest, operations, bool(site.links.calls)), loop,
-                                 general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
-                                 vector_registers(shadow),
-                                 _patient(PATIENCE),
+            code = Code(site.graph, site.forest, operations, bool(site.links.calls), self._to_the_end)
+            lifted = lift_region(code, loop, general_registers(shadow.registers()), functools.partial(peek, shadow),
+                                 b"", vector_registers(shadow), _patient(PATIENCE),
                                  tuple(self._earlier.get(loop.header, ())))
             dead = flags_dead(site.graph, operations, loop.header)
             lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))

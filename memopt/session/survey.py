@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from memopt.analysis.accesses import accesses
 from memopt.analysis.beginnings import iterations_over
+from memopt.analysis.execute import OuterLoop
 from memopt.analysis.footprints import addresses, curves, from_the_start, with_cells
-from memopt.analysis.nest import LoopNode
+from memopt.analysis.nest import Guarded, LoopNode
 from memopt.analysis.parameters import Sample
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
@@ -31,13 +32,16 @@ _REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, 
 @dataclass(frozen=True, slots=True)
 class Nest:
     """``header``: live address; ``values``: of its live-in symbols and R where it was met, with ``left`` of its
-    iterations left; ``loops``: from its first iteration on, if that is known, else from there."""
+    iterations left; ``loops``: from its first iteration on, if that is known, else from there. An iteration of them is
+    ``period`` ones of the program. ``whole``: up to the end of the last one; else some of it is not known."""
 
     header: int
     left: int
     loops: LoopNode
     scop: Scop
     values: Sample
+    period: int
+    whole: bool
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Surveyor(Improver):
     nests: list[Nest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._copies = Copies(_REACH_SECONDS)
+        self._copies, self._to_the_end = Copies(_REACH_SECONDS), True
         super().__post_init__()
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
@@ -60,13 +64,27 @@ class Surveyor(Improver):
             lifted, _ = self._capture_and_lift(site, loop, operations)
         count = lifted.region.trips
         trips = count.numerator.evaluate(lifted.entry) // count.divisor
-        loops, values = replace(lifted.outer.node, trips=Linear.of(trips)), {**lifted.entry, TRIPS: trips}
+        values = {**lifted.entry, TRIPS: trips}
+        loops, whole = _to_its_end(lifted.outer, trips)
+        left = trips + lifted.outer.leaves_first
         if lifted.region.period == 1:
             over = iterations_over(site.graph, operations, loop, lifted.outer.steps, lifted.entry)
             loops = from_the_start(loops, over or 0, values)
         loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
-        self.nests.append(Nest(loop.header, trips, loops, lifted.region.scop, values))
+        self.nests.append(Nest(loop.header, left, loops, lifted.region.scop, values, lifted.region.period,
+                               whole and lifted.region.period == 1))
         raise Rejected(Reason.DRY_RUN)
+
+
+def _to_its_end(outer: OuterLoop, trips: int) -> tuple[LoopNode, bool]:
+    """The loop, which goes round ``trips`` times, with the part of an iteration that is left in the middle after these;
+    whether that is known."""
+    node = replace(outer.node, trips=Linear.of(trips))
+    if not outer.leaves_first or outer.last is None:
+        return node, not outer.leaves_first
+    counter = Linear.symbol(node.counter)
+    items = Guarded((-counter + (trips - 1),), node.items), Guarded((counter - trips,), outer.last)
+    return replace(node, trips=Linear.of(trips + 1), items=items), True
 
 
 def _stack(site: Site, loop: Loop, known: frozenset[int], entry: Sample) -> dict[int, list[tuple[int, int]]]:
@@ -100,9 +118,10 @@ def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> 
             loop = connection.execute(
                 "SELECT l.id FROM loop l JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image "
                 "WHERE m.path = ? AND l.header = ?", (image, header + found.header - nest.header)).fetchone()
+            period = nest.period if found.depth == 1 else 1
             connection.executemany("INSERT INTO derived_set VALUES (?, ?, ?, ?, ?, ?, ?)", (
-                (number, None if loop is None else loop[0], found.depth, found.exact, point.iterations, point.lines,
-                 point.pages) for point in found.curve))
+                (number, None if loop is None else loop[0], found.depth, found.depth > 1 or nest.whole,
+                 period * point.iterations, point.lines, point.pages) for point in found.curve))
     connection.execute("COMMIT")
     return list(dict.fromkeys(left_out))
 

@@ -196,7 +196,7 @@ ORDER BY a.count DESC, a.id, b.offset"""),
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
        round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,
        COALESCE((SELECT k.name FROM cache k WHERE k.bytes >= d.lines ORDER BY k.level LIMIT 1), 'memory') AS fits_in,
-       CASE d.exact WHEN 1 THEN 'yes' ELSE 'at most' END AS exact
+       CASE d.exact WHEN 1 THEN 'yes' ELSE 'but for the last' END AS exact
 FROM derived_set d LEFT JOIN loop l ON l.id = d.loop LEFT JOIN function f ON f.id = l.function
 ORDER BY d.nest, d.depth, d.loop, d.iterations"""),
     "patterns": Query("--memory: all addresses of each access; the rest is in the tables part and pattern", """

@@ -140,7 +140,7 @@ CREATE TABLE derived_set (        -- --affine: what an entry of a loop touches, 
     nest     INTEGER NOT NULL REFERENCES nest,
     loop     INTEGER REFERENCES loop,  -- NULL: of a function called in it
     depth    INTEGER NOT NULL,    -- 1: outermost
-    exact    INTEGER NOT NULL,    -- 0: conditions in the loop may leave some of it out
+    exact    INTEGER NOT NULL,    -- 0: the end of the last iteration is not known, and is left out
     iterations INTEGER NOT NULL,  -- 1, 2, 4, ..., and all; of depth 1 those left, if it is unknown how many were over
     lines    INTEGER NOT NULL,    -- bytes of the cache lines touched
     pages    INTEGER NOT NULL     -- bytes of the pages touched

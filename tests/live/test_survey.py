@@ -21,6 +21,11 @@ def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, 
     assert same >= (10 if tile == 0 else 14)
 
 
+def test_tiles_that_are_cut_off_are_no_larger_than_they_are(tmp_path: Path) -> None:
+    """The size is no multiple of the tile; the last iteration of the outermost loop ends in its middle."""
+    assert compared(tmp_path, 123, 16, 12000, deepest=1) == (4, 0)
+
+
 def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
     """Nothing is installed, and what is not understood is named."""
     program, path = str(build("set_up.c")), tmp_path / "p.db"

@@ -34,6 +34,9 @@ def over(before: str, now: dict[str, int], loop: str = _ROWS) -> int | None:
      {"rdi": 0x300 + 7 * 24, "rsi": 0x300, "rcx": 0x360, "rdx": 0x6C0}),
     ("imul rax, rbx, 24; shl rbx, 3; sub rax, rbx; sub rax, rbx; sub rax, rbx", {"rax": 56}),
     ("k: dec rcx; jne k; mov eax, 16", {"rax": 72}),
+    ("mov eax, 16; t: test r8, r8; jg i; dec r11; jne t; ret", {"rax": 72}),
+    ("mov r9d, 100; t: mov eax, 16; cmp r8d, r10d; jle w; jmp i; w: nop; v: dec r11; jg v; jne t; ret",
+     {"rax": 72, "r9": 93}),
 ])
 def test_they_follow_from_numbers_and_from_what_does_not_change(before: str, now: dict[str, int]) -> None:
     assert over(before, now) == 7
@@ -49,6 +52,10 @@ def test_they_follow_from_numbers_and_from_what_does_not_change(before: str, now
     ("mov eax, 24; and rax, rbx", {"rax": 56}),
     ("mov eax, ebx", {"rax": 56, "rbx": 0}),  # only the lower half
     ("cmp rcx, 3; ja i; jmp [rcx*8 + 0x500000]", {"rax": 56}),
+    ("mov eax, 16; t: test r8, r8; jg i; inc r8; add rax, 8; jmp t", {"rax": 72}),  # it changes
+    ("mov eax, 16; t: test r8, r8; jg i; call f; add rax, 8; jmp t; f: ret", {"rax": 72}),
+    ("mov eax, 16; t: cmp [rbx], r8; jg i; add rax, 8; jmp t", {"rax": 72}),  # others may write there
+    ("mov eax, 16; test rbx, rbx; je w; t: test r8, r8; jg i; w: add rax, 8; jmp t", {"rax": 72}),  # from elsewhere
 ])
 def test_nothing_is_known_where_they_do_not(before: str, now: dict[str, int]) -> None:
     assert over(before, now) is None
