@@ -148,16 +148,16 @@ class Executor:
                 self._not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         check_roots(node)
-        last = None
+        end = None
         if leaves_first and self.facts.to_the_end:
             distances = {p: self._advanced_to_the_end(step, numerator, abs(slope)) for p, step in steps.items()}
-            last = tuple(self._to_the_exit(loop, entry, distances, opaque).items)
+            end = tuple(self._to_the_exit(loop, entry, distances, opaque).items)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
                          {t: tuple(pointers) for t, pointers in self.places.tables.items()},
-                         bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), last)
+                         bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), end)
 
     def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
