@@ -31,9 +31,11 @@ _ALSO_UNNAMED = re.compile(r"v?(maskmov\w*|pcmp[ei]str\w*)")
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """``register`` (of 64 bits) changes by ``step`` whenever the block ``block`` of the loop runs, and at no other
-    place of it; ``bits`` is 64, or 32 for arithmetic modulo 2**32 that clears the upper half."""
+    """``register`` (of 64 bits) changes by ``step`` whenever the instruction at ``address`` in the block ``block`` of
+    the loop runs, and at no other place of it; ``bits`` is 64, or 32 for arithmetic modulo 2**32 that clears the upper
+    half."""
 
+    address: int
     block: int
     register: str
     step: int
@@ -65,7 +67,7 @@ def _stepping(graph: FlowGraph, loop: Loop, own: set[int]) -> Stepping | None:
                 writes[register] = writes.get(register, 0) + 1
             step = _step(instruction) if block in own else None
             if step is not None:
-                candidates.append(Stepping(block, *step))
+                candidates.append(Stepping(instruction.address, block, *step))
     good = [c for c in candidates if writes[c.register] == 1]
     latches = {source for source, _ in loop.back_edges}
     return max(good, key=lambda c: (c.block in latches, c.block == loop.header, c.bits, -c.block), default=None)

@@ -28,14 +28,20 @@ class _Run:
     iterations: Sequence[Counts]
 
 
-def _run(unit: Unit, counters: Counts, cut: Mapping[int, Counts]) -> _Run:
-    """``counters``: of shape (counters of the unit, contexts); ``cut``: see Counting."""
+def _run(unit: Unit, counters: Counts, cut: Mapping[tuple[int, int], Counts]) -> _Run:
+    """``counters``: of shape (counters of the unit, contexts); ``cut``: see Counted."""
     places = counters[:len(unit.counting.places)].copy()
     for index, (_, stepping) in unit.stepped.items():
         places[index] //= abs(stepping.step)
-    solved = unit.counting.solve(places, cut)
+    cut_blocks: dict[int, Counts] = {}
+    for (block, _), times in cut.items():
+        cut_blocks[block] = cut_blocks[block] + times if block in cut_blocks else times
+    solved = unit.counting.solve(places, cut_blocks)
     blocks = {start: solved[start, None] for start in unit.graph.blocks}
     instructions = {start: len(block.instructions) * blocks[start] for start, block in unit.graph.blocks.items()}
+    for (start, address), times in cut.items():
+        rest = sum(i.address >= address for i in unit.graph.blocks[start].instructions)
+        instructions[start] = instructions[start] + rest * times
     homes = {i.address: start for start, block in unit.graph.blocks.items() for i in block.instructions}
     for address, repeats in zip(unit.repeated, counters[len(unit.counting.places):], strict=True):
         instructions[homes[address]] = instructions[homes[address]] + repeats
@@ -92,8 +98,8 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
     connection.execute("BEGIN")
     for items in of_unit.values():
         unit = items[0].unit
-        cut = {block: numpy.array([(item.begun == block) - (item.ended == block) for item in items], numpy.int64)
-               for block in {block for item in items for block in (item.begun, item.ended)} if block is not None}
+        cut = {place: numpy.array([item.cut.get(place, 0) for item in items], numpy.int64)
+               for place in {place for item in items for place in item.cut}}
         run = _run(unit, numpy.stack([item.counts for item in items], axis=1), cut)
         static.add_executions(unit, run)
         totals = sum(run.instructions.values(), numpy.zeros(len(items), numpy.int64))

@@ -9,11 +9,12 @@ Invariant: the program's memory, registers and signals are its own at every inst
 
 from __future__ import annotations
 
+import signal
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy
@@ -29,23 +30,25 @@ from runtime.recording.code import Text
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
 from runtime.recording.routines import Question
-from runtime.recording.space import SYSCALL_BYTES, Region, Space, Thread
+from runtime.recording.space import Region, Space, Thread
 from runtime.recording.state import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
 from runtime.recording.telling import Recording, Told
-from runtime.recording.tracer import PATIENCE_S, Tracer, reach_instruction, standing, step
+from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
 from runtime.recording.unit import Unit
 from runtime.tracee import status_field
 
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
 _TRACE_ATTACH = 16
+_HARMLESS = frozenset((signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN,
+                       signal.SIGTTOU))  # a program that does not catch them lives
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
     """A node of ``unit``, in ``text``, by its address and its caller's (the root's for what nothing called), and its
     counters; addresses are those of one thread. ``site``: the live address of the call, None for none; ``loop``: index
-    of the innermost loop of the caller's unit around it. ``begun``, ``ended``: the blocks in whose middle its
-    thread did."""
+    of the innermost loop of the caller's unit around it. ``cut``: by block and the address of an instruction in it, or
+    behind its last one, how much oftener its thread began in front of that than it ended there."""
 
     tid: int
     address: int
@@ -55,8 +58,7 @@ class Counted:
     site: int | None
     loop: int | None
     counts: Counts
-    begun: int | None = None
-    ended: int | None = None
+    cut: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 
 class Watcher(Protocol):
@@ -255,25 +257,29 @@ class Recorder(Tracer):
     # -- signals -------------------------------------------------------------------------------------------------------
 
     def _signal(self, tid: int, number: int) -> None:
-        """Deliver a signal; a handler runs as a copy, and finds the program between two of its instructions."""
+        """Deliver a signal; a handler runs as a copy, and finds the program between two of its instructions, where it
+        also ends."""
         space = self._space(tid)
         thread = None if space is None else space.threads.get(tid)
-        caught = int(status_field(tid, "SigCgt") or "0", 16) >> number - 1 & 1
-        if space is None or thread is None or not caught:
+        caught, ignored = (int(status_field(tid, name) or "0", 16) >> number - 1 & 1 for name in ("SigCgt", "SigIgn"))
+        if space is None or thread is None or (not caught and (ignored or number in _HARMLESS)):
             self._go(tid, number)
             return
         information = ptrace.get_signal_information(tid)
         stop, late = reach_instruction(space, tid, ptrace.Stop(StopKind.SIGNAL, number))
-        if stop.kind is StopKind.SIGNAL:
-            ptrace.set_signal_information(tid, information)
-            step(tid, number)
-        else:  # no signal can be delivered from here
+        if stop.kind is not StopKind.SIGNAL:  # none can be delivered from here
             late.append(number)
         for other in late:
             ptrace.send_signal(space.pid, tid, other)
         if stop.kind is not StopKind.SIGNAL:
             self._go(tid)
             return
+        ptrace.set_signal_information(tid, information)
+        if not caught:
+            self._go(tid, number)
+            return
+        space.settle(thread, ptrace.get_registers(tid))
+        step(tid, number)
         after = ptrace.get_registers(tid)
         if not space.in_copies(after.rip):
             node, top = struct.unpack("<2Q", space.memory.read(thread.state + NODE, 16))
@@ -296,8 +302,10 @@ class Recorder(Tracer):
         go_on = space.memory.word(thread.state + DESTINATION)
         interrupted = next((s for s in reversed(thread.signals) if s[:2] == (rip, stack)), None)
         if interrupted is not None:
-            del thread.signals[thread.signals.index(interrupted):]
+            index = thread.signals.index(interrupted)
+            thread.give_up(index + 1)
             _, _, copy, node, top = interrupted
+            del thread.signals[index]
             space.memory.write(registers.rsp + _CONTEXT_RIP, copy.to_bytes(8, "little"))
             space.memory.write(thread.state + NODE, struct.pack("<2Q", node, top))
             space.resume_trace(thread, copy, node)
@@ -307,7 +315,7 @@ class Recorder(Tracer):
 
     def _elsewhere(self, space: Space, thread: Thread, registers: Registers, rip: int) -> None:
         """A handler returns to ``rip``, which is not where it interrupted the program while that was recorded."""
-        thread.signals.clear()
+        thread.give_up(0)
         try:
             way = space.way(rip, self._region_for(space, rip, thread.tid))
             space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
@@ -335,9 +343,15 @@ class Recorder(Tracer):
         self._look_outside()
         self._look_at(process)
         thread = space.threads[tid]
+        registers = self._behind_probe(space, ptrace.get_registers(tid))
         self._tell(space, thread)
-        found = {node[0]: node for node in space.collect(thread)}
-        ends = self._where(space, thread)
+        thread.give_up(0)
+        ends = space.settle(thread, registers)
+        if ends is not None:
+            thread.cut[ends] -= 1
+        found = {node: (node, unit, caller, where, counts.copy())
+                 for node, unit, caller, where, counts in space.collect(thread)}
+        cut = self._cut(space, thread, found)
         kept: set[int] = set()
         for address, _, caller, _, counts in found.values():
             if counts.any():
@@ -348,21 +362,34 @@ class Recorder(Tracer):
         for address in (a for a in found if a in kept):
             _, unit, caller, where, counts = found[address]
             site, loop = self._site(space, found[caller][1] if caller in found else None, caller, where)
-            begun, ended = (place[1] if place is not None and place[0] == address else None
-                            for place in (thread.begun, ends))
             self.counted.append(Counted(tid, address, unit, self.made.texts[unit.number], caller, site, loop, counts,
-                                        begun, ended))
+                                        cut.get(address, {})))
         self._drop(tid)
 
-    def _where(self, space: Space, thread: Thread) -> tuple[int, int] | None:
-        """The node and the block in which a thread is that stands still, None where that is not recorded."""
-        rip = ptrace.get_registers(thread.tid).rip
-        unit = space.unit_of_copy(rip)
-        place = None if unit is None else unit.original(rip)
-        if unit is not None and place is None:
-            place = unit.original(rip - SYSCALL_BYTES)  # behind a system call
-        block = None if unit is None or place is None else unit.block_around(place)
-        return None if block is None else (space.memory.word(thread.state + NODE), block)
+    @staticmethod
+    def _behind_probe(space: Space, registers: Registers) -> Registers:
+        """The registers of a thread that ends where it stands, as they would be at the next instruction of the program:
+        a probe is done with, not given up in its middle."""
+        if not space.in_copies(registers.rip) or space.original(registers.rip) is not None:
+            return registers
+        from runtime.emulator import emulate
+
+        done = emulate(registers, space.memory, lambda rip: space.original(rip) is not None, MOST_STEPS)
+        return registers if done is None else done
+
+    def _cut(self, space: Space, thread: Thread, found: Mapping[int, tuple[int, Unit, int, int, Counts]]
+             ) -> dict[int, dict[tuple[int, int], int]]:
+        """By node, block and instruction, how much oftener the thread began in front of it than it ended there; what
+        registers could not tell of the steps of such a block is added to the counts of the nodes in ``found``."""
+        cut: dict[int, dict[tuple[int, int], int]] = {}
+        for (node, copy), times in thread.cut.items():
+            unit = space.unit_of_copy(copy)
+            place = None if unit is None else unit.place_of_copy(copy)
+            if unit is not None and place is not None and node in found:
+                cut.setdefault(node, {})[place] = times
+                for index, steps in unit.not_stepped(*place).items():
+                    found[node][4][index] -= times * steps
+        return cut
 
     def _site(self, space: Space, caller: Unit | None, address: int, where: int) -> tuple[int | None, int | None]:
         """The call by which a node was made, and the loop around it; ``where``: the site's record, or its slot."""

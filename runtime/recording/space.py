@@ -7,11 +7,12 @@ traces are shared with memopt where that can be, and a child gets other memory f
 from __future__ import annotations
 
 import bisect
-import copy
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from copy import copy as shallow_copy
 from dataclasses import dataclass, field, replace
 
 import numpy
@@ -60,7 +61,7 @@ from runtime.recording.state import (
 )
 from runtime.recording.telling import Recording
 from runtime.recording.translate import translate
-from runtime.recording.unit import Site, Unit
+from runtime.recording.unit import SYSCALL_BYTES, Site, Unit
 from runtime.remote import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
 from runtime.tracee import Tracee
 
@@ -77,7 +78,6 @@ _MOST_FRAMES = 4000  # that a trace begins with
 _CLOSE_ON_EXEC = 1
 _TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
 _LOWEST = 1 << 20
-SYSCALL_BYTES = 2
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
 
@@ -107,8 +107,9 @@ class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
     pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
-    nothing is watched. ``begun``: the node and the block in whose middle it begins. ``known``: where nodes end that the
-    watcher knows."""
+    nothing is watched. ``cut``: by (node, copy of an instruction, or behind a system call), how
+    much oftener the thread began there than it went away from there for good, for a handler or at its end.
+    ``known``: where nodes end that the watcher knows."""
 
     tid: int
     state: int
@@ -116,8 +117,14 @@ class Thread:
     trace: int
     chunks: list[tuple[int, int]] = field(default_factory=list)
     signals: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    begun: tuple[int, int] | None = None
+    cut: Counter[tuple[int, int]] = field(default_factory=Counter)
     known: int = 0
+
+    def give_up(self, first: int) -> None:
+        """What the handlers from this one on interrupted does not go on."""
+        for _, _, copy, node, _ in self.signals[first:]:
+            self.cut[node, copy] -= 1
+        del self.signals[first:]
 
 
 class Space:
@@ -240,6 +247,25 @@ class Space:
                 before, SYSCALL_BYTES) == b"\x0f\x05":
             found = before + SYSCALL_BYTES
         return found
+
+    def settle(self, thread: Thread, registers: Registers) -> tuple[int, int] | None:
+        """Count what registers tell until now of the loops around the instruction that a thread stands still in front
+        of, with these ``registers``: perhaps it leaves them on no way that is counted. The node and where it stands;
+        None where that is not recorded."""
+        unit = self.unit_of_copy(registers.rip)
+        place = None if unit is None else unit.place_of_copy(registers.rip)
+        if unit is None or place is None:
+            return None
+        node = self.memory.word(thread.state + NODE)
+        for index, (loop, stepping) in unit.stepped.items():
+            if place[0] in loop.blocks:
+                now, start = getattr(registers, stepping.register), node + unit.start_of(index)
+                gone = now - self.memory.word(start)
+                gone = (gone if stepping.step > 0 else -gone) % (1 << stepping.bits)
+                counter = node + NODE_COUNTERS + 8 * index
+                self.memory.write(counter, _WORD((self.memory.word(counter) + gone) % (1 << 64)))
+                self.memory.write(start, _WORD(now))
+        return node, registers.rip
 
     def asking(self, thread: Thread, registers: Registers) -> Registers | None:
         """The registers that the program has where a thread that stands still at ``registers`` waits for memopt, None
@@ -490,7 +516,7 @@ class Space:
     def forked(self, tracee: Tracee, tid: int) -> Space:
         """That of a child, which stands behind the system call by which the thread ``tid`` has made it. It has the
         nodes of that thread, and counts from nothing. Raises ``Rejected``."""
-        child = copy.copy(self)
+        child = shallow_copy(self)
         child.pid, child.memory = tracee.pid, Memory(tracee.pid)
         child.code = self.code.forked(tracee.pid)
         try:
@@ -505,8 +531,8 @@ class Space:
         self._by_start, self._used, self._parts = list(self._by_start), set(self._used), set(self._parts)
         self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
-        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), begun=None,
-                         known=0)
+        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), known=0,
+                         cut=Counter((node, copy) for _, _, copy, node, _ in parent.signals))
         self.threads = {tracee.pid: thread}
         if news:
             self._copy_code(source)
@@ -534,9 +560,9 @@ class Space:
 
     def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:
         """The thread, which has its node, begins behind the system call at ``call`` of ``unit``."""
-        node, block = self.memory.word(thread.state + NODE), unit.block_around(call)
-        if block is not None:
-            thread.begun = node, block
+        node, copy = self.memory.word(thread.state + NODE), unit.copy_of(call)
+        if copy is not None:
+            thread.cut[node, copy + SYSCALL_BYTES] += 1
             self._resume_calls(thread)
             self._resume_block(thread, unit, call, node)
 

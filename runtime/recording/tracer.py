@@ -22,15 +22,16 @@ from runtime.jobcontrol import Supervisor
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
 from runtime.recording.routines import ASKING
-from runtime.recording.space import SYSCALL_BYTES, Made, Space, Thread
+from runtime.recording.space import Made, Space, Thread
 from runtime.recording.state import ASKED, NODE, TARGET
 from runtime.recording.telling import Recording
+from runtime.recording.unit import SYSCALL_BYTES
 from runtime.tracee import Tracee, status_field
 
 PATIENCE_S = 1.0
 _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
             | ptrace.OPTION_EXIT)
-_MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
+MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
 _MOST_PROCESSES = 1000
 
 
@@ -345,7 +346,7 @@ class Tracer(ABC):
 
     def _let_thread_go(self, tid: int, stop: ptrace.Stop) -> None:
         """Of a thread that stands still."""
-        space, late = self._space(tid), list[int]()
+        space, late, goes_on = self._space(tid), list[int](), None
         number = stop.signal if stop.kind is StopKind.SIGNAL else 0
         thread = None if space is None else space.threads.get(tid)
         if space is not None and thread is not None and stop.kind is not StopKind.ENDING:
@@ -355,9 +356,10 @@ class Tracer(ABC):
                 registers = ptrace.get_registers(tid)
             space.memory.write(thread.state + ASKED, bytes(8))
             original = space.original(registers.rip)
-            ptrace.set_registers(tid, replace(registers, gs_base=0,
-                                              rip=registers.rip if original is None else original))
+            goes_on = replace(registers, gs_base=0, rip=registers.rip if original is None else original)
         self._collect(tid)
+        if goes_on is not None:
+            ptrace.set_registers(tid, goes_on)
         for other in late:
             ptrace.send_signal(int(status_field(tid, "Tgid") or tid), tid, other)
         self._release(tid, False, number)
@@ -391,7 +393,7 @@ def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace
     """From ``stop`` on to where the program is between two instructions of its own: the stop there, of another kind
     than SIGNAL if that is not reached, and the signals that came meanwhile."""
     late: list[int] = []
-    for _ in range(_MOST_STEPS):
+    for _ in range(MOST_STEPS):
         rip = ptrace.get_registers(tid).rip
         if not space.in_copies(rip) or space.original(rip) is not None:
             return stop, late

@@ -14,6 +14,8 @@ from memopt.analysis.stepping import Stepping
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.state import NODE_COUNTERS
 
+SYSCALL_BYTES = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -85,12 +87,32 @@ class Unit:
     def end(self) -> int:
         return self.start + len(self.code)
 
+    def start_of(self, index: int) -> int:
+        """Where a node has what the register held when the loop of a stepped counter was entered."""
+        return NODE_COUNTERS + 8 * (self.counters + list(self.stepped).index(index))
+
     def in_stepped_loop(self, block: int) -> bool:
         return any(block in loop.blocks for loop, _ in self.stepped.values())
 
     def block_around(self, address: int) -> int | None:
         """Where the block with the instruction at ``address`` begins."""
         return next((b.start for b in self.graph.blocks.values() if b.start <= address < b.end), None)
+
+    def place_of_copy(self, copy: int) -> tuple[int, int] | None:
+        """Where the block begins that the thread is in, and the original address of what comes next, where it is about
+        to execute the instruction at ``copy``, or is behind a system call there. None where it is in a probe."""
+        for behind in (0, SYSCALL_BYTES):
+            address = self.original(copy - behind)
+            block = None if address is None else self.block_around(address)
+            if address is not None and block is not None:
+                return block, address + behind
+        return None
+
+    def not_stepped(self, block: int, address: int) -> dict[int, int]:
+        """By their index, the steps of the stepped counters of a block that has begun, but not stepped where the
+        instruction at ``address`` comes next."""
+        return {index: abs(stepping.step) for index, (_, stepping) in self.stepped.items()
+                if stepping.block == block and address <= stepping.address}
 
     def loop_around(self, address: int) -> int | None:
         """Index of the innermost loop around the instruction at ``address``."""
@@ -101,6 +123,10 @@ class Unit:
         """The hyperblock with the instruction at ``address``, if it is told."""
         starts = list(self.graph.blocks)
         return self.told_by.get(starts[bisect.bisect_right(starts, address) - 1])
+
+    def copy_of(self, address: int) -> int | None:
+        """Where the instruction at ``address`` is copied to."""
+        return self.copies[self.originals.index(address)] if address in self.originals else None
 
     def original(self, copy: int) -> int | None:
         """The address of the instruction whose copy is at ``copy``."""

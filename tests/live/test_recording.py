@@ -222,6 +222,37 @@ def test_a_program_that_is_killed_is_recorded_up_to_then(build: Build, tmp_path:
     assert executed(path, "/bin/sh") > 100
 
 
+@pytest.mark.parametrize("options", [(), ("--no-elision",)])
+@pytest.mark.parametrize(("how", "expected"), [("jump", (10, 40_925, 204_585)), ("fault", (1, 4097, 20_481))])
+def test_loops_that_a_signal_leaves_are_counted_up_to_there(build: Build, tmp_path: Path, how: str,
+                                                            expected: tuple[int, int, int], options: tuple[str, ...]
+                                                            ) -> None:
+    """At byte 4096 the first of the five instructions of an iteration faults."""
+    path = tmp_path / "p.db"
+    record((str(build("left_in_loops.c", "-pthread", level="-O2")), how), path, *options)
+    assert _counted(path, "scan") == expected
+
+
+@pytest.mark.parametrize("options", [(), ("--no-elision",)])
+@pytest.mark.parametrize("how", ["alarm", "exit"])
+def test_loops_that_end_with_the_program_are_counted_up_to_there(build: Build, tmp_path: Path, how: str,
+                                                                 options: tuple[str, ...]) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("left_in_loops.c", "-pthread", level="-O2")), how), path, *options)
+    entries, iterations, instructions = _counted(path, "spin")
+    assert entries == 1
+    assert iterations > 1_000_000
+    assert 0 <= 3 * iterations + 1 - instructions <= 3
+
+
+def _counted(path: Path, function: str) -> tuple[int, int, int]:
+    """Entries, iterations and instructions of one with one loop."""
+    (row,) = asked(path, f"""SELECT sum(c.entries) AS entries, sum(c.instructions) AS instructions,
+        (SELECT sum(x.iterations) FROM context_loop x JOIN loop l ON l.id = x.loop WHERE l.function = f.id) AS rounds
+        FROM context c JOIN function f ON f.id = c.function WHERE f.name = '{function}'""")
+    return int(str(row["entries"])), int(str(row["rounds"])), int(str(row["instructions"]))
+
+
 def test_what_runs_unobserved_is_told(build: Build, tmp_path: Path) -> None:
     """Code that is written while the program runs cannot be copied; it takes about half of the time here."""
     program, path = str(build("unobserved.c")), tmp_path / "p.db"

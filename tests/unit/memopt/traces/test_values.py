@@ -17,7 +17,7 @@ from memopt.analysis.stepping import Stepping
 from memopt.traces.trace import BLOCK
 from memopt.traces.values import AMOUNTS, PLACES, Value, Values
 
-_WRAPPED = Stepping(0, "rbx", -3, 32)
+_WRAPPED = Stepping(0, 0, "rbx", -3, 32)
 POINTS = tuple(
     point for unit in range(4) for point in (
         Point(6 * unit, Moment.ENTRY, None, ("rdi", "rsi")[:unit % 3]), Point(6 * unit + 1, Moment.BACK),

@@ -1,0 +1,51 @@
+"""What a thread would do next that cannot run any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+from unicorn import UC_ARCH_X86, UC_HOOK_MEM_UNMAPPED, UC_HOOK_MEM_WRITE, UC_MODE_64, Uc, UcError, x86_const
+
+from runtime.memory import PAGE, Memory
+from runtime.ptrace import Registers
+
+_NAMES = (*(field.name for field in fields(Registers) if field.name[0] == "r"), "eflags", "fs_base", "gs_base")
+_NUMBERS = {name: getattr(x86_const, f"UC_X86_REG_{name.upper()}") for name in _NAMES}
+
+
+def emulate(registers: Registers, memory: Memory, stop: Callable[[int], bool], most: int) -> Registers | None:
+    """Run on from ``registers`` until ``stop`` says so of the instruction pointer; what is written is written to
+    ``memory`` then. None, and nothing is written, where that takes more than ``most`` instructions, or what cannot be
+    emulated."""
+    emulator, written = Uc(UC_ARCH_X86, UC_MODE_64), list[tuple[int, bytes]]()
+
+    def find(_uc: Uc, _access: int, address: int, size: int, _value: int, _data: object) -> bool:
+        try:
+            for page in {address // PAGE * PAGE, (address + size - 1) // PAGE * PAGE}:
+                content = memory.read(page, PAGE)
+                emulator.mem_map(page, PAGE)
+                emulator.mem_write(page, content)
+        except (OSError, UcError):
+            return False
+        return True
+
+    def note(_uc: Uc, _access: int, address: int, size: int, value: int, _data: object) -> None:
+        written.append((address, (value % (1 << 8 * size)).to_bytes(size, "little")))
+
+    emulator.hook_add(UC_HOOK_MEM_UNMAPPED, find)
+    emulator.hook_add(UC_HOOK_MEM_WRITE, note)
+    for name, number in _NUMBERS.items():
+        emulator.reg_write(number, getattr(registers, name))
+    rip = registers.rip
+    for _ in range(most):
+        if stop(rip):
+            for address, content in written:
+                memory.write(address, content)
+            return replace(registers, **{name: emulator.reg_read(number) for name, number in _NUMBERS.items()})
+        try:
+            emulator.emu_start(rip, 0, count=1)
+        except UcError:
+            return None
+        rip = emulator.reg_read(_NUMBERS["rip"])
+    return None
