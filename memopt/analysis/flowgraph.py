@@ -8,7 +8,7 @@ it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from memopt.analysis.loops import find_loops
@@ -26,14 +26,15 @@ _LOOK_BACK = 64
 
 
 def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,
-             decoded: dict[int, DecodedInstruction] | None = None, parts: Sequence[tuple[int, int]] = ()) -> FlowGraph:
+             decoded: dict[int, DecodedInstruction] | None = None, parts: Sequence[tuple[int, int]] = (),
+             last: Collection[int] = ()) -> FlowGraph:
     """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``, or inside
     ``parts``.
 
     ``bounds`` is (first address, first address after), and so is each of ``parts``; ``leads``: where indirect jumps at
-    these addresses go, and calls that end with an exception; ``decoded``: what is known of the same bytes, and will be.
-    Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can be decoded at ``start``, NOT_A_NEST when the code is too
-    large to be one function.
+    these addresses go, and calls that end with an exception; ``last``: addresses of calls that do not return;
+    ``decoded``: what is known of the same bytes, and will be. Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can
+    be decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
     """
     known: dict[int, DecodedInstruction] = {}
     decoded = {} if decoded is None else decoded
@@ -53,11 +54,11 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
                     leaders |= {instruction.address, instruction.end}
                 if len(known) > _MOST_INSTRUCTIONS:
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
-        for target in _successors(_last(known, leader), leads):
+        for target in _successors(_last(known, leader), leads, last):
             if target not in leaders and extent(target) is not None:
                 leaders.add(target)
                 pending.append(target)
-    blocks = (_block(known, leader, leaders, leads) for leader in sorted(leaders) if leader in known)
+    blocks = (_block(known, leader, leaders, leads, last) for leader in sorted(leaders) if leader in known)
     graph = FlowGraph(start, {block.start: block for block in blocks})
     if start not in graph.blocks:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
@@ -89,12 +90,13 @@ def _last(known: dict[int, DecodedInstruction], start: int) -> DecodedInstructio
     return instruction
 
 
-def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
+def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, ...]], final: Collection[int]
+                ) -> tuple[int, ...]:
     if last is None or not last.kind.ends_block:
         return ()
     if last.kind is Kind.INDIRECT:
         return leads.get(last.address, ())
-    result: tuple[int, ...] = (last.end,) if last.kind.falls_through else ()
+    result: tuple[int, ...] = (last.end,) if last.kind.falls_through and last.address not in final else ()
     if last.target is not None and last.kind is not Kind.CALL and last.target not in result:
         result += (last.target,)
     if last.kind is Kind.CALL:
@@ -102,8 +104,8 @@ def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, 
     return result
 
 
-def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], leads: Mapping[int, tuple[int, ...]]
-           ) -> BasicBlock:
+def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], leads: Mapping[int, tuple[int, ...]],
+           final: Collection[int]) -> BasicBlock:
     instructions = [known[start]]
     while not instructions[-1].kind.ends_block:
         following = instructions[-1].end
@@ -111,7 +113,7 @@ def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], 
             break
         instructions.append(known[following])
     last = instructions[-1]
-    successors = _successors(last, leads) if last.kind.ends_block else (last.end,)
+    successors = _successors(last, leads, final) if last.kind.ends_block else (last.end,)
     if last.repeats:
         successors = (last.end, last.address)
     return BasicBlock(start, last.end, tuple(instructions), successors)

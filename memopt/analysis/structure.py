@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from memopt.analysis.dominators import immediate_dominators, reverse_postorder
+from memopt.analysis.endings import Endings, does_not_return, slot_of
 from memopt.analysis.flowgraph import NOWHERE, discover
 from memopt.analysis.jumptables import switches
 from memopt.analysis.nesting import Nesting, find_nesting
@@ -21,9 +22,7 @@ from memopt.elf.relocations import slots
 from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected
-from memopt.x86.decoder import decode, rip_target
 
-_STUB_BYTES = 24
 _FAR_JUMP = re.compile(rb"\xe9|\x0f[\x80-\x8f]")  # with a distance of 32 bits
 _ROUNDS = 8  # of looking behind the switches that are found behind switches
 
@@ -43,10 +42,11 @@ class FunctionStructure:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What is known of the text around a function. ``functions``: by address; ``pads``: of the one that starts at an
-    address."""
+    address; ``endings``: which calls do not return."""
 
     functions: Sequence[Function]
     pads: Callable[[int], Sequence[LandingPad]]
+    endings: Endings
 
 
 def structures(image: Image, functions: Iterable[Function]) -> Iterator[FunctionStructure]:
@@ -61,7 +61,9 @@ def structures(image: Image, functions: Iterable[Function]) -> Iterator[Function
 
     with suppress(ElfError):
         names = slots(image)
-        around = Surroundings(Symbols(image).everything, functools.partial(landing_pads, image))
+        everything = Symbols(image).everything
+        around = Surroundings(everything, functools.partial(landing_pads, image),
+                              Endings(read, everything, {at for at, name in names.items() if does_not_return(name)}))
         for function in functions:
             found = structure(function, read, names, around)
             if found is not None:
@@ -77,31 +79,33 @@ def structure(function: Function, read: Callable[[int, int], bytes], names: Mapp
     except Rejected:
         return None
     calls = (i for block in graph.blocks.values() for i in block.instructions[-1:] if i.kind is Kind.CALL)
-    symbols = {call.address: names[slot] for call in calls if (slot := _slot(call, read)) is not None and slot in names}
+    ways = ((call.address, slot_of(call, read)) for call in calls)
+    symbols = {call: names[slot] for call, slot in ways if slot is not None and slot in names}
     return FunctionStructure(function, graph, intervals(graph), find_nesting(graph), symbols)
 
 
 def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
          around: Surroundings | None = None) -> FlowGraph:
     """All code of a function that is reached from ``start``, by the switches whose tables are found, too; with
-    ``around`` by exceptions that are caught, and what compilers have put elsewhere because it seldom runs. Raises as
-    ``discover``."""
+    ``around`` by exceptions that are caught, and what compilers have put elsewhere because it seldom runs, and not what
+    only seems to follow a call that does not return. Raises as ``discover``."""
     decoded: dict[int, DecodedInstruction] = {}
     parts: tuple[tuple[int, int], ...] = ()
     pads = () if around is None else tuple(around.pads(start))
-    leads, graph = NOWHERE, discover(read, start, bounds, NOWHERE, decoded)
+    leads, last, graph = NOWHERE, frozenset[int](), discover(read, start, bounds, NOWHERE, decoded)
     for _ in range(_ROUNDS):
         indirect = any(block.kind is Kind.INDIRECT for block in graph.blocks.values())
-        found, more = switches(graph, read, bounds) if indirect else {}, parts
+        found, more, final = switches(graph, read, bounds) if indirect else {}, parts, last
         if around is not None:
             new = tuple(_parts(graph, read, bounds, around.functions, parts))
             more = (*parts, *new)
             pads += tuple(pad for low, _ in new for pad in around.pads(low))
             found |= _caught(graph, pads)
-        if found == leads and more == parts:
+            final = last | around.endings.of(graph)
+        if found == leads and more == parts and final == last:
             break
-        leads, parts = found, more
-        graph = discover(read, start, bounds, leads, decoded, parts)
+        leads, parts, last = found, more, final
+        graph = discover(read, start, bounds, leads, decoded, parts, last)
     return graph
 
 
@@ -142,15 +146,6 @@ def _may_jump(read: Callable[[int, int], bytes], part: tuple[int, int], bounds: 
     distances = ((m.end(), int.from_bytes(code[m.end():m.end() + 4], "little", signed=True))
                  for m in _FAR_JUMP.finditer(code))
     return any(bounds[0] < part[0] + at + 4 + distance < bounds[1] for at, distance in distances)
-
-
-def _slot(call: DecodedInstruction, read: Callable[[int, int], bytes]) -> int | None:
-    """Where the address is kept that a call goes to, by itself or by a stub of the procedure linkage table."""
-    way = (call,) if call.target is None else decode(read(call.target, _STUB_BYTES), call.target, 3)
-    for instruction in way:
-        if instruction.kind.ends_block:
-            return rip_target(instruction)
-    return None
 
 
 def intervals(graph: FlowGraph) -> dict[int, tuple[int, int]]:

@@ -7,8 +7,10 @@ import functools
 from contextlib import suppress
 from dataclasses import dataclass
 
+from memopt.analysis.endings import Endings, does_not_return
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
+from memopt.elf.relocations import slots as slots_of
 from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.reasons import Reason, Rejected
 from runtime.memory import Mapping, Memory, mapping_at, mappings
@@ -16,12 +18,14 @@ from runtime.memory import Mapping, Memory, mapping_at, mappings
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A mapping of code. ``functions``: by live address; ``bias``: live less link-time address."""
+    """A mapping of code. ``functions``: by live address; ``bias``: live less link-time address; ``endings``: of what is
+    called there."""
 
     mapping: Mapping
     bytes: bytes
     bias: int
     functions: tuple[Function, ...]
+    endings: Endings
 
     def bounds(self, address: int) -> tuple[int, int]:
         """Of the function around ``address``; of what lies between two functions where there is none."""
@@ -64,7 +68,7 @@ class CodeMap:
         self._memory = Memory(pid)
         self.texts: list[Text] = []
         self.all: list[Text] = []
-        self._symbols: dict[str, tuple[Function, ...]] = {}
+        self._symbols: dict[str, tuple[tuple[Function, ...], tuple[int, ...]]] = {}  # with slots: see Endings
         self.maps: tuple[Mapping, ...] = ()
 
     def text(self, address: int) -> Text:
@@ -108,11 +112,19 @@ class CodeMap:
         code = self._memory.read_some(mapping.start, mapping.end - mapping.start)
         bias = mapping.start
         functions: tuple[Function, ...] = ()
+        slots: frozenset[int] = frozenset()
         with suppress(ElfError, OSError), Image(mapping.path) as image:
             bias = image.load_bias(mapping.start, mapping.offset)
             if mapping.path not in self._symbols:
-                self._symbols[mapping.path] = Symbols(image).everything
+                self._symbols[mapping.path] = Symbols(image).everything, tuple(
+                    at for at, name in slots_of(image).items() if does_not_return(name))
+            known, at = self._symbols[mapping.path]
             functions = tuple(Function(f.start + bias, f.end + bias, f.name)
-                              for f in self._symbols[mapping.path]
-                              if mapping.start <= f.start + bias < mapping.end)
-        return Text(mapping, code, bias, functions)
+                              for f in known if mapping.start <= f.start + bias < mapping.end)
+            slots = frozenset(slot + bias for slot in at)
+
+        def read(address: int, size: int) -> bytes:
+            offset = address - mapping.start
+            return code[offset:offset + size] if offset >= 0 else b""
+
+        return Text(mapping, code, bias, functions, Endings(read, functions, slots))

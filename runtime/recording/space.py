@@ -291,7 +291,7 @@ class Space:
             text = self._text(address)
             bounds = text.bounds(address)
             try:
-                graph = flow(self.code.read, address, bounds, Surroundings(text.functions, text.pads))
+                graph = flow(self.code.read, address, bounds, Surroundings(text.functions, text.pads, text.endings))
             except Rejected as error:
                 if error.reason is not Reason.NOT_A_NEST:
                     raise

@@ -245,6 +245,19 @@ def test_loops_that_end_with_the_program_are_counted_up_to_there(build: Build, t
     assert 0 <= 3 * iterations + 1 - instructions <= 3
 
 
+@pytest.mark.parametrize(("name", "depths"), [("f", [1, 1]), ("g", [1, 1]), ("h", [1, 2, 3])])
+def test_what_lies_behind_a_call_that_does_not_return_does_not_follow_it(build: Build, tmp_path: Path, name: str,
+                                                                         depths: list[int]) -> None:
+    """Where it is not known that it does not, the first loop's part behind it makes a loop of both."""
+    path, program = tmp_path / "p.db", str(build("ended_in_loops.c", level="-O2"))
+    record((program,) if name == "f" else (program, name), path)
+    loops = asked(path, f"""SELECT l.depth, sum(x.iterations) AS rounds FROM context_loop x JOIN loop l ON l.id = x.loop
+        JOIN function f ON f.id = l.function WHERE f.name = '{name}' GROUP BY l.id ORDER BY l.header""")
+    assert sorted(int(str(loop["depth"])) for loop in loops) == depths
+    if name != "h":
+        assert [int(str(loop["rounds"])) for loop in loops] == [100, 200]
+
+
 def _counted(path: Path, function: str) -> tuple[int, int, int]:
     """Entries, iterations and instructions of one with one loop."""
     (row,) = asked(path, f"""SELECT sum(c.entries) AS entries, sum(c.instructions) AS instructions,
