@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy
 
 from memopt.analysis.counting import Counts, Place
+from memopt.analysis.nesting import Nesting
 from memopt.ir.graph import Loop
 from runtime.recording.code import Text
 from runtime.recording.recorder import Counted
@@ -51,15 +52,16 @@ def _run(unit: Unit, counters: Counts, cut: Mapping[tuple[int, int], Counts]) ->
             into -= count
     entries, iterations = [], []
     for loop in unit.nesting.loops:
+        runs = blocks.get(loop.header, numpy.zeros_like(into))
         back = sum((solved[edge] for edge in loop.back_edges if edge in solved), numpy.zeros_like(into))
         left = numpy.zeros_like(into)
         if all(source != loop.header for source, _ in loop.back_edges):
             left = sum((solved[edge] for edge in loop.exits if edge[0] == loop.header and edge in solved), left)
-        entered = blocks[loop.header] - back
+        entered = runs - back
         if any(edge not in solved for edge in loop.back_edges):  # nor is it known how often they were taken
             entered = numpy.minimum(entered, _at_most(unit, loop, blocks, solved, into))
         entries.append(entered)
-        iterations.append(blocks[loop.header] - left)
+        iterations.append(runs - left)
     return _Run(blocks, instructions, into, entries, iterations)
 
 
@@ -89,6 +91,7 @@ class Written:
 
 def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static) -> Written:
     """Rows of ``execution``, ``context`` and ``context_loop``."""
+    counted = list(_as_functions(counted, static))
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
         of_unit.setdefault(item.unit.number, []).append(item)
@@ -110,13 +113,29 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
                 inside[innermost[start]] += amount
         for n, item in enumerate(items):
             key = item.tid, item.address
-            own[key], entries[key] = int(totals[n]), int(run.entries[n])
+            own[key], entries[key] = int(totals[n]), 0 if item.resumed else int(run.entries[n])
             loops[key] = [
                 (index, int(run.loop_entries[index][n]), int(run.iterations[index][n]), int(inside[index][n]))
                 for index in range(len(inside)) if run.loop_entries[index][n] or run.iterations[index][n]]
     contexts = _write_tree(connection, counted, static, own, entries, loops)
     connection.execute("COMMIT")
     return Written(contexts, static, sum(own.values()))
+
+
+def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counted]:
+    """Units that begin within a function have the loops of the function: what comes back there, where an exception is
+    caught or a coroutine goes on, goes on in them."""
+    by_address = {(item.tid, item.address): item for item in counted}
+    nestings = {item.unit.number: nesting for item in counted if (nesting := static.nesting(item.unit)) is not None}
+    for item in counted:
+        caller = by_address.get((item.tid, item.caller))
+        if caller is not None and caller.unit.number in nestings and item.site is not None:
+            around = replace(caller.unit, nesting=nestings[caller.unit.number])
+            item = replace(item, loop=around.loop_around(item.site))
+        if item.unit.number in nestings:
+            called = caller is not None and any(s.address == item.site and s.returns for s in caller.unit.sites)
+            item = replace(item, unit=replace(item.unit, nesting=nestings[item.unit.number]), resumed=not called)
+        yield item
 
 
 def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[_Key, int],
@@ -214,6 +233,29 @@ class Static:
         loop: Loop = unit.nesting.loops[index]
         header = loop.header - (unit.graph.entry - entry)
         return None if function is None else self._loops.get((function, header))
+
+    def nesting(self, unit: Unit) -> Nesting | None:
+        """The loops of the function in whose middle ``unit`` begins, of those blocks that it has; None where it begins
+        in no middle."""
+        function, image, entry = self.function(unit)
+        if function is None or any(start == entry for start, _, _ in self._ranges[image or 0]):
+            return None
+        bias, graph = unit.graph.entry - entry, unit.graph
+        inside: dict[int, set[int]] = {}
+        ranges = self._connection.execute("""SELECT b.start, b.end, a.id FROM block b JOIN loop a
+            ON a.function = b.function AND b.loop BETWEEN a.id AND a.last WHERE b.function = ?""", (function,))
+        for start, end, loop in ranges:
+            inside.setdefault(loop, set()).update(b for b in graph.blocks if start <= b - bias < end)
+        loops: list[Loop] = []
+        indices: dict[int, int] = {}
+        for loop, parent, header, depth in self._connection.execute(
+                "SELECT id, parent, header, depth FROM loop WHERE function = ? ORDER BY id", (function,)):
+            blocks = frozenset(inside.get(loop, ()))
+            edges = [(b, s) for b in blocks for s in graph.successors(b)]
+            indices[loop] = len(loops)
+            loops.append(Loop(header + bias, blocks, tuple(e for e in edges if e[1] == header + bias),
+                              tuple(e for e in edges if e[1] not in blocks), indices.get(parent), (), depth))
+        return Nesting(tuple(loops), frozenset())
 
     def add_executions(self, unit: Unit, run: _Run) -> None:
         _, image, entry = self.function(unit)

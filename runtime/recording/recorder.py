@@ -48,7 +48,8 @@ class Counted:
     """A node of ``unit``, in ``text``, by its address and its caller's (the root's for what nothing called), and its
     counters; addresses are those of one thread. ``site``: the live address of the call, None for none; ``loop``: index
     of the innermost loop of the caller's unit around it. ``cut``: by block and the address of an instruction in it, or
-    behind its last one, how much oftener its thread began in front of that than it ended there."""
+    behind its last one, how much oftener its thread began in front of that than it ended there. ``resumed``: it is no
+    call, but goes on with a function in its middle."""
 
     tid: int
     address: int
@@ -59,6 +60,7 @@ class Counted:
     loop: int | None
     counts: Counts
     cut: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    resumed: bool = False
 
 
 class Watcher(Protocol):

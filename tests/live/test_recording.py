@@ -258,6 +258,14 @@ def test_what_lies_behind_a_call_that_does_not_return_does_not_follow_it(build: 
         assert [int(str(loop["rounds"])) for loop in loops] == [100, 200]
 
 
+@pytest.mark.parametrize("options", [(), ("--no-elision",)])
+def test_a_function_that_goes_on_in_its_middle_is_not_entered_again(build: Build, tmp_path: Path,
+                                                                    options: tuple[str, ...]) -> None:
+    path = tmp_path / "p.db"
+    record((str(build("resumed_in_loops.c", level="-O2")),), path, *options)
+    assert _counted(path, "handled") == (1, 1000, 2 + 500 * (4 + 2 + 2) + 500 * (5 + 1 + 2))
+
+
 def _counted(path: Path, function: str) -> tuple[int, int, int]:
     """Entries, iterations and instructions of one with one loop."""
     (row,) = asked(path, f"""SELECT sum(c.entries) AS entries, sum(c.instructions) AS instructions,
