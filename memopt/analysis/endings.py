@@ -8,9 +8,9 @@ their code: nothing in it returns, or goes where something may. Where that is wr
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
-from memopt.analysis.flowgraph import discover
+from memopt.analysis.flowgraph import Read, discover
 from memopt.elf.symbols import Function, function_among
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected
@@ -27,8 +27,6 @@ _RETURNS = re.compile(rb"[\xc2\xc3]")
 _MOST_BYTES = 1 << 12  # of functions whose code is looked at
 _MOST_CALLS = 8  # of such functions, one by another
 _STUB_BYTES = 24
-
-Read = Callable[[int, int], bytes]
 
 
 def does_not_return(name: str) -> bool:

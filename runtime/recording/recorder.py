@@ -388,7 +388,8 @@ class Recorder(Tracer):
             unit = space.unit_of_copy(copy)
             place = None if unit is None else unit.place_of_copy(copy)
             if unit is not None and place is not None and node in found:
-                cut.setdefault(node, {})[place] = times
+                of_node = cut.setdefault(node, {})
+                of_node[place] = of_node.get(place, 0) + times
                 for index, steps in unit.not_stepped(*place).items():
                     found[node][4][index] -= times * steps
         return cut

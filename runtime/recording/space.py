@@ -107,9 +107,9 @@ class Thread:
     """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
     lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
     pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
-    nothing is watched. ``cut``: by (node, copy of an instruction, or behind a system call), how
-    much oftener the thread began there than it went away from there for good, for a handler or at its end.
-    ``known``: where nodes end that the watcher knows."""
+    nothing is watched. ``cut``: by (node, copy of an instruction, or behind a system call), how much oftener the thread
+    began there than it went away from there for good, for a handler or at its end. ``known``: where nodes end that the
+    watcher knows."""
 
     tid: int
     state: int
