@@ -88,7 +88,7 @@ def _repeat(t, kind, site, address, size):
 @kernel(forceinline=True)
 def _begin(t, r, words, count, at):
     """The block that is told at ``at`` begins, and with it perhaps a run: how many words that is, and what there must
-    be more of first."""
+    be more of first: before the block, or before the run goes on, which _finish_run does from ``at``."""
     block = words[at] & 0xFFFFFFFF
     header = t.blocks[5 * block + 3]
     more = _room_for_run(t) if header else 0
@@ -102,7 +102,7 @@ def _begin(t, r, words, count, at):
             t.tries[2 * loop] -= 1
         else:
             done, more = _try_run(t.own, r.own, words, count, at)
-            return max(done, 2), more
+            return done if more else max(done, 2), more
     return 2, 0
 
 

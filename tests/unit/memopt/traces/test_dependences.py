@@ -231,6 +231,17 @@ def test_many_places_that_leave_their_strips_in_one_run(grain: int, size: int) -
     assert sum(d.count for d in found) == (sites + 1) * places  # as many as if no word had been cut
 
 
+@pytest.mark.parametrize("sites", [750, 850, 900])
+def test_a_run_that_there_must_be_more_room_for_goes_on_where_it_was(sites: int) -> None:
+    """The run of each context finds dependences: the table is too small in an iteration of one of them, the first one
+    but where there are 900 sites."""
+    shapes = [BlockShape(0, True, False, (AccessShape(8, True, True),) * sites)]
+    words = [word for node in range(16, 16 * 25, 16) for _ in range(8) for word in (
+        BLOCK << 48, node, *(n << 48 | 4096 + 8 * n for n in range(sites)))]
+    found = both_ways(shapes, 1, words)
+    assert len(found) > 1 << 16
+
+
 def test_distances_from_a_run_to_what_its_loop_did_before() -> None:
     """Times are linear, iterations are not: the first and the last are as far, and all others farther."""
     shapes = [BlockShape(0, True, False, ()), BlockShape(0, False, False, (AccessShape(8, False, True),)),
