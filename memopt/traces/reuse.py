@@ -100,6 +100,7 @@ def _access(state, recent, times, room, tree, places, pages, page_places, row, a
     for line in range(first, last + 1):
         if line == state[_NEWEST]:
             row[0] += 1
+            state[_DONE_OF_REPEATED] = (line + 1) * LINE - address
             continue
         number = line // _LINES
         if 2 * (state[_PAGES] + 1) > page_places or state[_NEXT] + _LINES > room:
@@ -151,10 +152,11 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
             if at + 1 == count:
                 break
             size *= words[at + 1]
-        more = _access(state, recent, times, len(all_times), tree, len(all_tree) - 1, pages, len(all_pages),
-                       rows[state[_CURRENT] + index], word & 0xFFFFFFFFFFFF, size)
-        if more:
-            return at, more
+        if size > 0:
+            more = _access(state, recent, times, len(all_times), tree, len(all_tree) - 1, pages, len(all_pages),
+                           rows[state[_CURRENT] + index], word & 0xFFFFFFFFFFFF, size)
+            if more:
+                return at, more
         at += 1 + repeated
     return at, _DONE
 

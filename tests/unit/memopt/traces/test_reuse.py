@@ -9,7 +9,7 @@ import pytest
 
 from memopt.traces import reuse
 from memopt.traces.reuse import COLD, Reuses
-from memopt.traces.trace import BLOCK, LINE, AccessShape, BlockShape
+from memopt.traces.trace import BLOCK, LINE, PAGE, AccessShape, BlockShape
 
 
 def expected(accesses: list[tuple[int, int, int]]) -> dict[int, list[int]]:
@@ -18,7 +18,7 @@ def expected(accesses: list[tuple[int, int, int]]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for access, address, size in accesses:
         row = found.setdefault(access, [0] * 48)
-        for line in range(address // LINE, (address + size - 1) // LINE + 1):
+        for line in range(address // LINE, (address + size - 1) // LINE + 1) if size else ():
             if line in order:
                 row[(len(order) - 1 - order.index(line)).bit_length()] += 1
                 order.remove(line)
@@ -52,8 +52,15 @@ def test_distances_are_those_of_the_stack(seed: int, monkeypatch: pytest.MonkeyP
     for _ in range(3000):
         access = draw.choices((0, 1, 2), (8, 3, 1))[0]
         at = draw.choice((at + 8, at + 64, draw.randrange(lines * LINE), at)) % (lines * LINE)
-        accesses.append((access, (1 << 30) + at, 4 * draw.randrange(1, 200) if access == 2 else shapes[access].size))
+        accesses.append((access, (1 << 30) + at, 4 * draw.randrange(200) if access == 2 else shapes[access].size))
     assert found(accesses, shapes, draw.randrange(1, 9)) == expected(accesses)
+
+
+def test_an_access_that_there_must_be_more_room_for_in_the_middle_touches_each_line_once() -> None:
+    shapes = (AccessShape(8, True, False), AccessShape(16, True, False))
+    accesses = [row for page in range(2500)
+                for row in ((0, PAGE * page, 8), (1, PAGE * page + LINE - 8, 16))]  # the first line is the newest
+    assert found(accesses, shapes) == expected(accesses)
 
 
 def test_the_tree_is_numbered_anew_and_grows(monkeypatch: pytest.MonkeyPatch) -> None:
