@@ -34,6 +34,7 @@ def answer(path: str, question: str, form: str) -> Iterable[str]:
         columns = [name for name, *_ in cursor.description or ()]
         rows = cursor.fetchall()
         empty = [] if rows else _empty_tables(connection, sql)
+        others = [name for name, query in QUERIES.items() if empty and not _empty_tables(connection, query.sql)]
     except sqlite3.Error as error:
         raise StoreError(f"the query failed ({error}); memopt query --schema shows tables and columns") from error
     finally:
@@ -42,7 +43,9 @@ def answer(path: str, question: str, form: str) -> Iterable[str]:
         return (json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=1),)
     if form == "csv":
         return _csv(columns, rows)
-    why = f"no rows: {', '.join(empty)} empty in this profile; memopt query --schema tells what fills each table"
+    instead = f"it answers {', '.join(others)}; " if others else ""
+    why = (f"no rows: {', '.join(empty)} empty in this profile; {instead}"
+           "memopt query --schema tells what fills each table")
     return chain(_table(columns, rows), [why] if empty else [])
 
 
