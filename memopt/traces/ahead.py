@@ -6,9 +6,10 @@ Nothing depends on it but speed: what is found meanwhile may be out of date.
 from __future__ import annotations
 
 from memopt.traces.kernels import kernel
+from memopt.traces.lines import room_in, row_of
 from memopt.traces.places import tables_at
-from memopt.traces.shadow import CELL, CHUNK, IN_STRIP, LOW, WRITER, WRITTEN, part_at, parts_of
-from memopt.traces.strips import CACHE, WORDS_OF_PAGE
+from memopt.traces.shadow import CELL, CHUNK, IN_STRIP, LINE, LOW, WRITER, WRITTEN, part_at, parts_of
+from memopt.traces.strips import CELLS, IN_CELLS, LINES_OF_PAGE, NUMBER, TOLD, WORDS_OF_PAGE, row_of_page
 from memopt.traces.tables import prefetch
 
 _AHEAD = 32  # words of a trace
@@ -35,11 +36,19 @@ def _look_ahead(tables, words, at, count):
     place = _OF_CELLS
     for word in range(min(at + 2 * _AHEAD, count), min(at + 3 * _AHEAD, count)):
         address = words[word] & (1 << 48) - 1
-        line = 2 * (address >> 12 & CACHE - 1)
-        cell = t.cache[line + 1] + (address >> 3 & WORDS_OF_PAGE - 1)
-        prefetch(t.cells, CELL * cell)
-        t.ahead[place] = cell << 3 | address & 7
-        place += t.cache[line] == address >> 12
+        row = row_of_page(address >> 12)
+        if t.cache[row + NUMBER] != address >> 12:
+            continue
+        if t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
+            cell = t.cache[row + CELLS] + (address >> 3 & WORDS_OF_PAGE - 1)
+            prefetch(t.cells, CELL * cell)
+            t.ahead[place] = cell << 3 | address & 7
+            place += 1
+        else:
+            value = t.lines[t.cache[row + TOLD] + (address >> 6 & LINES_OF_PAGE - 1)]
+            first = row_of(value)
+            for ahead in range(first, first + min(4 * LINE, 4 * room_in(value)), 8):
+                prefetch(t.lines, ahead)
     t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
 
 

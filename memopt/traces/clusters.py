@@ -30,14 +30,12 @@ from memopt.traces.alike import (
 )
 from memopt.traces.chains import look_at_chain
 from memopt.traces.kernels import kernel
-from memopt.traces.places import places_of
-from memopt.traces.shadow import MOST_AT_ONCE, SHORT
-from memopt.traces.strips import WORDS_OF_PAGE, cell_of
+from memopt.traces.places import have_cells
+from memopt.traces.shadow import MOST_AT_ONCE
 from memopt.traces.tables import lowest_bit, sort
-from memopt.traces.trace import PAGE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
-_MOST_GAP = 64  # pages
+_LINE = 64
 LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does
 
 
@@ -58,32 +56,22 @@ def high_of(r, access):
 
 
 @kernel()
-def _have_pages(t, first, behind):
-    """Those of words are there; False where there must be more room first."""
-    p = places_of(t)
-    for page in range(first // WORDS_OF_PAGE, (behind - 1) // WORDS_OF_PAGE + 1):
-        cell_of(p, page * WORDS_OF_PAGE)
-        if t.state[SHORT]:
-            return False
-    return True
-
-
-@kernel()
 def have_places(t, r, first, behind, low, high):
-    """The same for the accesses of a cluster."""
-    if high - low <= _MOST_GAP * WORDS_OF_PAGE:
-        return _have_pages(t, low, high)
+    """Words between which those of a cluster are, or at least its own ones, are in cells; False where there must be
+    more room first."""
+    if high - low <= 8 * (behind - first) * r.numbers[ITERATIONS]:
+        return have_cells(t.own, low, high)
     for n in range(first, behind):
         access = numbered(r.keys[n])
         a = ACCESS * access
         far = r.accesses[a + DISTANCE]
-        if -PAGE <= far <= PAGE:
-            if not _have_pages(t, low_of(r, access), high_of(r, access)):
+        if -_LINE <= far <= _LINE:
+            if not have_cells(t.own, low_of(r, access), high_of(r, access)):
                 return False
         else:
             for iteration in range(r.numbers[ITERATIONS]):
                 place = r.accesses[a + ADDRESS] + iteration * far
-                if not _have_pages(t, place >> 3, (place + r.accesses[a + SIZE] + 7) >> 3):
+                if not have_cells(t.own, place >> 3, (place + r.accesses[a + SIZE] + 7) >> 3):
                     return False
     return True
 

@@ -25,6 +25,7 @@ from memopt.traces.activity import DONE, Activity
 from memopt.traces.ahead import OF_AHEAD
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
+from memopt.traces.lines import HINTS
 from memopt.traces.pieces import look_at
 from memopt.traces.places import Tables
 from memopt.traces.reading import named
@@ -35,13 +36,17 @@ from memopt.traces.shadow import (
     FREE_CHUNKS,
     FREE_STRIPS,
     FULL,
+    LINE,
+    LINES_AT_ONCE,
     MORE_CELLS,
     MORE_FOUND,
+    MORE_LINES,
     MORE_PAGES,
     MORE_READERS,
     MORE_STRIPS,
     NEXT_CELL,
     NEXT_CHUNK,
+    NEXT_LINE,
     NEXT_STRIP,
     NUMBERS,
     PAGE_PLACES,
@@ -51,11 +56,12 @@ from memopt.traces.shadow import (
     TOGETHER,
     WEIGHT,
 )
-from memopt.traces.strips import CACHE, STRIP
+from memopt.traces.strips import CACHE, CACHE_ROW, PAGE_ROW, STRIP
 from memopt.traces.tables import Array, addresses, extended, larger, longer, new_table, zeros
 from memopt.traces.trace import Access, BlockShape, Words
 
-_TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP))  # numbers in use, and how long each is
+# Numbers in use, and how long each is.
+_TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP), (NEXT_LINE, LINE))
 
 
 class Kind(Enum):
@@ -90,11 +96,12 @@ class Dependences(Activity):
         super().__init__(NUMBERS)
         self._limit, self._runs = limit, runs
         self.complete = True
-        self._state[[NEXT_CHUNK, WEIGHT]] = 1
-        self._pages, self._cache = new_table(1 << 12, 3), numpy.full((CACHE, 2), -1, numpy.int64)
+        self._state[[NEXT_CHUNK, NEXT_LINE, WEIGHT]] = 1
+        self._pages, self._cache = new_table(1 << 12, PAGE_ROW), numpy.full((CACHE, CACHE_ROW), -1, numpy.int64)
         self._cells = self._room(1 << 20, CELL)
         self._chunks = self._room(2 * CHUNKS_AT_ONCE, CHUNK)
         self._strips = self._room(2 * STRIPS_AT_ONCE, STRIP)
+        self._lines, self._hints = self._room(2 * LINES_AT_ONCE, LINE), numpy.zeros(HINTS, numpy.int64)
         self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
         self._recent = numpy.zeros(2 * RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
@@ -130,18 +137,19 @@ class Dependences(Activity):
             if self._state[FULL] or 8 * sum(self._state[next_one] * width for next_one, width in _TAKEN) > self._limit:
                 self.complete = False
                 self._cells, self._chunks, self._strips = zeros(0, CELL), zeros(0, CHUNK), zeros(0, STRIP)
+                self._lines = zeros(0, LINE)
                 return
         self._rest = pending[at:].copy()
 
     def _set_places(self) -> None:
         super()._set_places()
         self._state[PAGE_PLACES:SHORT] = [len(t) for t in (
-            self._pages, self._cells, self._chunks, self._found, self._strips)]
+            self._pages, self._cells, self._chunks, self._found, self._strips, self._lines)]
         tables: tuple[Array, ...] = (
             self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
             self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
             self._found, self._last, self._counts, self._known, self._recent, self._free, self._strips,
-            self._free_strips, self._tries, self._ahead, self._callers)
+            self._free_strips, self._tries, self._ahead, self._callers, self._lines, self._hints)
         self._directory[:] = addresses(tables)
 
     def _grow(self, more: int) -> None:
@@ -159,6 +167,8 @@ class Dependences(Activity):
         elif more == MORE_STRIPS:
             self._strips = longer(self._strips, self._state[NEXT_STRIP])
             self._free_strips = longer(self._free_strips, self._state[FREE_STRIPS])
+        elif more == MORE_LINES:
+            self._lines = longer(self._lines, self._state[NEXT_LINE])
 
     @property
     def together(self) -> int:

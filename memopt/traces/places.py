@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
+from memopt.traces.lines import Lines, bytes_of, put_in_cells, touch_line
 from memopt.traces.shadow import (
     CELL,
     SHORT,
@@ -21,7 +22,17 @@ from memopt.traces.shadow import (
     part_at,
     parts_of,
 )
-from memopt.traces.strips import CACHE, Places, find_page, strip_of, take_out
+from memopt.traces.strips import (
+    CELLS,
+    IN_CELLS,
+    LINES_OF_PAGE,
+    TOLD,
+    Places,
+    be_in_cells,
+    page_of,
+    strip_of,
+    take_out,
+)
 from memopt.traces.tables import lowest_bit, pointer, prefetch
 from memopt.traces.touching import touch
 from memopt.traces.trace import PAGE
@@ -30,7 +41,7 @@ from memopt.traces.trace import PAGE
 class Tables(NamedTuple):
     """Pointers to 64-bit numbers; a table is made of rows, in columns:
 
-    the first ones as Activity and Reading have them. pages: number, 0, first cell. cache: number of a page, first cell.
+    the first ones as Activity and Reading have them. pages: number, 0, then as in cache. cache: see strips.py.
     cells, of a cache line each: time of the last write (0: none); its site, and in the lower half the chunk of the last
     further readers (0: none); the sites of two readers since then (0: none), the first in the upper half; first and
     last time of the one, and of the other; which further readers there may be, by the low bits of their sites.
@@ -65,6 +76,8 @@ class Tables(NamedTuple):
     tries: Any
     ahead: Any
     callers: Any
+    lines: Any
+    hints: Any
     own: Any
 
 
@@ -74,7 +87,8 @@ def tables_at(d):
     return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
                   pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
                   pointer(d[12]), pointer(d[13]), pointer(d[14]), pointer(d[15]), pointer(d[16]), pointer(d[17]),
-                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), pointer(d[23]), d)
+                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), pointer(d[23]),
+                  pointer(d[24]), pointer(d[25]), d)
 
 
 @kernel(forceinline=True)
@@ -85,6 +99,11 @@ def finding(t):
 @kernel(forceinline=True)
 def _keeping(t):
     return Keeping(t.state, t.cells, t.chunks, t.recent, t.free)
+
+
+@kernel(forceinline=True)
+def _lines_of(t):
+    return Lines(finding(t), _keeping(t), t.lines, t.hints)
 
 
 @kernel(forceinline=True)
@@ -136,7 +155,7 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     t = tables_at(tables)
     k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
     if not _cut_at_both(t.cells[CELL * cell + WRITTEN], first, behind):
-        if first == 0 and address & (PAGE - 1):  # bytes side by side, perhaps
+        if first == 0 and address & 63:  # bytes side by side, perhaps
             cut_alike(k, cell, cell - 1, behind)
         cut_at(tables, cell, address)
         if behind < 8:
@@ -158,16 +177,50 @@ def _touch_parts(tables, cell, kind, site, address, stop):
         join(k, cell, site, time)
 
 
+@kernel()
+def _touch_line(tables, row, kind, site, address, stop):
+    """Bytes of a line whose page is at ``row`` of the cache, and that is not in cells; False where it is from now on,
+    and they are to be looked for there."""
+    t = tables_at(tables)
+    lines, at = _lines_of(t), t.cache[row + TOLD] + (address >> 6 & LINES_OF_PAGE - 1)
+    if touch_line(lines, at, kind, site, bytes_of(address & 63, (stop - 1 & 63) + 1), t.state[TIME]):
+        return True
+    _put_in_cells(t, row, address >> 6)
+    return False
+
+
+@kernel(forceinline=True)
+def _put_in_cells(t, row, line):
+    number = line & LINES_OF_PAGE - 1
+    put_in_cells(_lines_of(t), t.cache[row + TOLD] + number, t.cache[row + CELLS] + 8 * number)
+    be_in_cells(places_of(t), line)
+
+
+@kernel()
+def have_cells(tables, first, behind):
+    """Words are in cells; False where there must be more room first."""
+    t = tables_at(tables)
+    for line in range(first >> 3, (behind + 7) >> 3):
+        row = page_of(places_of(t), line >> 6)
+        if not t.cache[row + IN_CELLS] >> (line & 63) & 1:
+            _put_in_cells(t, row, line)
+        if t.state[SHORT]:
+            return False
+    return True
+
+
 @kernel(forceinline=True)
 def look_at_access(t, kind, site, address, size):
     """An access of PIECE bytes at most, for which there is enough of everything."""
     time, end = t.state[TIME], address + size
     while address < end:
-        number = address >> 12
-        line = 2 * (number & (CACHE - 1))
-        if t.cache[line] != number:
-            find_page(t.state, t.pages, t.cache, number)
-        cell, stop = t.cache[line + 1] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
+        row = page_of(places_of(t), address >> 12)
+        if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
+            stop = min(end, (address | 63) + 1)
+            if _touch_line(t.own, row, kind, site, address, stop):
+                address = stop
+                continue
+        cell, stop = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address & 7, stop - address)
         if whole >= 0:
             touch(finding(t), _keeping(t), whole, kind, site, time, stop - address)

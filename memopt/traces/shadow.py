@@ -15,11 +15,13 @@ from memopt.traces.trace import PAGE
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
 # what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_PAIRS, FREE_FOURS,
-# FREE_EIGHTS: cells for so many parts; 0: none; the next ones are in the column WRITER.
+# FREE_EIGHTS: cells for so many parts; 0: none; the next ones are in the column WRITER. FREE_LINES: the same for lines,
+# by how often the room for them is doubled.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
- PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS, FREE_EIGHTS,
- NUMBERS) = range(OWN, OWN + 21)
-MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS = range(MORE_OWN, MORE_OWN + 5)
+ PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, LINE_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS,
+ FREE_EIGHTS, NEXT_LINE, FREE_LINES) = range(OWN, OWN + 23)
+NUMBERS = FREE_LINES + 5
+MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS, MORE_LINES = range(MORE_OWN, MORE_OWN + 6)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 LOW = (1 << 32) - 1
 _COPIED = 64  # readers of a part that is cut in two; what is behind forgets more
@@ -31,8 +33,9 @@ _COPIED = 64  # readers of a part that is cut in two; what is behind forgets mor
 MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
 CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
 STRIPS_AT_ONCE = MOST_AT_ONCE + (MOST_AT_ONCE >> 1)
-_CELLS_AT_ONCE = 8 * MOST_AT_ONCE + PAGE
+_CELLS_AT_ONCE = 8 * MOST_AT_ONCE + 3 * PAGE
 _FOUND_AT_ONCE = MOST_AT_ONCE >> 1
+LINES_AT_ONCE = 1 << 14
 
 # Columns of a cell; for a word whose parts are told apart, the first is below 0: see parts_of.
 CELL = 8
@@ -42,6 +45,8 @@ WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = ran
 CHUNK, OF_CHUNK = 16, 6
 _SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
+
+LINE = 16  # numbers: entries of a line take a multiple of so many
 
 IN_STRIP = -(1 << 50)  # in place of the time of the last write, minus the number of the strip that the place is in
 CUTS = (1 << 7) - 1  # at which bytes from the second on a part of a word begins
@@ -71,6 +76,8 @@ def look_for_room(state):
         short = MORE_FOUND
     elif state[FREE_STRIPS] + state[STRIP_ROOM] - state[NEXT_STRIP] < STRIPS_AT_ONCE:
         short = MORE_STRIPS
+    elif state[NEXT_LINE] + LINES_AT_ONCE > state[LINE_ROOM]:
+        short = MORE_LINES
     elif 2 * (state[PAGES] + 2) > state[PAGE_PLACES]:
         short = MORE_PAGES
     state[SHORT] = short
@@ -176,6 +183,32 @@ def further_reader(k, cell, site, time):
         _look_for_reader(k, cell, site, time)
 
 
+@kernel()
+def read_before(k, cell, site, first, last):
+    """One of the readers since the last write, which may be among them at other times."""
+    cells, c = k.cells, CELL * cell
+    readers = cells[c + READERS]
+    if readers == 0:
+        cells[c + READERS], cells[c + FIRST], cells[c + LAST] = site << 32, first, last
+    elif readers >> 32 == site:
+        cells[c + FIRST], cells[c + LAST] = min(first, cells[c + FIRST]), max(last, cells[c + LAST])
+    elif readers & LOW == 0:
+        cells[c + READERS], cells[c + SECOND_FIRST], cells[c + SECOND_LAST] = readers | site, first, last
+    elif readers & LOW == site:
+        cells[c + SECOND_FIRST] = min(first, cells[c + SECOND_FIRST])
+        cells[c + SECOND_LAST] = max(last, cells[c + SECOND_LAST])
+    else:
+        chunk, chunks = cells[c + WRITER] & LOW, k.chunks
+        while chunk:
+            for number in range(chunks[CHUNK * chunk] & 15):
+                if site_in(chunks, chunk, number) == site:
+                    times = CHUNK * chunk + TIMES + 2 * number
+                    chunks[times], chunks[times + 1] = min(first, chunks[times]), max(last, chunks[times + 1])
+                    return
+            chunk = next_chunk(chunks[CHUNK * chunk])
+        new_reader(k, cell, site, first, last)
+
+
 @kernel(forceinline=True)
 def parts_of(value):
     """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, above these seven bits how many
@@ -210,7 +243,7 @@ def part_at(parts, byte):
 
 
 @kernel()
-def _room_for_parts(k, room):
+def room_for_parts(k, room):
     """Cells for two parts, shifted by ``room``; what is to be known of the word, but for where it is cut."""
     state = k.state
     new = state[FREE_PAIRS + room]
@@ -267,14 +300,14 @@ def cut(k, cell, byte):
     cut is in no strip."""
     cells, old = k.cells, parts_of(k.cells[CELL * cell + WRITTEN])
     if old < 0:
-        old = _room_for_parts(k, 0)
+        old = room_for_parts(k, 0)
         _move(k, cell, part_at(old, 0))
     elif begins(old, byte):
         return
     first, source, count = part_at(old, 0), part_at(old, byte), 1 + count_bits(old & CUTS)
     parts = old
     if count == 2 << (old >> 7 & 3):
-        parts = _room_for_parts(k, 1 + (old >> 7 & 3)) | old & CUTS
+        parts = room_for_parts(k, 1 + (old >> 7 & 3)) | old & CUTS
     further = part_at(parts, 0) - first
     for part in range(first + count - 1, first - 1, -1):
         if part > source or further:
@@ -296,7 +329,7 @@ def cut_alike(k, cell, like, byte):
     if not begins(cuts, byte):
         return
     count = 1 + count_bits(cuts)
-    parts = _room_for_parts(k, (count > 2) + (count > 4)) | cuts
+    parts = room_for_parts(k, (count > 2) + (count > 4)) | cuts
     for part in range(part_at(parts, 0), part_at(parts, 0) + count):
         _copy(k, cell, part)
     cells[c + WRITTEN] = -1 - parts

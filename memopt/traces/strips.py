@@ -17,9 +17,11 @@ from memopt.traces.shadow import (
     FREE_STRIPS,
     IN_STRIP,
     LAST,
+    LINE,
     LOW,
     MAY_READ,
     NEXT_CELL,
+    NEXT_LINE,
     NEXT_STRIP,
     PAGE_PLACES,
     PAGES,
@@ -42,7 +44,12 @@ from memopt.traces.tables import slot
 from memopt.traces.trace import PAGE
 
 CACHE = 1 << 10  # pages
-WORDS_OF_PAGE = PAGE >> 3
+WORDS_OF_PAGE, LINES_OF_PAGE = PAGE >> 3, PAGE >> 6
+
+# What is known of a page: its number, its first cell, which of its lines are in cells, a bit each, and where it is told
+# of the others, see lines.py.
+CACHE_ROW, PAGE_ROW = 4, 5
+NUMBER, CELLS, IN_CELLS, TOLD = range(CACHE_ROW)
 
 # A strip: the address of its first place, the distance between two places, how many places; who wrote it last (0:
 # nobody), when, and what that grows by; how many have read it since; how many bytes each place has, which are a word or
@@ -78,24 +85,46 @@ def _keeping(p):
 
 @kernel()
 def find_page(state, pages, cache, number):
-    """Where its cells are, is in the cache from now on."""
-    at, line = 3 * slot(pages, 3, state[PAGE_PLACES], number, 0), 2 * (number & (CACHE - 1))
+    """What is known of it is in the cache from now on."""
+    at, row = PAGE_ROW * slot(pages, PAGE_ROW, state[PAGE_PLACES], number, 0), row_of_page(number)
     if pages[at + 1] == -1:
-        pages[at], pages[at + 1], pages[at + 2] = number, 0, state[NEXT_CELL]
+        pages[at], pages[at + 1], pages[at + 2], pages[at + 3] = number, 0, state[NEXT_CELL], 0
+        pages[at + 4] = LINE * state[NEXT_LINE]
         state[NEXT_CELL] += WORDS_OF_PAGE
+        state[NEXT_LINE] += LINES_OF_PAGE // LINE
         state[PAGES] += 1
         look_for_room(state)
-    cache[line], cache[line + 1] = number, pages[at + 2]
+    cache[row + NUMBER], cache[row + CELLS] = number, pages[at + 2]
+    cache[row + IN_CELLS], cache[row + TOLD] = pages[at + 3], pages[at + 4]
+
+
+@kernel(forceinline=True)
+def row_of_page(number):
+    """Where it is in the cache, if at all."""
+    return CACHE_ROW * (number & (CACHE - 1))
+
+
+@kernel(forceinline=True)
+def page_of(p, number):
+    """Where it is in the cache."""
+    row = row_of_page(number)
+    if p.cache[row + NUMBER] != number:
+        find_page(p.state, p.pages, p.cache, number)
+    return row
+
+
+@kernel()
+def be_in_cells(p, line):
+    """The line of this number, counted from the address 0 on, is in cells."""
+    row = page_of(p, line >> 6)
+    p.cache[row + IN_CELLS] |= 1 << (line & 63)
+    p.pages[PAGE_ROW * slot(p.pages, PAGE_ROW, p.state[PAGE_PLACES], line >> 6, 0) + 3] = p.cache[row + IN_CELLS]
 
 
 @kernel(forceinline=True)
 def cell_of(p, word):
-    """The cell of a word, whose page is there."""
-    number = word >> 9
-    line = 2 * (number & (CACHE - 1))
-    if p.cache[line] != number:
-        find_page(p.state, p.pages, p.cache, number)
-    return p.cache[line + 1] + (word & (WORDS_OF_PAGE - 1))
+    """The cell of a word."""
+    return p.cache[page_of(p, word >> 9) + CELLS] + (word & (WORDS_OF_PAGE - 1))
 
 
 @kernel(forceinline=True)

@@ -1,0 +1,319 @@
+"""Lines: what is kept of 64 bytes side by side as one, in entries, until there are so many that cells know it faster.
+
+An entry is of the bytes that one access has written, or that accesses of one instruction have read, so that an access
+of many bytes is one entry however the words below it are cut. Bytes are written by one entry at most; those that an
+instruction has read may be in several of its entries, whose times then count together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from memopt.traces.activity import TIME
+from memopt.traces.carriers import RAW, WAR, WAW, Finding, find, key_of
+from memopt.traces.kernels import kernel
+from memopt.traces.shadow import (
+    CELL,
+    CUTS,
+    FREE_LINES,
+    LINE,
+    MAY_READ,
+    NEXT_LINE,
+    READERS,
+    WRITER,
+    WRITTEN,
+    Keeping,
+    look_for_room,
+    read_before,
+    room_for_parts,
+)
+from memopt.traces.tables import count_bits, lowest_bit
+
+# What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
+# many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its
+# entries, and where they are. There are first the bytes of each entry, a bit each, those of writers from the front on,
+# of readers from the end on, then the rest of each: its site, and when it wrote, or read first and last.
+_LEAST, _MOST_ROOM = 4, 4
+ENTRY, _SITE, _FIRST, _LAST = 3, 0, 1, 2
+_COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20
+_COUNT, _READER = (1 << _COUNT_BITS) - 1, 1 << _COUNT_BITS
+HINTS = 1 << 13
+_WORDS = 0x0101010101010101  # where they begin
+_WORTH = 2  # parts of words
+
+
+class Lines(NamedTuple):
+    """Those of the tables that know lines. hints: which of the readers of a line was the one that was looked for."""
+
+    finding: Finding
+    keeping: Keeping
+    lines: Any
+    hints: Any
+
+
+@kernel(forceinline=True)
+def bytes_of(first, behind):
+    """Of a line, from one number to another one, a bit each."""
+    return (-1 if behind - first == 64 else (1 << behind - first) - 1) << first
+
+
+@kernel(forceinline=True)
+def writers_in(value):
+    return value & _COUNT
+
+
+@kernel(forceinline=True)
+def readers_in(value):
+    return value >> _COUNT_BITS & _COUNT
+
+
+@kernel(forceinline=True)
+def room_in(value):
+    """For so many entries."""
+    return _LEAST << (value >> _ROOM_AT & 7)
+
+
+@kernel(forceinline=True)
+def row_of(value):
+    return LINE * (value >> _PLACE_AT)
+
+
+@kernel()
+def _new_line(k, lines, room):
+    """Without entries."""
+    state = k.state
+    place = state[FREE_LINES + room]
+    if place:
+        state[FREE_LINES + room] = lines[LINE * place]
+    else:
+        place = state[NEXT_LINE]
+        state[NEXT_LINE] += 1 << room
+        look_for_room(state)
+    return place << _PLACE_AT | room << _ROOM_AT
+
+
+@kernel()
+def _give_up(k, lines, value):
+    free = FREE_LINES + (value >> _ROOM_AT & 7)
+    lines[row_of(value)] = k.state[free]
+    k.state[free] = value >> _PLACE_AT
+
+
+@kernel(forceinline=True)
+def _move(lines, source, room, entry, target, other_room, other):
+    lines[target + other] = lines[source + entry]
+    one, two = source + room + ENTRY * entry, target + other_room + ENTRY * other
+    lines[two], lines[two + 1], lines[two + 2] = lines[one], lines[one + 1], lines[one + 2]
+
+
+@kernel()
+def _grown(k, lines, value):
+    """The same with room for twice as many entries."""
+    new = _new_line(k, lines, (value >> _ROOM_AT & 7) + 1)
+    one, two, count, writers = row_of(value), row_of(new), room_in(value), writers_in(value)
+    for entry in range(writers):
+        _move(lines, one, count, entry, two, 2 * count, entry)
+    for reader in range(readers_in(value)):
+        _move(lines, one, count, count - 1 - reader, two, 2 * count, 2 * count - 1 - reader)
+    _give_up(k, lines, value)
+    return new | value & (1 << _ROOM_AT) - 1 | value & 1 << _MIXES_AT
+
+
+@kernel(forceinline=True)
+def _set(lines, row, room, entry, mask, site, time):
+    lines[row + entry] = mask
+    at = row + room + ENTRY * entry
+    lines[at + _SITE], lines[at + _FIRST], lines[at + _LAST] = site, time, time
+
+
+@kernel()
+def _look_for_reader(lines, value, hint, hints, site, mask, time):
+    """Of these bytes; what is told of the line, from now on."""
+    row, room, readers = row_of(value), room_in(value), readers_in(value)
+    mixes = 0
+    for reader in range(readers):
+        entry = room - 1 - reader
+        if lines[row + entry] & mask and lines[row + room + ENTRY * entry + _SITE] == site:
+            if lines[row + entry] == mask:
+                lines[row + room + ENTRY * entry + _LAST] = time
+                hints[hint] = reader
+                return value
+            mixes = 1 << _MIXES_AT
+    _set(lines, row, room, room - 1 - readers, mask, site, time)
+    hints[hint] = readers
+    return value + _READER | mixes
+
+
+@kernel(forceinline=True)
+def _read(t, at, value, site, mask, time):
+    """What is said of the line at ``at``, from now on."""
+    lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
+    rest = mask
+    for entry in range(writers_in(value)):
+        both = lines[row + entry] & rest
+        if both:
+            one = row + room + ENTRY * entry
+            find(f, key_of(RAW, lines[one + _SITE], site), lines[one + _FIRST], lines[one + _FIRST], count_bits(both))
+            rest ^= both
+            if not rest:
+                break
+    hint = (13 * at + 61 * site + 7 * mask ^ mask >> 29) & HINTS - 1
+    reader = t.hints[hint]
+    entry = room - 1 - reader
+    if (reader < readers_in(value) and lines[row + entry] == mask
+            and lines[row + room + ENTRY * entry + _SITE] == site):
+        lines[row + room + ENTRY * entry + _LAST] = time
+        return value
+    return _look_for_reader(lines, value, hint, t.hints, site, mask, time)
+
+
+@kernel(forceinline=True)
+def _find_read(f, kind, source, site, first, last, size):
+    """A write at ``site`` after the reads of ``source``."""
+    if source == site and kind & 1:  # it has just read what it writes
+        if first != f.state[TIME]:
+            find(f, key_of(WAR, source, site), first, first, size)
+    else:
+        find(f, key_of(WAR, source, site), first, last, size)
+
+
+@kernel()
+def _write_after_mixed(t, value, reader, kind, site, mask):
+    """After the reads of these bytes by the instruction of a reader, with those of the readers before it by the same
+    one, which have not read them any more then."""
+    lines, row, room = t.lines, row_of(value), room_in(value)
+    own = row + room + ENTRY * (room - 1 - reader)
+    source, rest = lines[own + _SITE], mask
+    while rest:
+        together, first, last = rest, lines[own + _FIRST], lines[own + _LAST]
+        byte = lowest_bit(rest)
+        for other in range(reader):
+            entry = room - 1 - other
+            one = row + room + ENTRY * entry
+            if lines[one + _SITE] == source:
+                if lines[row + entry] >> byte & 1:
+                    together &= lines[row + entry]
+                    first, last = min(first, lines[one + _FIRST]), max(last, lines[one + _LAST])
+                else:
+                    together &= ~lines[row + entry]
+        for other in range(reader):
+            entry = room - 1 - other
+            if lines[row + room + ENTRY * entry + _SITE] == source:
+                lines[row + entry] &= ~together
+        _find_read(t.finding, kind, source, site, first, last, count_bits(together))
+        rest &= ~together
+
+
+@kernel()
+def _write(t, value, kind, site, mask, time):
+    """What is said of the line, from now on."""
+    lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
+    writers, readers = writers_in(value), readers_in(value)
+    for entry in range(writers - 1, -1, -1):
+        both = lines[row + entry] & mask
+        if both:
+            one = row + room + ENTRY * entry
+            find(f, key_of(WAW, lines[one + _SITE], site), lines[one + _FIRST], lines[one + _FIRST], count_bits(both))
+            lines[row + entry] ^= both
+            if not lines[row + entry]:
+                writers -= 1
+                _move(lines, row, room, writers, row, room, entry)
+    for reader in range(readers - 1, -1, -1):
+        entry = room - 1 - reader
+        both = lines[row + entry] & mask
+        if both:
+            if value >> _MIXES_AT & 1:
+                _write_after_mixed(t, value, reader, kind, site, both)
+            else:
+                one = row + room + ENTRY * entry
+                _find_read(f, kind, lines[one + _SITE], site, lines[one + _FIRST], lines[one + _LAST],
+                           count_bits(both))
+            lines[row + entry] ^= both
+        if not lines[row + entry]:
+            readers -= 1
+            _move(lines, row, room, room - 1 - readers, row, room, entry)
+    _set(lines, row, room, writers, mask, site, time)
+    return value >> _ROOM_AT << _ROOM_AT | readers << _COUNT_BITS | writers + 1
+
+
+@kernel(forceinline=True)
+def _is_used(value, entry):
+    return entry < writers_in(value) or entry >= room_in(value) - readers_in(value)
+
+
+@kernel()
+def _pays(lines, value):
+    """Whether cells would have far more to do: with each access like that of an entry, as often as this has parts of
+    words as they are cut then."""
+    row, room, begins, parts = row_of(value), room_in(value), _WORDS, 0
+    for entry in range(room):
+        if _is_used(value, entry):
+            begins |= lines[row + entry] ^ lines[row + entry] << 1
+    for entry in range(room):
+        if _is_used(value, entry):
+            parts += count_bits(lines[row + entry] & begins)
+    return parts > _WORTH * (writers_in(value) + readers_in(value))
+
+
+@kernel(forceinline=True)
+def touch_line(t, at, kind, site, mask, time):
+    """Bytes of the line that is told of at ``at``, and not in cells, are read, written or both. False, and
+    nothing has happened, where there is no room for more entries."""
+    value = t.lines[at]
+    if not value:
+        value = _new_line(t.keeping, t.lines, 0)
+    elif writers_in(value) + readers_in(value) + 2 > room_in(value):
+        if value >> _ROOM_AT & 7 == _MOST_ROOM or not _pays(t.lines, value):
+            return False
+        value = _grown(t.keeping, t.lines, value)
+    if kind & 1:
+        value = _read(t, at, value, site, mask, time)
+    if kind & 2:
+        value = _write(t, value, kind, site, mask, time)
+    t.lines[at] = value
+    return True
+
+
+@kernel()
+def _fill(t, value, cell, byte):
+    """All that is known of a byte of a line is in a cell, of which nothing was known."""
+    k, lines, row, room = t.keeping, t.lines, row_of(value), room_in(value)
+    cells, c = k.cells, CELL * cell
+    cells[c + WRITTEN] = cells[c + WRITER] = cells[c + READERS] = cells[c + MAY_READ] = 0
+    for entry in range(writers_in(value)):
+        if lines[row + entry] >> byte & 1:
+            one = row + room + ENTRY * entry
+            cells[c + WRITTEN], cells[c + WRITER] = lines[one + _FIRST], lines[one + _SITE] << 32
+    for reader in range(readers_in(value)):
+        entry = room - 1 - reader
+        if lines[row + entry] >> byte & 1:
+            one = row + room + ENTRY * entry
+            read_before(k, cell, lines[one + _SITE], lines[one + _FIRST], lines[one + _LAST])
+
+
+@kernel()
+def put_in_cells(t, at, cell):
+    """From now on what is known of the line that is told of at ``at`` is in its cells, from ``cell`` on."""
+    k, value = t.keeping, t.lines[at]
+    if not value:
+        return
+    row, room = row_of(value), room_in(value)
+    for word in range(8):
+        cuts = 0
+        for entry in range(room):
+            if _is_used(value, entry):
+                part = t.lines[row + entry] >> 8 * word & 255
+                cuts |= (part ^ part << 1) >> 1
+        cuts &= CUTS
+        if not cuts:
+            _fill(t, value, cell + word, 8 * word)
+            continue
+        count = 1 + count_bits(cuts)
+        parts = room_for_parts(k, (count > 2) + (count > 4)) | cuts
+        part, rest = parts >> 9, cuts << 1 | 1
+        while rest:
+            _fill(t, value, part, 8 * word + lowest_bit(rest))
+            part, rest = part + 1, rest & rest - 1
+        k.cells[CELL * (cell + word) + WRITTEN] = -1 - parts
+    _give_up(k, t.lines, value)
+    look_for_room(k.state)
