@@ -326,7 +326,7 @@ class Improver(Stages):
             except Rejected as rejected:
                 most = RETRIES
                 if loop is not site.loops[-1] and rejected.reason in (Reason.NOT_REACHED, Reason.TOO_SHORT):
-                    most = 2 if time.monotonic() - began < LONG_SECONDS else 1  # it may never have more iterations
+                    most = self._most_tries(rejected.reason, time.monotonic() - began)
                 again = rejected.reason in TRANSIENT and self._tries.get(decision.address, 0) + 1 < most
                 if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
                     raise  # the next look may find it otherwise; or it would have been replaced
@@ -337,6 +337,10 @@ class Improver(Stages):
                 return
         own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # the others are about more than the nest
         raise functools.reduce(more_telling, own or [r for _, r in refusals])
+
+    def _most_tries(self, _: Reason, seconds: float) -> int:
+        """Of a loop with others in it, where the last try has taken so long: it may never have more iterations."""
+        return 2 if seconds < LONG_SECONDS else 1
 
     def _replace_around(self, decision: Decision, site: Site) -> bool:
         """Whether a loop that calls the function of ``site``, and nothing that is not understood, was replaced."""

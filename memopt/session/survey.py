@@ -26,6 +26,7 @@ from memopt.session.improve import Improver
 from memopt.session.site import Site, apart, screen
 from memopt.traces.trace import LINE, PAGE
 
+_LOOKS = 4  # at a loop that has too few iterations left whenever it is met
 _REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, those inside are looked at
 
 
@@ -74,6 +75,10 @@ class Surveyor(Improver):
         self.nests.append(Nest(loop.header, left, loops, lifted.region.scop, values, lifted.region.period,
                                whole and lifted.region.period == 1))
         raise Rejected(Reason.DRY_RUN)
+
+    def _most_tries(self, reason: Reason, seconds: float) -> int:
+        """A loop is met in its last iterations once in a while; nothing is lost but time by another look."""
+        return _LOOKS if reason is Reason.TOO_SHORT else super()._most_tries(reason, seconds)
 
 
 def _to_its_end(outer: OuterLoop, trips: int) -> tuple[LoopNode, bool]:
