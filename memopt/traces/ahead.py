@@ -13,9 +13,32 @@ from memopt.traces.strips import CELLS, IN_CELLS, LINES_OF_PAGE, NUMBER, TOLD, W
 from memopt.traces.tables import prefetch
 
 _AHEAD = 32  # words of a trace
-# What was looked ahead at: when that is due again; how many cells, how many parts; the ones, each with the byte in it;
-# the others.
-DUE, _CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 3 + _AHEAD, 3 + 2 * _AHEAD
+# What was looked ahead at: when that is due again; how many cells, how many parts; whether it is done at all; the ones,
+# each with the byte in it; the others.
+DUE, _CELLS, _PARTS, ON, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 4, 4 + _AHEAD, 4 + 2 * _AHEAD
+NEVER = 1 << 62
+_TURNS, _LEAST_WORDS = 12, 1 << 14
+
+
+class Worth:
+    """Whether it is worth its time, which is so where much of what is looked up is in no cache: found by trying, now
+    and then, both on two pieces of the trace that follow each other."""
+
+    def __init__(self) -> None:
+        self._turn, self._took, self._worth = 0, 0.0, True
+
+    def __bool__(self) -> bool:
+        return self._turn == 0 or (self._turn > 1 and self._worth)
+
+    def learn(self, words: int, seconds: float) -> None:
+        """What it took, with or without, to look at a piece."""
+        if words < _LEAST_WORDS:
+            return
+        if self._turn == 0:
+            self._took = seconds / words
+        elif self._turn == 1:
+            self._worth = seconds / words > self._took
+        self._turn = (self._turn + 1) % _TURNS
 
 
 @kernel()
@@ -45,7 +68,7 @@ def _look_ahead(tables, words, at, count):
             t.ahead[place] = cell << 3 | address & 7
             place += 1
         else:
-            value = t.lines[t.cache[row + TOLD] + (address >> 6 & LINES_OF_PAGE - 1)]
+            value = t.lines[t.cache[row + TOLD] + 2 * (address >> 6 & LINES_OF_PAGE - 1)]
             first = row_of(value)
             for ahead in range(first, first + min(4 * LINE, 4 * room_in(value)), 8):
                 prefetch(t.lines, ahead)

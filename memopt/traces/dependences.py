@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import resource
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from enum import Enum
 import numpy
 
 from memopt.traces.activity import DONE, Activity
-from memopt.traces.ahead import OF_AHEAD
+from memopt.traces.ahead import OF_AHEAD, ON, Worth
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
 from memopt.traces.lines import HINTS
@@ -57,7 +58,7 @@ from memopt.traces.shadow import (
     WEIGHT,
 )
 from memopt.traces.strips import CACHE, CACHE_ROW, PAGE_ROW, STRIP
-from memopt.traces.tables import Array, addresses, extended, larger, longer, new_table, zeros
+from memopt.traces.tables import Array, addresses, bring_in, extended, larger, longer, new_table, zeros
 from memopt.traces.trace import Access, BlockShape, Words
 
 # Numbers in use, and how long each is.
@@ -106,8 +107,9 @@ class Dependences(Activity):
         self._recent = numpy.zeros(2 * RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
         self._known = zeros(KNOWN, KNOWN_ROW)
+        self._taken: dict[int, tuple[int, int]] = {}  # rows, and how many there is memory for
         self._tries = numpy.zeros((0, 2), numpy.int64)
-        self._ahead = numpy.zeros(OF_AHEAD, numpy.int64)
+        self._ahead, self._worth = numpy.zeros(OF_AHEAD, numpy.int64), Worth()
         self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
@@ -128,7 +130,9 @@ class Dependences(Activity):
         if not self.complete:
             return
         pending = self._pending(words)
-        at, more = 0, -1
+        at, more, began = 0, -1, time.thread_time()
+        self._ahead[ON] = bool(self._worth)
+        self._bring_in()
         while more != DONE:
             self._set_places()
             at, more = look_at(self._directory.ctypes.data, self._directory_of_run.ctypes.data, pending.ctypes.data,
@@ -140,6 +144,17 @@ class Dependences(Activity):
                 self._lines = zeros(0, LINE)
                 return
         self._rest = pending[at:].copy()
+        self._worth.learn(len(words), time.thread_time() - began)
+
+    def _bring_in(self) -> None:
+        """What will be taken of the tables that are filled from the front on, by what was taken for the last piece."""
+        for number, table in ((NEXT_CHUNK, self._chunks), (NEXT_LINE, self._lines)):
+            taken = int(self._state[number])
+            before, there = self._taken.get(number, (0, 0))
+            wanted = taken + 2 * (taken - before)
+            if wanted > there:
+                bring_in(table, max(taken, there), wanted)
+            self._taken[number] = taken, max(there, wanted)
 
     def _set_places(self) -> None:
         super()._set_places()

@@ -32,7 +32,8 @@ from memopt.traces.tables import count_bits, lowest_bit
 # What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
 # many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its
 # entries, and where they are. There are first the bytes of each entry, a bit each, those of writers from the front on,
-# of readers from the end on, then the rest of each: its site, and when it wrote, or read first and last.
+# of readers from the end on, then the rest of each: its site, and when it wrote, or read first and last. The second
+# number that is told of a line says which sites may be those of readers, by their low bits.
 _LEAST, _MOST_ROOM = 4, 4
 ENTRY, _SITE, _FIRST, _LAST = 3, 0, 1, 2
 _COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20
@@ -126,6 +127,15 @@ def _set(lines, row, room, entry, mask, site, time):
     lines[at + _SITE], lines[at + _FIRST], lines[at + _LAST] = site, time, time
 
 
+@kernel(forceinline=True)
+def _new_reader(lines, value, hint, hints, site, mask, time):
+    """What is told of the line from now on."""
+    room, readers = room_in(value), readers_in(value)
+    _set(lines, row_of(value), room, room - 1 - readers, mask, site, time)
+    hints[hint] = readers
+    return value + _READER
+
+
 @kernel()
 def _look_for_reader(lines, value, hint, hints, site, mask, time):
     """Of these bytes; what is told of the line, from now on."""
@@ -139,9 +149,7 @@ def _look_for_reader(lines, value, hint, hints, site, mask, time):
                 hints[hint] = reader
                 return value
             mixes = 1 << _MIXES_AT
-    _set(lines, row, room, room - 1 - readers, mask, site, time)
-    hints[hint] = readers
-    return value + _READER | mixes
+    return _new_reader(lines, value, hint, hints, site, mask, time) | mixes
 
 
 @kernel(forceinline=True)
@@ -164,7 +172,10 @@ def _read(t, at, value, site, mask, time):
             and lines[row + room + ENTRY * entry + _SITE] == site):
         lines[row + room + ENTRY * entry + _LAST] = time
         return value
-    return _look_for_reader(lines, value, hint, t.hints, site, mask, time)
+    if lines[at + 1] >> (site & 63) & 1:
+        return _look_for_reader(lines, value, hint, t.hints, site, mask, time)
+    lines[at + 1] |= 1 << (site & 63)
+    return _new_reader(lines, value, hint, t.hints, site, mask, time)
 
 
 @kernel(forceinline=True)
@@ -205,7 +216,7 @@ def _write_after_mixed(t, value, reader, kind, site, mask):
 
 
 @kernel()
-def _write(t, value, kind, site, mask, time):
+def _write(t, at, value, kind, site, mask, time):
     """What is said of the line, from now on."""
     lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
     writers, readers = writers_in(value), readers_in(value)
@@ -232,6 +243,8 @@ def _write(t, value, kind, site, mask, time):
         if not lines[row + entry]:
             readers -= 1
             _move(lines, row, room, room - 1 - readers, row, room, entry)
+    if not readers:
+        lines[at + 1] = 0
     _set(lines, row, room, writers, mask, site, time)
     return value >> _ROOM_AT << _ROOM_AT | readers << _COUNT_BITS | writers + 1
 
@@ -269,7 +282,7 @@ def touch_line(t, at, kind, site, mask, time):
     if kind & 1:
         value = _read(t, at, value, site, mask, time)
     if kind & 2:
-        value = _write(t, value, kind, site, mask, time)
+        value = _write(t, at, value, kind, site, mask, time)
     t.lines[at] = value
     return True
 

@@ -17,7 +17,7 @@ from memopt.traces.activity import (
     MORE_LOOPS,
     begin_block,
 )
-from memopt.traces.ahead import DUE, look_ahead
+from memopt.traces.ahead import DUE, NEVER, ON, look_ahead
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
 from memopt.traces.places import access, tables_at
@@ -141,7 +141,7 @@ def look_at(directory, run, trace, count, at):
     it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
     t, r, words = tables_at(pointer(directory)), run_at(pointer(run)), pointer(trace)
     look_for_room(t.state)
-    t.ahead[DUE] = at
+    t.ahead[DUE] = at if t.ahead[ON] else NEVER
     at, more = _finish_run(t, r, words, at)
     while at < count and not more:
         if words[at] >> 48 & 0xFFFF == BLOCK:

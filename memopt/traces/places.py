@@ -11,6 +11,7 @@ from memopt.traces.lines import Lines, bytes_of, put_in_cells, touch_line
 from memopt.traces.shadow import (
     CELL,
     SHORT,
+    WRITER,
     WRITTEN,
     Keeping,
     beginnings,
@@ -34,7 +35,7 @@ from memopt.traces.strips import (
     take_out,
 )
 from memopt.traces.tables import lowest_bit, pointer, prefetch
-from memopt.traces.touching import touch
+from memopt.traces.touching import after_write, touch
 from memopt.traces.trace import PAGE
 
 
@@ -149,6 +150,13 @@ def cut_at(tables, cell, address):
         cut(_keeping(t), cell, address & 7)
 
 
+@kernel(forceinline=True)
+def _touch_place(t, cell, kind, site, size):
+    f = finding(t)
+    after_write(f, kind, site, t.cells[CELL * cell + WRITTEN], t.cells[CELL * cell + WRITER] >> 32, size)
+    touch(f, _keeping(t), cell, kind, site, t.state[TIME], size)
+
+
 @kernel()
 def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
@@ -162,17 +170,23 @@ def _touch_parts(tables, cell, kind, site, address, stop):
             cut_at(tables, cell, stop)
     parts = parts_of(t.cells[CELL * cell + WRITTEN])
     if parts < 0:
-        touch(finding(t), k, cell, kind, site, time, 8)
+        _touch_place(t, cell, kind, site, 8)
         return
     rest = beginnings(parts) & (1 << behind) - (1 << first)
     for part in range(part_at(parts, first) + 1, part_at(parts, behind - 1) + 1):
         prefetch(t.cells, CELL * part)
+    written = writer = together = 0
     while rest:
         byte, rest = lowest_bit(rest), rest & rest - 1
-        part = part_at(parts, byte)
+        part, size = part_at(parts, byte), lowest_bit(rest | 1 << behind) - byte
         if strip_of(t.cells[CELL * part + WRITTEN]) >= 0:
             take_out(places_of(t), part, (address & ~7) + byte)
-        touch(finding(t), k, part, kind, site, time, lowest_bit(rest | 1 << behind) - byte)
+        if t.cells[CELL * part + WRITTEN] != written or t.cells[CELL * part + WRITER] >> 32 != writer:
+            after_write(finding(t), kind, site, written, writer, together)
+            written, writer, together = t.cells[CELL * part + WRITTEN], t.cells[CELL * part + WRITER] >> 32, 0
+        together += size
+        touch(finding(t), k, part, kind, site, time, size)
+    after_write(finding(t), kind, site, written, writer, together)
     if kind & 2 and behind - first == 8:
         join(k, cell, site, time)
 
@@ -182,7 +196,7 @@ def _touch_line(tables, row, kind, site, address, stop):
     """Bytes of a line whose page is at ``row`` of the cache, and that is not in cells; False where it is from now on,
     and they are to be looked for there."""
     t = tables_at(tables)
-    lines, at = _lines_of(t), t.cache[row + TOLD] + (address >> 6 & LINES_OF_PAGE - 1)
+    lines, at = _lines_of(t), t.cache[row + TOLD] + 2 * (address >> 6 & LINES_OF_PAGE - 1)
     if touch_line(lines, at, kind, site, bytes_of(address & 63, (stop - 1 & 63) + 1), t.state[TIME]):
         return True
     _put_in_cells(t, row, address >> 6)
@@ -192,7 +206,7 @@ def _touch_line(tables, row, kind, site, address, stop):
 @kernel(forceinline=True)
 def _put_in_cells(t, row, line):
     number = line & LINES_OF_PAGE - 1
-    put_in_cells(_lines_of(t), t.cache[row + TOLD] + number, t.cache[row + CELLS] + 8 * number)
+    put_in_cells(_lines_of(t), t.cache[row + TOLD] + 2 * number, t.cache[row + CELLS] + 8 * number)
     be_in_cells(places_of(t), line)
 
 
@@ -212,7 +226,7 @@ def have_cells(tables, first, behind):
 @kernel(forceinline=True)
 def look_at_access(t, kind, site, address, size):
     """An access of PIECE bytes at most, for which there is enough of everything."""
-    time, end = t.state[TIME], address + size
+    end = address + size
     while address < end:
         row = page_of(places_of(t), address >> 12)
         if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
@@ -223,7 +237,7 @@ def look_at_access(t, kind, site, address, size):
         cell, stop = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
         whole = _whole(t.cells, cell, address & 7, stop - address)
         if whole >= 0:
-            touch(finding(t), _keeping(t), whole, kind, site, time, stop - address)
+            _touch_place(t, whole, kind, site, stop - address)
         else:
             _touch_parts(t.own, cell, kind, site, address, stop)
         address = stop

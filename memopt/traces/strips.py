@@ -91,7 +91,7 @@ def find_page(state, pages, cache, number):
         pages[at], pages[at + 1], pages[at + 2], pages[at + 3] = number, 0, state[NEXT_CELL], 0
         pages[at + 4] = LINE * state[NEXT_LINE]
         state[NEXT_CELL] += WORDS_OF_PAGE
-        state[NEXT_LINE] += LINES_OF_PAGE // LINE
+        state[NEXT_LINE] += 2 * LINES_OF_PAGE // LINE
         state[PAGES] += 1
         look_for_room(state)
     cache[row + NUMBER], cache[row + CELLS] = number, pages[at + 2]

@@ -47,13 +47,21 @@ def write_after_further(f, k, kind, site, chunk, size):
 
 
 @kernel(forceinline=True)
+def after_write(f, kind, site, written, writer, size):
+    """So many bytes, that ``writer`` was the last one to write at this time if not 0, are read, written or both."""
+    if written:
+        if kind & 1:
+            find(f, key_of(RAW, writer, site), written, written, size)
+        if kind & 2:
+            find(f, key_of(WAW, writer, site), written, written, size)
+
+
+@kernel(forceinline=True)
 def touch(f, k, cell, kind, site, time, size):
-    """A place of so many bytes is read, written or both."""
+    """A place of so many bytes is read, written or both, after what ``after_write`` finds."""
     cells, c = k.cells, CELL * cell
-    written, writer, readers = cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS]
+    writer, readers = cells[c + WRITER], cells[c + READERS]
     if kind & 1:
-        if written:
-            find(f, key_of(RAW, writer >> 32, site), written, written, size)
         if readers >> 32 == site:
             cells[c + LAST] = time
         elif readers & LOW == site:
@@ -68,8 +76,6 @@ def touch(f, k, cell, kind, site, time, size):
             further_reader(k, cell, site, time)
             writer = cells[c + WRITER]
     if kind & 2:
-        if written:
-            find(f, key_of(WAW, writer >> 32, site), written, written, size)
         if readers:
             _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
             if readers & LOW:
