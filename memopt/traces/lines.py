@@ -154,7 +154,7 @@ def _look_for_reader(lines, value, hint, hints, site, mask, time):
 
 @kernel(forceinline=True)
 def _read(t, at, value, site, mask, time):
-    """What is said of the line at ``at``, from now on."""
+    """What is told of the line at ``at``, from now on."""
     lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
     rest = mask
     for entry in range(writers_in(value)):
@@ -217,7 +217,7 @@ def _write_after_mixed(t, value, reader, kind, site, mask):
 
 @kernel()
 def _write(t, at, value, kind, site, mask, time):
-    """What is said of the line, from now on."""
+    """What is told of the line, from now on."""
     lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
     writers, readers = writers_in(value), readers_in(value)
     for entry in range(writers - 1, -1, -1):
