@@ -53,8 +53,8 @@ class Lines(NamedTuple):
 
 
 @kernel(forceinline=True)
-def bytes_of(first, behind):
-    """Of a line, from one number to another one, a bit each."""
+def bits_between(first, behind):
+    """Of 64 bytes of a line, or lines of a page: those from one number to another one."""
     return (-1 if behind - first == 64 else (1 << behind - first) - 1) << first
 
 

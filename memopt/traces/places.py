@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
 from memopt.traces.kernels import kernel
-from memopt.traces.lines import Lines, bytes_of, put_in_cells, touch_line
+from memopt.traces.lines import Lines, bits_between, put_in_cells, touch_line
 from memopt.traces.shadow import (
     CELL,
     SHORT,
@@ -197,7 +197,7 @@ def _touch_line(tables, row, kind, site, address, stop):
     and they are to be looked for there."""
     t = tables_at(tables)
     lines, at = _lines_of(t), t.cache[row + TOLD] + 2 * (address >> 6 & LINES_OF_PAGE - 1)
-    if touch_line(lines, at, kind, site, bytes_of(address & 63, (stop - 1 & 63) + 1), t.state[TIME]):
+    if touch_line(lines, at, kind, site, bits_between(address & 63, (stop - 1 & 63) + 1), t.state[TIME]):
         return True
     _put_in_cells(t, row, address >> 6)
     return False
@@ -214,12 +214,18 @@ def _put_in_cells(t, row, line):
 def have_cells(tables, first, behind):
     """Words are in cells; False where there must be more room first."""
     t = tables_at(tables)
-    for line in range(first >> 3, (behind + 7) >> 3):
-        row = page_of(places_of(t), line >> 6)
-        if not t.cache[row + IN_CELLS] >> (line & 63) & 1:
-            _put_in_cells(t, row, line)
+    line, end = first >> 3, (behind + 7) >> 3
+    while line < end:
+        row, stop = page_of(places_of(t), line >> 6), min(end, (line | LINES_OF_PAGE - 1) + 1)
+        rest = bits_between(line & 63, (stop - 1 & 63) + 1) & ~t.cache[row + IN_CELLS]
+        while rest:
+            _put_in_cells(t, row, stop - 1 & -LINES_OF_PAGE | lowest_bit(rest))
+            rest &= rest - 1
+            if t.state[SHORT]:
+                return False
         if t.state[SHORT]:
             return False
+        line = stop
     return True
 
 
