@@ -16,7 +16,6 @@ _AHEAD = 32  # words of a trace
 # What was looked ahead at: when that is due again; how many cells, how many parts; whether it is done at all; the ones,
 # each with the byte in it; the others.
 DUE, _CELLS, _PARTS, ON, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 4, 4 + _AHEAD, 4 + 2 * _AHEAD
-NEVER = 1 << 62
 _TURNS, _LEAST_WORDS = 12, 1 << 14
 
 

@@ -33,9 +33,9 @@ from memopt.traces.kernels import kernel
 from memopt.traces.places import have_cells
 from memopt.traces.shadow import MOST_AT_ONCE
 from memopt.traces.tables import lowest_bit, sort
+from memopt.traces.trace import LINE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
-_LINE = 64
 LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does
 
 
@@ -65,7 +65,7 @@ def have_places(t, r, first, behind, low, high):
         access = numbered(r.keys[n])
         a = ACCESS * access
         far = r.accesses[a + DISTANCE]
-        if -_LINE <= far <= _LINE:
+        if -LINE <= far <= LINE:
             if not have_cells(t.own, low_of(r, access), high_of(r, access)):
                 return False
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memopt.traces.activity import TIME
 from memopt.traces.carriers import RAW, WAR, WAW, Finding, find, key_of
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import (
@@ -28,6 +27,7 @@ from memopt.traces.shadow import (
     room_for_parts,
 )
 from memopt.traces.tables import count_bits, lowest_bit
+from memopt.traces.touching import write_after_read
 
 # What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
 # many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its
@@ -178,16 +178,6 @@ def _read(t, at, value, site, mask, time):
     return _new_reader(lines, value, hint, t.hints, site, mask, time)
 
 
-@kernel(forceinline=True)
-def _find_read(f, kind, source, site, first, last, size):
-    """A write at ``site`` after the reads of ``source``."""
-    if source == site and kind & 1:  # it has just read what it writes
-        if first != f.state[TIME]:
-            find(f, key_of(WAR, source, site), first, first, size)
-    else:
-        find(f, key_of(WAR, source, site), first, last, size)
-
-
 @kernel()
 def _write_after_mixed(t, value, reader, kind, site, mask):
     """After the reads of these bytes by the instruction of a reader, with those of the readers before it by the same
@@ -211,7 +201,7 @@ def _write_after_mixed(t, value, reader, kind, site, mask):
             entry = room - 1 - other
             if lines[row + room + ENTRY * entry + _SITE] == source:
                 lines[row + entry] &= ~together
-        _find_read(t.finding, kind, source, site, first, last, count_bits(together))
+        write_after_read(t.finding, WAR, kind, site, source, first, last, count_bits(together))
         rest &= ~together
 
 
@@ -237,8 +227,8 @@ def _write(t, at, value, kind, site, mask, time):
                 _write_after_mixed(t, value, reader, kind, site, both)
             else:
                 one = row + room + ENTRY * entry
-                _find_read(f, kind, lines[one + _SITE], site, lines[one + _FIRST], lines[one + _LAST],
-                           count_bits(both))
+                write_after_read(f, WAR, kind, site, lines[one + _SITE], lines[one + _FIRST], lines[one + _LAST],
+                                 count_bits(both))
             lines[row + entry] ^= both
         if not lines[row + entry]:
             readers -= 1

@@ -15,9 +15,10 @@ from memopt.traces.activity import (
     LOOP_PLACES,
     MORE_CONTEXTS,
     MORE_LOOPS,
+    NEVER,
     begin_block,
 )
-from memopt.traces.ahead import DUE, NEVER, ON, look_ahead
+from memopt.traces.ahead import DUE, ON, look_ahead
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.kernels import kernel
 from memopt.traces.places import access, tables_at

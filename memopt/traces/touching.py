@@ -25,7 +25,7 @@ from memopt.traces.shadow import (
 
 
 @kernel(forceinline=True)
-def _write_after(f, which, kind, site, source, first, last, size):
+def write_after_read(f, which, kind, site, source, first, last, size):
     """A write at ``site`` after the reads at ``source``."""
     if source == site and kind & 1:  # it has just read what it writes
         if first != f.state[TIME]:
@@ -41,7 +41,7 @@ def write_after_further(f, k, kind, site, chunk, size):
     while chunk:
         for number in range(chunks[CHUNK * chunk] & 15):
             times = CHUNK * chunk + TIMES + 2 * number
-            _write_after(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1],
+            write_after_read(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1],
                          size)
         chunk = free_chunk(k, chunk)
 
@@ -77,9 +77,10 @@ def touch(f, k, cell, kind, site, time, size):
             writer = cells[c + WRITER]
     if kind & 2:
         if readers:
-            _write_after(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
+            write_after_read(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
             if readers & LOW:
-                _write_after(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST], size)
+                write_after_read(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST],
+                                 size)
                 if writer & LOW:
                     write_after_further(f, k, kind, site, writer & LOW, size)
                     cells[c + MAY_READ] = 0
