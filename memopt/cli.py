@@ -44,7 +44,7 @@ def main() -> NoReturn:
 def _execute(arguments: tuple[str, ...], chosen: dict[str, bool | str]) -> int:
     from memopt import session
 
-    started = session.start(arguments)  # before the rest is imported
+    started = session.start(arguments) if "profile" not in chosen else None  # before the rest is imported
 
     from memopt.options import Options
 

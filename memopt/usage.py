@@ -15,12 +15,12 @@ from typing import Any
 import click
 
 from memopt import __version__
+from memopt.arguments import profile_path
 from memopt.console import say
 from memopt.ir.isa import Isa
 from memopt.options import PRINTABLE, Options
 
 _USAGE = 2
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID")  # Open MPI, PMIx, MPICH
 _FAILED = 1
 
 _Command = Callable[..., Options]
@@ -110,12 +110,12 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
         raise click.UsageError("--values tells no accesses to memory; ask for these in another run")
     if affine and (exact or memory or values or trace is not None):
         raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
-    path = _of_rank(output or f"{os.path.basename(arguments[0])}.db")
+    path = profile_path(output, arguments[0])
     try:
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    return Options(arguments=arguments, profile=os.path.abspath(path),
+    return Options(arguments=arguments, profile=path,
                    exact=exact or memory or values or trace is not None, elide=not no_elision, memory=memory,
                    dependences=dependences, reuse=reuse, affine=affine, trace=_writable("--trace", trace), quiet=quiet,
                    paths=paths, unhook=unhook, rehook=rehook, overhead=overhead, values=values)
@@ -229,13 +229,6 @@ def _write(option: str, path: str, text: str) -> None:
 def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str | None, **rest: Any) -> Options:
     return Options(isa=None if isa is None else Isa(isa), shadow=not no_shadow,
                    report=_writable("--report", report), json=_writable("--json", json), **rest)
-
-
-def _of_rank(path: str) -> str:
-    """FILE.db becomes FILE.2.db for rank 2 of several that mpirun has started, each of which writes its own."""
-    rank = next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), None)
-    stem, suffix = os.path.splitext(path)
-    return path if rank is None else f"{stem}.{rank}{suffix}"
 
 
 def _writable(option: str, path: str | None) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memopt.ir.plan import Isa
+from memopt.ir.isa import Isa
 
 # Intel SDM vol. 1, 13.3: the state components a vector extension needs enabled in XCR0.
 XCR0_SSE = 1 << 1

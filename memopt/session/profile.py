@@ -1,14 +1,13 @@
 """``memopt profile``: a program runs as it is, sampled, and becomes a file of ``memopt.store``.
 
 Invariant: the program is not changed, and stopped only where the system has no perf events; its end is memopt's end,
-whatever becomes of the file.
+whatever becomes of the file. What only its end needs is imported while it runs.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-import shlex
-import sqlite3
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
-from memopt.session.file import create_file
-from memopt.session.images import Images, write_samples
+from memopt.session.images import Images
 from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
@@ -27,11 +25,16 @@ from runtime.perfevents import INTERVAL_NS
 from runtime.sampling import Sample, Sampler
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from memopt.session.survey import Surveyor
 
 # By the seconds since the start, nanoseconds between samples: one costs 25 microseconds on a virtual machine.
 _INTERVALS = (1.0, INTERVAL_NS), (4.0, 2 * INTERVAL_NS), (math.inf, 4 * INTERVAL_NS)
 LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did before it is unloaded must have been seen
+# What the end needs, a few milliseconds each; its own imports do the rest.
+_FOR_THE_END = ("memopt.store.schema", "capstone", "memopt.machine.detect", "memopt.session.file",
+                "memopt.session.described")
 
 
 class Profiling(Session):
@@ -47,12 +50,15 @@ class Profiling(Session):
         self._surveyor: Surveyor | None = None
 
     def _watch(self) -> None:
+        ready = list(reversed(_FOR_THE_END))
         while self.supervisor.outcome is None:
             faults.point("watch")
             with self.gate:
                 self.supervisor.poll(YIELD_SECONDS if self._busy() else LOOK_SECONDS)
             time.sleep(0)  # let the thread beside this one have the gate
             self._take()
+            if ready:
+                importlib.import_module(ready.pop())
             if self.options.affine and not self._busy():
                 self._consider()
         self._take()
@@ -93,6 +99,8 @@ class Profiling(Session):
             notes = (*notes, f"{self.sampler.lost} samples found no room and are missing")
         if reason is None:
             try:
+                from memopt.session.file import create_file
+
                 connection = create_file(self.options, self._began, seconds, outcome)
                 if connection is not None:
                     self._write(connection, seconds, notes)
@@ -101,6 +109,8 @@ class Profiling(Session):
         return exit_value(outcome)
 
     def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
+        from memopt.session.described import write_samples
+
         each = seconds / max(1, self._samples.total())  # where the system does not say
         write_samples(connection, self._images, self._of_children,
                       {sample: (count, self._weights[sample] * 1e-9 or count * each)
@@ -114,6 +124,8 @@ class Profiling(Session):
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()
         if not self.options.quiet:
+            import shlex
+
             path = self.options.profile or ""
             say("\n".join((*notes, f"{path}: {self._samples.total():,} samples of {seconds:.1f} s",
                            f"next: memopt query {shlex.quote(path)} hot-loops")))
