@@ -13,7 +13,7 @@ import numpy
 from memopt.traces.activity import caller_among, following
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import MOST_AT_ONCE
-from memopt.traces.tables import Array, pointer
+from memopt.traces.tables import Array, pointer, prefetch
 from memopt.traces.trace import BLOCK, FLAGS
 
 MOST_WORDS, MOST_BLOCKS, MOST_ACCESSES, MOST_UNITS = 4096, 512, 1024, 2048  # of one iteration
@@ -163,6 +163,8 @@ def _others_agree(r, words, at, length):
 def _agree(r, words, at, length):
     """Whether the iteration at ``at`` has gone on from the one before as that one should."""
     differ = 0
+    for k in range(0, length, 8):  # the next one, which another processor has written
+        prefetch(words, at + 2 * length + k)
     for k in range(length):
         differ |= (words[at + k] - words[at + k - length] - r.further[k]) & r.masks[k]
     return differ == 0

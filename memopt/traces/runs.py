@@ -50,7 +50,7 @@ from memopt.traces.alike import (
     WALKED,
     WALKS,
 )
-from memopt.traces.clusters import LEAST_SIZE, distance_of, end_of_cluster, have_places, look_at_strips, low_of
+from memopt.traces.clusters import LEAST_SIZE, distance_of, end_of_cluster, have_places, high_of, look_at_strips, low_of
 from memopt.traces.kernels import kernel
 from memopt.traces.places import look_at_access, places_of
 from memopt.traces.shadow import (
@@ -71,7 +71,7 @@ from memopt.traces.shadow import (
     part_at,
     parts_of,
 )
-from memopt.traces.strips import cell_of
+from memopt.traces.strips import cell_of, fetch_cell, fetch_strip
 from memopt.traces.tables import sort
 
 _MOST_TRIPS = 15  # of loops in an iteration: longer ones are runs themselves
@@ -252,12 +252,26 @@ def go_on_with_run(t, r, words, at):
     return True
 
 
+@kernel(forceinline=True)
+def _fetch(t, r, strips):
+    """The cells of the first and the last words that accesses touch, or the ``strips`` that these are in, will be used.
+    Where they are far away, all of them come in the time of one."""
+    for access in range(r.numbers[ACCESSES]):
+        for word in (low_of(r, access), high_of(r, access) - 1):
+            if strips:
+                fetch_strip(places_of(t), word)
+            else:
+                fetch_cell(places_of(t), word)
+
+
 @kernel()
 def look_at_run(t, r, words, at):
     """The iterations that ``r`` has found from the one on whose header is told at ``at`` and has begun. False where
     they must be looked at word by word; nothing has happened then. What is left then is for ``go_on_with_run``."""
+    _fetch(t, r, False)
     if not _look_within(t, r, words, at):
         return False
+    _fetch(t, r, True)
     accesses = r.numbers[ACCESSES]
     for access in range(accesses):
         r.keys[access] = low_of(r, access) << ORDER_BITS | access

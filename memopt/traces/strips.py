@@ -40,7 +40,7 @@ from memopt.traces.shadow import (
     parts_of,
     site_in,
 )
-from memopt.traces.tables import slot
+from memopt.traces.tables import prefetch, slot
 from memopt.traces.trace import PAGE
 
 CACHE = 1 << 10  # pages
@@ -140,6 +140,32 @@ def cell_at(p, address, size):
 def strip_of(value):
     """Of the cell whose column WRITTEN is ``value``; below 0 where it is in none."""
     return IN_STRIP - value if value <= IN_STRIP else -1
+
+
+@kernel(forceinline=True)
+def _cell_near(p, word):
+    """The cell of a word whose page is in the cache, else -1."""
+    row = row_of_page(word >> 9)
+    return p.cache[row + CELLS] + (word & (WORDS_OF_PAGE - 1)) if p.cache[row + NUMBER] == word >> 9 else -1
+
+
+@kernel(forceinline=True)
+def fetch_cell(p, word):
+    """It will be used."""
+    cell = _cell_near(p, word)
+    if cell >= 0:
+        prefetch(p.cells, CELL * cell)
+
+
+@kernel(forceinline=True)
+def fetch_strip(p, word):
+    """The strip that a word is in, if it is in one, will be used."""
+    cell = _cell_near(p, word)
+    if cell >= 0:
+        strip = strip_of(p.cells[CELL * cell + WRITTEN])
+        if strip >= 0:
+            for column in (PLACE, R_SITE, OF_READERS):  # each in a cache line of its own
+                prefetch(p.strips, STRIP * strip + column)
 
 
 @kernel()
