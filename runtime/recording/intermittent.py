@@ -22,7 +22,7 @@ from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.escapes import LOOK_SECONDS
 from runtime.recording.process import Process
 from runtime.recording.recorder import Recorder, Watcher
-from runtime.recording.space import Region, Space, Thread
+from runtime.recording.space import Region, Space
 from runtime.recording.state import (
     CALL_BYTES,
     DESTINATION,
@@ -35,6 +35,7 @@ from runtime.recording.state import (
     TRACE_START,
 )
 from runtime.recording.telling import Recording, Told
+from runtime.recording.trees import Thread
 from runtime.recording.unit import Unit
 from runtime.tracee import status_field
 
@@ -218,7 +219,7 @@ class Intermittent(Recorder):
                     unit, copy = place
                     node = self._nodes.get((tid, unit.number))
                     if node is None:
-                        node = self._nodes[tid, unit.number] = space.child(thread, thread.root, unit)
+                        node = self._nodes[tid, unit.number] = space.trees.child(thread, thread.root, unit)
                     state = (node, thread.state + PAGE + CALL_BYTES, node + NODE_STRAY)
                     space.memory.write(thread.state + NODE, b"".join(w.to_bytes(8, "little") for w in state))
                     self._begin_window(space, thread, now)

@@ -30,10 +30,11 @@ from runtime.recording.code import Text
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
 from runtime.recording.routines import Question
-from runtime.recording.space import Region, Space, Thread
+from runtime.recording.space import Region, Space
 from runtime.recording.state import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
 from runtime.recording.telling import Recording, Told
 from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
+from runtime.recording.trees import Thread
 from runtime.recording.unit import Unit
 from runtime.tracee import status_field
 
@@ -210,11 +211,11 @@ class Recorder(Tracer):
         return replace(registers, rip=region.shared.call)
 
     def _room_for_site(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        space.more_room(thread)
+        space.trees.more_room(thread)
         return replace(registers, rip=region.shared.call)
 
     def _room_for_way(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        space.more_room(thread)
+        space.trees.more_room(thread)
         return replace(registers, rip=region.shared.enter, rax=space.memory.word(thread.state + RECORD))
 
     def _unmap(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
@@ -245,7 +246,7 @@ class Recorder(Tracer):
         words = space.take_trace(thread)
         self.words += len(words)
         new, self._told = self.made.units[self._told:], len(self.made.units)
-        self._watcher.take(thread.tid, new, space.new_nodes(thread), words)
+        self._watcher.take(thread.tid, new, space.trees.new_nodes(thread), words)
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
@@ -352,7 +353,7 @@ class Recorder(Tracer):
         if ends is not None:
             thread.cut[ends] -= 1
         found = {node: (node, unit, caller, where, counts.copy())
-                 for node, unit, caller, where, counts in space.collect(thread)}
+                 for node, unit, caller, where, counts in space.trees.collect(thread)}
         cut = self._cut(space, thread, found)
         kept: set[int] = set()
         for address, _, caller, _, counts in found.values():

@@ -10,7 +10,7 @@ import bisect
 import mmap
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from copy import copy as shallow_copy
 from dataclasses import dataclass, field, replace
@@ -41,9 +41,7 @@ from runtime.recording.state import (
     LOWEST_TEXT,
     NEXT_NODE,
     NODE,
-    NODE_CALLER,
     NODE_COUNTERS,
-    NODE_SITE,
     NODE_STRAY,
     SAVED,
     SITE_LINK,
@@ -61,6 +59,7 @@ from runtime.recording.state import (
 )
 from runtime.recording.telling import Recording
 from runtime.recording.translate import translate
+from runtime.recording.trees import Thread, Trees
 from runtime.recording.unit import SYSCALL_BYTES, Site, Unit
 from runtime.remote import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
 from runtime.tracee import Tracee
@@ -68,7 +67,6 @@ from runtime.tracee import Tracee
 _REGION_BYTES = 64 << 20
 _REGION_REACH = (1 << 31) - (256 << 20)  # between a region and what its copies refer to
 _NODES_BYTES = 1 << 30
-_CHUNK_BYTES = 1 << 20
 _CALLS_BYTES = 64 << 20
 _MOST_THREADS = 128
 _CALLS_BYTES_OF_THREAD = 8 << 20
@@ -100,31 +98,6 @@ class Region:
     end: int
     next: int
     shared: Routines
-
-
-@dataclass
-class Thread:
-    """``state``: the page gs points to. ``root``: address of the node above all others. ``chunks``: where its nodes
-    lie, the last chunk up to NEXT_NODE. ``signals``: for each handler that runs, what it interrupted: (instruction
-    pointer, stack pointer, copy of the instruction, node, top of the calls). ``trace``: where its trace begins, 0 where
-    nothing is watched. ``cut``: by (node, copy of an instruction, or behind a system call), how much oftener the thread
-    began there than it went away from there for good, for a handler or at its end. ``known``: where nodes end that the
-    watcher knows."""
-
-    tid: int
-    state: int
-    root: int
-    trace: int
-    chunks: list[tuple[int, int]] = field(default_factory=list)
-    signals: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    cut: Counter[tuple[int, int]] = field(default_factory=Counter)
-    known: int = 0
-
-    def give_up(self, first: int) -> None:
-        """What the handlers from this one on interrupted does not go on."""
-        for _, _, copy, node, _ in self.signals[first:]:
-            self.cut[node, copy] -= 1
-        del self.signals[first:]
 
 
 class Space:
@@ -164,8 +137,9 @@ class Space:
         for result in results:
             remote.check(result, "memory for recording")
         self._version, self._version_at = 0, results[2]
-        self._next_node, self._end_of_nodes = results[2] + PAGE, results[2] + PAGE + _NODES_BYTES
-        self._next_thread = self._end_of_nodes
+        nodes = results[2] + PAGE
+        self.trees = Trees(self.memory, made.units, nodes, nodes + _NODES_BYTES)
+        self._next_thread = nodes + _NODES_BYTES
         self._traces = 0
         if watch:
             self._map_traces(tracee)
@@ -259,7 +233,7 @@ class Space:
         node = self.memory.word(thread.state + NODE)
         for index, (loop, stepping) in unit.stepped.items():
             if place[0] in loop.blocks:
-                now, start = getattr(registers, stepping.register), node + unit.start_of(index)
+                now, start = getattr(registers, stepping.register), node + unit.node.start_of(index)
                 gone = now - self.memory.word(start)
                 gone = (gone if stepping.step > 0 else -gone) % (1 << stepping.bits)
                 counter = node + NODE_COUNTERS + 8 * index
@@ -385,7 +359,7 @@ class Space:
         self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
         self.memory.write(site.record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
 
-    # -- trees ---------------------------------------------------------------------------------------------------------
+    # -- threads -------------------------------------------------------------------------------------------------------
 
     def new_thread(self, tid: int) -> Thread:
         """Raises Rejected(NO_MEMORY) when there are too many."""
@@ -394,7 +368,7 @@ class Space:
         state = self._next_thread
         self._next_thread += PAGE + (_CALLS_BYTES_OF_THREAD if self.threads else _CALLS_BYTES)
         calls = state + PAGE
-        root = self._chunk(_CHUNK_BYTES)
+        root, end = self.trees.chunk()
         # What lies below the first call: no address is its return address, no stack pointer above it.
         nothing = state + PAGE - 64
         self.memory.write(nothing + SITE_MINUS_RETURN, _WORD(1))
@@ -402,7 +376,7 @@ class Space:
         for offset, value in bottom.items():
             self.memory.write(calls + offset, _WORD(value))
         self.memory.write(state + NODE, _WORD(root) + _WORD(calls + CALL_BYTES) + _WORD(root + NODE_STRAY))
-        self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(root + _CHUNK_BYTES))
+        self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(end))
         assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
         assert END_OF_TEXTS == LOWEST_TEXT + 8
         trace = 0
@@ -410,7 +384,7 @@ class Space:
             trace = self._next_trace + TRACE_START
             self._next_trace += TRACE_BYTES
             self.memory.write(state + TRACE, _WORD(trace))
-        thread = self.threads[tid] = Thread(tid, state, root, trace, [(root, root + _CHUNK_BYTES)])
+        thread = self.threads[tid] = Thread(tid, state, root, trace, [(root, end)])
         self._tell_texts(thread)
         self._changed()
         return thread
@@ -429,13 +403,6 @@ class Space:
         self.memory.read_into(start, words.data.cast("B"))
         return words
 
-    def new_nodes(self, thread: Thread) -> NDArray[numpy.int64]:
-        """Rows (node, the one that called it) of those made since this was asked before, callers first."""
-        rows = [(start + 8 * at, int(words[at + NODE_CALLER // 8]))
-                for start, words in self._chunks(thread, thread.known) for at, _ in self._nodes(thread, start, words)]
-        thread.known = thread.chunks[-1][1]
-        return numpy.array(rows, numpy.int64).reshape(-1, 2)
-
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
         """What follows belongs to a run of the block around the instruction at ``copy`` that was interrupted."""
         unit = self.unit_of_copy(copy)
@@ -449,55 +416,6 @@ class Space:
             place = self.memory.word(thread.state + TRACE)
             self.memory.write(place, _WORD(BLOCK << 48 | found.number) + _WORD(node | RESUMED))
             self.memory.write(thread.state + TRACE, _WORD(place + 16))
-
-    def child(self, thread: Thread, caller: int, unit: Unit) -> int:
-        """A new node of ``unit``, called from nowhere in the node ``caller``."""
-        node = self.memory.word(thread.state + NEXT_NODE)
-        if node + unit.node_bytes > self.memory.word(thread.state + LAST_CELL):
-            self.more_room(thread)
-            node = self.memory.word(thread.state + NEXT_NODE)
-        self.memory.write(thread.state + NEXT_NODE, _WORD(node + unit.node_bytes))
-        self.memory.write(node, _WORD(unit.number) + _WORD(caller))
-        return node
-
-    def more_room(self, thread: Thread) -> None:
-        """A new chunk for nodes and cells. Raises Rejected(NO_MEMORY)."""
-        start = self._chunk(_CHUNK_BYTES)
-        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
-        thread.chunks.append((start, start + _CHUNK_BYTES))
-        self.memory.write(thread.state + NEXT_NODE, _WORD(start) + _WORD(start + _CHUNK_BYTES))
-        self._changed()
-
-    def _chunk(self, size: int) -> int:
-        start = self._next_node
-        if start + size > self._end_of_nodes:
-            raise Rejected(Reason.NO_MEMORY, "too many calling contexts")
-        self._next_node += size
-        return start
-
-    def collect(self, thread: Thread) -> Iterator[tuple[int, Unit, int, int, NDArray[numpy.int64]]]:
-        """The nodes: address, unit, caller's address, record of the site or 0, counters."""
-        for start, words in self._chunks(thread):
-            for at, unit in self._nodes(thread, start, words):
-                first = at + NODE_COUNTERS // 8
-                yield (start + 8 * at, unit, int(words[at + NODE_CALLER // 8]), int(words[at + NODE_SITE // 8]),
-                       words[first:first + unit.counters])
-
-    def _chunks(self, thread: Thread, behind: int = 0) -> Iterator[tuple[int, NDArray[numpy.int64]]]:
-        """As far as they are in use, from the address ``behind`` on: addresses and words."""
-        thread.chunks[-1] = thread.chunks[-1][0], self.memory.word(thread.state + NEXT_NODE)
-        for first, end in thread.chunks:
-            start = max(first, behind)
-            if start < end:
-                yield start, numpy.frombuffer(self.memory.read(start, end - start), numpy.int64)
-
-    def _nodes(self, thread: Thread, start: int, words: NDArray[numpy.int64]) -> Iterator[tuple[int, Unit]]:
-        """Where the nodes of a chunk begin among its words."""
-        at = NODE_COUNTERS // 8 if start == thread.root else 0
-        while at < len(words):
-            unit = self.made.units[int(words[at]) - 1]
-            yield at, unit
-            at += unit.node_bytes // 8
 
     # -- children ------------------------------------------------------------------------------------------------------
 
@@ -518,7 +436,7 @@ class Space:
         nodes of that thread, and counts from nothing. Raises ``Rejected``."""
         child = shallow_copy(self)
         child.pid, child.memory = tracee.pid, Memory(tracee.pid)
-        child.code = self.code.forked(tracee.pid)
+        child.code, child.trees = self.code.forked(tracee.pid), self.trees.forked(child.memory)
         try:
             child._become(tracee, self.threads[tid], self.memory)
         except BaseException:
@@ -537,7 +455,7 @@ class Space:
         if news:
             self._copy_code(source)
             self._tell_texts(thread)
-        self._forget_counts(thread)
+        self.trees.forget_counts(thread)
         if self._watch:
             last = self.regions[-1]
             self._map_traces(tracee, Place(last.next, last.end))
@@ -549,14 +467,6 @@ class Space:
         for start, end in (*((region.start, region.next) for region in self.regions),
                            (self.table, self.table + TABLE_BYTES)):
             self.memory.write(start, source.read(start, end - start))
-
-    def _forget_counts(self, thread: Thread) -> None:
-        for start, read in self._chunks(thread):
-            words = read.copy()
-            for at, unit in self._nodes(thread, start, read):
-                first = at + NODE_COUNTERS // 8
-                words[first:first + unit.counters] = 0
-            self.memory.write(start, words.tobytes())
 
     def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:
         """The thread, which has its node, begins behind the system call at ``call`` of ``unit``."""

@@ -22,9 +22,10 @@ from runtime.jobcontrol import Supervisor
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
 from runtime.recording.routines import ASKING
-from runtime.recording.space import Made, Space, Thread
+from runtime.recording.space import Made, Space
 from runtime.recording.state import ASKED, NODE, TARGET
 from runtime.recording.telling import Recording
+from runtime.recording.trees import Thread
 from runtime.recording.unit import SYSCALL_BYTES
 from runtime.tracee import Tracee, status_field
 
@@ -306,7 +307,7 @@ class Tracer(ABC):
             process.stacks.append(registers.rsp)
             unit = space.unit_of_copy(registers.rip)
             assert unit is not None
-            node = space.child(thread, thread.root, unit)
+            node = space.trees.child(thread, thread.root, unit)
             space.memory.write(thread.state + NODE, node.to_bytes(8, "little"))
             space.begin_behind(thread, unit, original - SYSCALL_BYTES)
             ptrace.set_registers(tid, replace(registers, gs_base=thread.state))

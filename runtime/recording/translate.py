@@ -23,7 +23,6 @@ from memopt.analysis.points import Moment, Point, points
 from memopt.analysis.stepping import Stepping, steppings
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
-from memopt.x86.decoder import rip_displacement_offset, rip_target
 from runtime.recording import encode
 from runtime.recording.encode import (
     JUMP_RELATIVE,
@@ -48,6 +47,7 @@ from runtime.recording.encode import (
     store,
     store_state,
 )
+from runtime.recording.moved import load_target, moved, opcode_of, repeats, target_of
 from runtime.recording.routines import Routines, restore, save
 from runtime.recording.state import (
     CALL_BYTES,
@@ -67,11 +67,9 @@ from runtime.recording.state import (
     TRACE,
 )
 from runtime.recording.telling import Recording, Told, ask_to_drain, tell_block, tell_point, watching
-from runtime.recording.unit import Site, Unit, Watched
+from runtime.recording.unit import NodeLayout, Site, Unit, Watched
 from runtime.recording.writer import Writer
 
-_STRINGS = ("movs", "stos", "lods", "cmps", "scas")
-_LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _INSIDE = "inside"
 _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
@@ -132,12 +130,10 @@ class _Translation:
         self.told: dict[Place, list[Point]] = {}
         self.copies: list[int] = []
         self.originals: list[int] = []
-        strings = sum(_repeats(i) for b in graph.blocks.values() for i in b.instructions)
-        self.starts_at = NODE_COUNTERS + 8 * (len(counting.places) + strings)
-        counted = [p.loop for p in points if p.counts_trips]
-        self.trips_at = {loop: self.starts_at + 8 * (len(stepped) + n) for n, loop in enumerate(counted)}
+        strings = sum(repeats(i) for b in graph.blocks.values() for i in b.instructions)
+        counted = tuple(p.loop for p in points if p.counts_trips)
+        self.node = NodeLayout(len(counting.places) + strings, tuple(stepped), counted)
         self.headers = {nesting.loops[loop].header: loop for loop in counted if loop is not None}
-        self.slots_at = self.starts_at + 8 * (len(stepped) + len(counted))
         for index, (loop, _) in stepped.items():
             for edge in loop.exits:
                 self.left.setdefault(edge, []).append(index)
@@ -190,9 +186,9 @@ class _Translation:
         code = self.write.finish()
         labels = self.write.labels
         ways = {b.start: labels[b.start] for b in blocks} | {start: labels[_INSIDE, start] for start, _ in within}
-        return Unit(self.number, self.graph, self.nesting, self.counting, self.stepped, tuple(self.repeated), sites,
-                    self.start, code, labels[entry], ways, tuple(self.copies), tuple(self.originals), self.watched,
-                    self.told_by, untold, self.points, self.name)
+        return Unit(self.number, self.graph, self.nesting, self.counting, self.node, self.stepped, tuple(self.repeated),
+                    sites, self.start, code, labels[entry], ways, tuple(self.copies), tuple(self.originals),
+                    self.watched, self.told_by, untold, self.points, self.name)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -200,7 +196,7 @@ class _Translation:
         self.write.place(block.start)
         self._count((block.start, None), block.instructions)
         if block.start in self.headers:
-            self._increment(self.trips_at[self.headers[block.start]], block.instructions)
+            self._increment(self.node.trips_of(self.headers[block.start]), block.instructions)
         last, told = block.instructions[-1], self._watch(block)
         for previous, instruction in zip((None, *block.instructions), block.instructions, strict=False):
             if not instruction.kind.ends_block:
@@ -211,7 +207,7 @@ class _Translation:
                 self._go((block.start, block.end), block.end, following)
             case Kind.JUMP:
                 self._mark(last)
-                self._go((block.start, _target(last)), _target(last), following)
+                self._go((block.start, target_of(last)), target_of(last), following)
             case Kind.CONDITIONAL:
                 self._conditional(block, last, following)
             case Kind.CALL:
@@ -230,13 +226,13 @@ class _Translation:
 
     def _copy(self, instruction: DecodedInstruction, previous: DecodedInstruction | None) -> None:
         w = self.write
-        if _repeats(instruction):
+        if repeats(instruction):
             self._repeated(instruction)
             return
         if instruction.mnemonic == "syscall":
             self._ask_before(previous)
         self._mark(instruction)
-        w(_moved(instruction, w.here))
+        w(moved(instruction, w.here))
 
     def _ask_before(self, previous: DecodedInstruction | None) -> None:
         """Ask memopt before those system calls that matter to it. ``previous``: the instruction in front of it."""
@@ -312,22 +308,19 @@ class _Translation:
     def _enter_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
         register = NAMES.index(self.stepped[index][1].register)
         with self._scratch(following, 1, kept) as (node,):
-            self.write(load_state(node, NODE), store(node, self._start_of(index), register))
+            self.write(load_state(node, NODE), store(node, self.node.start_of(index), register))
 
     def _leave_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
         """Add what the register has gone since the loop was entered, in the direction of its steps."""
         w, stepping = self.write, self.stepped[index][1]
         register, counter = NAMES.index(stepping.register), NODE_COUNTERS + 8 * index
         with self._scratch(following, 3, kept) as (node, way, other):
-            w(load_state(node, NODE), load(way, node, self._start_of(index)))
+            w(load_state(node, NODE), load(way, node, self.node.start_of(index)))
             if stepping.step > 0:
                 w(invert(way), lea_sum(way, way, register, 1, stepping.bits))
             else:
                 w(move(other, register), invert(other), lea_sum(way, other, way, 1, stepping.bits))
             w(load(other, node, counter), lea_sum(other, other, way), store(node, counter, other))
-
-    def _start_of(self, index: int) -> int:
-        return self.starts_at + 8 * list(self.stepped).index(index)
 
     def _go(self, place: Place | None, target: int, following: int | None) -> None:
         """Count ``place`` and go on at the original address ``target``; ``following`` is what is written next."""
@@ -348,7 +341,7 @@ class _Translation:
             self.write.jump(target)
 
     def _conditional(self, block: BasicBlock, last: DecodedInstruction, following: int | None) -> None:
-        w, target = self.write, _target(last)
+        w, target = self.write, target_of(last)
         place = (block.start, target)
         if last.mnemonic == "xbegin":
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(last))
@@ -362,7 +355,7 @@ class _Translation:
             label = place
             self.later.append((label, place, target))
         self._mark(last)
-        opcode = _opcode(last)
+        opcode = opcode_of(last)
         if len(opcode) == 2:
             w.to_label(opcode, label)
         else:  # jrcxz, loop: no form with a far target
@@ -403,7 +396,8 @@ class _Translation:
         """``place``: where the program is, at ``original``."""
         for point in points:
             key = (place, point.number)
-            tell_point(self.write, point, self.trips_at.get(point.loop, 0), key)
+            trips = self.node.trips_of(point.loop) if point.loop in self.node.trips else 0
+            tell_point(self.write, point, trips, key)
             self.full[key] = original
 
     def _tell(self, told: Sequence[tuple[int, Access]], instruction: DecodedInstruction) -> None:
@@ -428,14 +422,11 @@ class _Translation:
         self.sites.append((address if instruction is None else instruction.address, target, end, returns))
         return len(self.sites) - 1
 
-    def _slot(self, site: int) -> int:
-        return self.slots_at + 8 * site
-
     def _leave(self, site: int) -> None:
         """A direct jump to another function, which will return to this one's caller."""
         w = self.write
         w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
-        w(load_state(RDX, NODE), load(RCX, RDX, self._slot(site)))
+        w(load_state(RDX, NODE), load(RCX, RDX, self.node.slot_of(site)))
         w.if_zero(("new", site))
         w.place(("go on", site))
         w(store_state(NODE, RCX), load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
@@ -464,7 +455,7 @@ class _Translation:
         if last.target is not None:
             w.to_label(PUSH_RELATIVE, ("return address", site))
             save(w)
-            w(load_state(RDX, NODE), load(RCX, RDX, self._slot(site)))
+            w(load_state(RDX, NODE), load(RCX, RDX, self.node.slot_of(site)))
             w.if_zero(("new", site))
             w.place(("go on", site))
             w(store_state(NODE, RCX))
@@ -474,7 +465,7 @@ class _Translation:
             self._new(site)
         else:
             w(store_state(SAVED[1], RCX))
-            w(_load_target(last, w.here))
+            w(load_target(last, w.here))
             w.to_label(PUSH_RELATIVE, ("return address", site))
             w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RDX, NODE))
             self._push_call(site)
@@ -488,13 +479,14 @@ class _Translation:
         site = self._site(last, last.address, None, False)
         self._mark(last)
         w(store_state(SAVED[1], RCX))
-        w(_load_target(last, w.here), store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
+        w(load_target(last, w.here), store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
         self._by_table(site)
 
     def _by_table(self, site: int) -> None:
         """Go to the original address in rcx; rax, rcx, rdx are saved."""
         w, found = self.write, ("found", site)
-        w(load_state(RDX, NODE), lea(RDX, RDX, self._slot(site)), store_state(SLOT, RDX), store_state(TARGET, RCX))
+        w(load_state(RDX, NODE), lea(RDX, RDX, self.node.slot_of(site)), store_state(SLOT, RDX))
+        w(store_state(TARGET, RCX))
         w(low_16_bits(RAX, RCX), double(RAX), load_indexed(RDX, RAX, self.table), lea_sum(RCX, RCX, RDX))
         w.if_zero(found)
         w.to(encode.JUMP, self.shared.lookup)
@@ -537,73 +529,7 @@ class _Translation:
             w.place(("return address", index))
             w(end.to_bytes(8, "little"))
             w.place(("link", index))
-            w(bytes(8), (target or 0).to_bytes(8, "little"), bytes(16), self._slot(index).to_bytes(8, "little"))
+            w(bytes(8), (target or 0).to_bytes(8, "little"), bytes(16), self.node.slot_of(index).to_bytes(8, "little"))
             w(labels.get(("go on", index), 0).to_bytes(8, "little"))
-            made.append(Site(address, target, end, returns, self._slot(index), record, copy))
+            made.append(Site(address, target, end, returns, self.node.slot_of(index), record, copy))
         return tuple(made)
-
-
-def _repeats(instruction: DecodedInstruction) -> bool:
-    prefix, _, name = instruction.mnemonic.partition(" ")
-    return prefix.startswith("rep") and name.startswith(_STRINGS)
-
-
-def _target(instruction: DecodedInstruction) -> int:
-    if instruction.target is None:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
-    return instruction.target
-
-
-def _opcode(instruction: DecodedInstruction) -> bytes:
-    """Of the form with a distance of 32 bits; one byte where there is none."""
-    data = _bare(instruction)
-    if data[0] & 0xF0 == 0x70:
-        return bytes((0x0F, 0x80 | data[0] & 0x0F))
-    return data[:2] if data[0] == 0x0F else data[:1]
-
-
-def _bare(instruction: DecodedInstruction) -> bytes:
-    data = instruction.bytes
-    while data[0] in _LEGACY:
-        data = data[1:]
-    return data
-
-
-def _moved(instruction: DecodedInstruction, at: int) -> bytes:
-    """The bytes that do at ``at`` what the instruction does where it is."""
-    target = rip_target(instruction)
-    return instruction.bytes if target is None else _toward(instruction.bytes, target, instruction, at)
-
-
-def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> bytes:
-    """``data``, a form of ``instruction`` of the same tail, at ``at`` with its operand still at ``target``."""
-    old = (target - instruction.end).to_bytes(4, "little", signed=True)
-    places = [n for n in range(2, len(data) - 3) if data[n:n + 4] == old and data[n - 1] & 0xC7 == 0x05]
-    place = places[0] if len(places) == 1 else None
-    if place is None:
-        place = rip_displacement_offset(data, instruction.end - len(data))
-    if place is None:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
-    distance = target - at - len(data)
-    if not -(1 << 31) <= distance < 1 << 31:
-        raise Rejected(Reason.NO_ROOM, f"{instruction} is out of reach")
-    return data[:place] + distance.to_bytes(4, "little", signed=True) + data[place + 4:]
-
-
-def _load_target(instruction: DecodedInstruction, at: int) -> bytes:
-    """mov rcx, operand, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
-    data, prefixes = instruction.bytes, b""
-    while data[0] in _LEGACY:
-        if data[0] not in (0xF2, 0x3E, 0x66):  # bnd, notrack: no matter for a load
-            prefixes += data[:1]
-        data = data[1:]
-    rex = 0x48
-    if data[0] & 0xF0 == 0x40:
-        rex |= data[0] & 0x03
-        data = data[1:]
-    if data[0] != 0xFF or data[1] >> 3 & 7 not in (2, 4):
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
-    code = prefixes + bytes((rex, 0x8B, data[1] & 0xC7 | RCX << 3)) + data[2:]
-    target = rip_target(instruction)
-    return code if target is None else _toward(code, target, instruction, at)
-

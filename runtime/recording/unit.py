@@ -32,6 +32,27 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLayout:
+    """Offsets in the nodes of a unit, in bytes: so many ``counters``, what registers held when the loops of ``stepped``
+    ones were entered, trip counts of the loops ``trips``, and for each site its callee's node."""
+
+    counters: int
+    stepped: tuple[int, ...]
+    trips: tuple[int | None, ...]
+
+    def start_of(self, index: int) -> int:
+        """What the register held when the loop of a stepped counter was entered."""
+        return NODE_COUNTERS + 8 * (self.counters + self.stepped.index(index))
+
+    def trips_of(self, loop: int | None) -> int:
+        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + self.trips.index(loop))
+
+    def slot_of(self, site: int) -> int:
+        """The callee's node of the site of this number, and the end of the node for the number of sites."""
+        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + len(self.trips) + site)
+
+
+@dataclass(frozen=True, slots=True)
 class Watched:
     """A hyperblock whose runs are told one by one, with the accesses of its blocks in their order: (address of the
     instruction, access). ``number``: by which the trace knows it. ``registers``: numbers of those whose values are told
@@ -46,19 +67,21 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``number``: above 0, by which nodes know it. ``code`` belongs at ``start``; ``entry`` is the copy of the graph's
-    entry. ``stepped``: what is told by a register, by the index of its place in ``counting``; its counter grows by the
-    step. ``repeated``: addresses of repeated string instructions, whose repetitions have a counter each, after those of
-    ``counting``. ``blocks``: where to go on from anywhere, by original address. ``copies`` and ``originals``: addresses
-    of instructions, in the order of the copies; there, a signal finds the program's own state. ``told_by``: for each
-    block the hyperblock that is told. ``untold``: addresses of instructions that access memory unwatched though it is
-    watched. ``points``: where values are told. ``name``: of the function, "" where it has none.
+    """``number``: above 0, by which nodes know it; ``node``: what these hold. ``code`` belongs at ``start``; ``entry``
+    is the copy of the graph's entry. ``stepped``: what is told by a register, by the index of its place in
+    ``counting``; its counter grows by the step. ``repeated``: addresses of repeated string instructions, whose
+    repetitions have a counter each, after those of ``counting``. ``blocks``: where to go on from anywhere, by original
+    address. ``copies`` and ``originals``: addresses of instructions, in the order of the copies; there, a signal finds
+    the program's own state. ``told_by``: for each block the hyperblock that is told. ``untold``: addresses of
+    instructions that access memory unwatched though it is watched. ``points``: where values are told. ``name``: of the
+    function, "" where it has none.
     """
 
     number: int
     graph: FlowGraph
     nesting: Nesting
     counting: Counting
+    node: NodeLayout
     stepped: dict[int, tuple[Loop, Stepping]]
     repeated: tuple[int, ...]
     sites: tuple[Site, ...]
@@ -76,20 +99,15 @@ class Unit:
 
     @property
     def counters(self) -> int:
-        return len(self.counting.places) + len(self.repeated)
+        return self.node.counters
 
     @property
     def node_bytes(self) -> int:
-        trips = sum(point.counts_trips for point in self.points)
-        return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + trips + len(self.sites))
+        return self.node.slot_of(len(self.sites))
 
     @property
     def end(self) -> int:
         return self.start + len(self.code)
-
-    def start_of(self, index: int) -> int:
-        """Where a node has what the register held when the loop of a stepped counter was entered."""
-        return NODE_COUNTERS + 8 * (self.counters + list(self.stepped).index(index))
 
     def in_stepped_loop(self, block: int) -> bool:
         return any(block in loop.blocks for loop, _ in self.stepped.values())

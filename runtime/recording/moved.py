@@ -1,0 +1,82 @@
+"""Instructions of the program at other addresses: what they are there, and what becomes of those that jump.
+
+What cannot be moved raises Rejected(UNSUPPORTED_INSTRUCTION).
+"""
+
+from __future__ import annotations
+
+from memopt.ir.graph import DecodedInstruction
+from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.decoder import rip_displacement_offset, rip_target
+from runtime.recording.encode import RCX
+
+_STRINGS = ("movs", "stos", "lods", "cmps", "scas")
+_LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
+
+
+def repeats(instruction: DecodedInstruction) -> bool:
+    """A string instruction that does it as often as rcx says."""
+    prefix, _, name = instruction.mnemonic.partition(" ")
+    return prefix.startswith("rep") and name.startswith(_STRINGS)
+
+
+def target_of(instruction: DecodedInstruction) -> int:
+    """Where a direct jump leads. Raises ``Rejected`` where that is not known."""
+    if instruction.target is None:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    return instruction.target
+
+
+def opcode_of(instruction: DecodedInstruction) -> bytes:
+    """Of the form with a distance of 32 bits; one byte where there is none."""
+    data = _bare(instruction)
+    if data[0] & 0xF0 == 0x70:
+        return bytes((0x0F, 0x80 | data[0] & 0x0F))
+    return data[:2] if data[0] == 0x0F else data[:1]
+
+
+def _bare(instruction: DecodedInstruction) -> bytes:
+    data = instruction.bytes
+    while data[0] in _LEGACY:
+        data = data[1:]
+    return data
+
+
+def moved(instruction: DecodedInstruction, at: int) -> bytes:
+    """The bytes that do at ``at`` what the instruction does where it is."""
+    target = rip_target(instruction)
+    return instruction.bytes if target is None else _toward(instruction.bytes, target, instruction, at)
+
+
+def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> bytes:
+    """``data``, a form of ``instruction`` of the same tail, at ``at`` with its operand still at ``target``."""
+    old = (target - instruction.end).to_bytes(4, "little", signed=True)
+    places = [n for n in range(2, len(data) - 3) if data[n:n + 4] == old and data[n - 1] & 0xC7 == 0x05]
+    place = places[0] if len(places) == 1 else None
+    if place is None:
+        place = rip_displacement_offset(data, instruction.end - len(data))
+    if place is None:
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    distance = target - at - len(data)
+    if not -(1 << 31) <= distance < 1 << 31:
+        raise Rejected(Reason.NO_ROOM, f"{instruction} is out of reach")
+    return data[:place] + distance.to_bytes(4, "little", signed=True) + data[place + 4:]
+
+
+def load_target(instruction: DecodedInstruction, at: int) -> bytes:
+    """mov rcx, operand, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
+    data, prefixes = instruction.bytes, b""
+    while data[0] in _LEGACY:
+        if data[0] not in (0xF2, 0x3E, 0x66):  # bnd, notrack: no matter for a load
+            prefixes += data[:1]
+        data = data[1:]
+    rex = 0x48
+    if data[0] & 0xF0 == 0x40:
+        rex |= data[0] & 0x03
+        data = data[1:]
+    if data[0] != 0xFF or data[1] >> 3 & 7 not in (2, 4):
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+    code = prefixes + bytes((rex, 0x8B, data[1] & 0xC7 | RCX << 3)) + data[2:]
+    target = rip_target(instruction)
+    return code if target is None else _toward(code, target, instruction, at)
+
