@@ -23,12 +23,14 @@ INTERVAL_NS = 1_000_000
 _SYS_PERF_EVENT_OPEN = 298
 _PERF_TYPE_SOFTWARE = 1
 _PERF_COUNT_SW_CPU_CLOCK = 0
-_PERF_SAMPLE_IP_TID = 1 | 2
+_PERF_SAMPLE_IP_TID_TIME = 1 | 2 | 4
 _PERF_FLAG_FD_CLOEXEC = 8
 _IOC_ENABLE, _IOC_DISABLE, _IOC_PERIOD = 0x2400, 0x2401, 0x40082404
 # Bits of the flags word of perf_event_attr.
 _DISABLED, _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
 _ENABLE_ON_EXEC, _WATERMARK, _INHERIT_THREAD = 1 << 12, 1 << 14, 1 << 35
+_SAMPLE_ID_ALL = 1 << 18  # records of other kinds have a time, too
+_NEWS = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 23 | 1 << 24  # mmap, comm, task, mmap2, comm_exec
 _ATTRIBUTE = struct.Struct("<IIQQQQQI")  # up to wakeup_watermark; later fields are zero
 _ATTRIBUTE_BYTES = 112  # PERF_ATTR_SIZE_VER5
 _HEAD, _TAIL = 1024, 1032  # offsets in the ring's control page
@@ -38,19 +40,21 @@ _PAGE = mmap.PAGESIZE
 
 
 class Events:
-    """What samples process ``pid``, with the threads it makes and, ``children``, what it starts.
+    """What samples process ``pid``, with the threads it makes and, ``children``, what it starts; ``news``: records tell
+    what becomes of these processes, too.
 
     ``on_exec``: the process has not called execve yet and sampling starts there (call this from ``launch``'s
     ``prepare``); otherwise it starts at once, with the threads there are. ``interval_ns``: processor time between two
     samples. ``refused``: why there are no events; then they do nothing.
     """
 
-    def __init__(self, pid: int, *, on_exec: bool, interval_ns: int = INTERVAL_NS, children: bool = False) -> None:
+    def __init__(self, pid: int, *, on_exec: bool, interval_ns: int = INTERVAL_NS, children: bool = False,
+                 news: bool = False) -> None:
         self.pid, self.interval_ns, self.children = pid, interval_ns, children
         self.refused: OSError | None = None
         self._rings: list[_Ring] = []
         try:
-            self._open(on_exec)
+            self._open((_DISABLED | _ENABLE_ON_EXEC if on_exec else 0) | (_NEWS if news else 0), on_exec)
         except OSError as error:
             self.refused = error
             self.close()
@@ -78,19 +82,18 @@ class Events:
         for ring in self._rings:
             fcntl.ioctl(ring.descriptor, request, argument)
 
-    def _open(self, on_exec: bool) -> None:
-        start = _DISABLED | _ENABLE_ON_EXEC if on_exec else 0
+    def _open(self, flags: int, on_exec: bool) -> None:
         threads = [self.pid] if on_exec else _threads(self.pid)
         processors = _online_processors()
         if len(processors) * len(threads) > _MOST_RINGS:
-            self._rings += (_Ring(_event(tid, -1, start, self.interval_ns)) for tid in threads[:_MOST_RINGS])
+            self._rings += (_Ring(_event(tid, -1, flags, self.interval_ns)) for tid in threads[:_MOST_RINGS])
             return
         for tid in threads:
             try:
                 for processor in processors:
                     self._rings.append(_Ring(
-                        _event(tid, processor, start | _INHERIT, self.interval_ns) if self.children else
-                        _inherited_event(tid, processor, start, self.interval_ns)))
+                        _event(tid, processor, flags | _INHERIT, self.interval_ns) if self.children else
+                        _inherited_event(tid, processor, flags, self.interval_ns)))
             except ProcessLookupError:
                 if tid == self.pid:
                     raise  # another thread has merely ended meanwhile
@@ -128,9 +131,9 @@ class _Ring:
 
 def _attribute(flags: int, interval_ns: int) -> bytes:
     """A ``struct perf_event_attr``. Its watermark is the whole ring: nobody is woken, memopt reads when it likes."""
-    flags |= _EXCLUDE_KERNEL | _EXCLUDE_HV | _WATERMARK
+    flags |= _EXCLUDE_KERNEL | _EXCLUDE_HV | _WATERMARK | _SAMPLE_ID_ALL
     packed = _ATTRIBUTE.pack(_PERF_TYPE_SOFTWARE, _ATTRIBUTE_BYTES, _PERF_COUNT_SW_CPU_CLOCK, interval_ns,
-                             _PERF_SAMPLE_IP_TID, 0, flags, _RING_PAGES * _PAGE)
+                             _PERF_SAMPLE_IP_TID_TIME, 0, flags, _RING_PAGES * _PAGE)
     return packed.ljust(_ATTRIBUTE_BYTES, b"\0")
 
 

@@ -7,13 +7,14 @@ allow that, the program is stopped for a moment at each ``read`` by a tracer tha
 Invariant: only the program's own threads count, never its children, unless these are asked for; a sampler never changes
 what the program does.
 
-Sources: perf_event_open(2).
+Sources: perf_event_open(2) under MMAP layout.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import struct
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -23,8 +24,12 @@ from runtime.perfevents import Events
 
 _HEADER = struct.Struct("<IHH")
 _SAMPLE = struct.Struct("<QII")
-_RECORD_LOST, _RECORD_SAMPLE = 2, 9
+_MAPPED = struct.Struct("<IIQQQIIQQII")  # process, thread, start, size, offset, device, inode, generation, how
+_FORKED = struct.Struct("<IIII")  # process, parent, thread, its parent
+_RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_SAMPLE, _RECORD_MMAP2 = 2, 3, 4, 7, 9, 10
 _MODE_MASK, _MODE_USER = 7, 2
+_COMM_EXEC = 1 << 13
+_IDENTIFIER_BYTES = 16  # process and thread, then the time, behind each record that is no sample
 
 
 class Sample(NamedTuple):
@@ -33,6 +38,39 @@ class Sample(NamedTuple):
     address: int
     tid: int
     child: int = 0
+
+
+class Mapped(NamedTuple):
+    """Process ``pid`` has the file at ``path`` from its byte ``offset`` on, executable, at ``[start, end)``."""
+
+    pid: int
+    start: int
+    end: int
+    offset: int
+    inode: int
+    path: str
+
+
+class Forked(NamedTuple):
+    """Process ``pid`` begins as a copy of ``parent``."""
+
+    pid: int
+    parent: int
+
+
+class Executed(NamedTuple):
+    """Process ``pid`` is another program from now on; what that is comes next, as Mapped."""
+
+    pid: int
+
+
+class Ended(NamedTuple):
+    """The first thread of process ``pid`` has ended."""
+
+    pid: int
+
+
+News = Mapped | Forked | Executed | Ended
 
 
 class Source(Enum):
@@ -56,6 +94,10 @@ class Sampler(Protocol):
 
     def read(self) -> list[Sample]:
         """The samples since the last call."""
+
+    def read_all(self) -> list[Sample | News]:
+        """The samples since the last call, and what became of processes where that is told, in the order in which it
+        happened."""
 
     def set_interval(self, nanoseconds: int) -> None:
         """Change the processor time between samples."""
@@ -96,12 +138,15 @@ class _PerfSampler:
         return self._events.interval_ns
 
     def read(self) -> list[Sample]:
-        samples: list[Sample] = []
+        return [happened for happened in self.read_all() if isinstance(happened, Sample)]
+
+    def read_all(self) -> list[Sample | News]:
+        timed: list[tuple[int, Sample | News]] = []
         for data in self._events.take():
             found, lost = parse_records(data, self._events.pid, self._events.children)
-            samples += found
+            timed += found
             self.lost += lost
-        return samples
+        return [happened for _, happened in sorted(timed, key=lambda t: t[0])]
 
     def set_interval(self, nanoseconds: int) -> None:
         self._events.set_interval(nanoseconds)
@@ -136,6 +181,9 @@ class InterruptSampler:
             return []
         return list(self._interrupter())
 
+    def read_all(self) -> list[Sample | News]:
+        return list(self.read())
+
     def set_interval(self, nanoseconds: int) -> None:
         """Nothing to set: the caller's calls of ``read`` are the clock."""
 
@@ -149,23 +197,40 @@ class InterruptSampler:
         self._interrupter = None
 
 
-def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[Sample], int]:
-    """User-mode samples of process ``pid``, or of all processes, among perf records of type IP | TID, and the count of
-    lost ones."""
-    samples: list[Sample] = []
+def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[tuple[int, Sample | News]], int]:
+    """User-mode samples of process ``pid``, or of all processes, and what became of these, among perf records of type
+    IP | TID | TIME that all have identifiers; each with its time. And the count of lost ones."""
+    found: list[tuple[int, Sample | News]] = []
     lost = offset = 0
     while offset + _HEADER.size <= len(data):
         kind, misc, size = _HEADER.unpack_from(data, offset)
         if size < _HEADER.size:
             break
-        if kind == _RECORD_SAMPLE and misc & _MODE_MASK == _MODE_USER:
-            address, process, tid = _SAMPLE.unpack_from(data, offset + _HEADER.size)
-            if process == pid or children:
-                samples.append(Sample(address, tid, 0 if process == pid else process))
-        elif kind == _RECORD_LOST:
-            lost += struct.unpack_from("<8xQ", data, offset + _HEADER.size)[0]
+        body = data[offset + _HEADER.size:offset + size]
+        if kind == _RECORD_LOST:
+            lost += struct.unpack_from("<8xQ", body)[0]
+        elif (happened := _happened(kind, misc, body, pid, children)) is not None:
+            found.append((struct.unpack_from("<Q", body, len(body) - 8)[0], happened))
         offset += size
-    return samples, lost
+    return found, lost
+
+
+def _happened(kind: int, misc: int, body: bytes, pid: int, children: bool) -> Sample | News | None:
+    if kind == _RECORD_SAMPLE and misc & _MODE_MASK == _MODE_USER:
+        address, process, tid = _SAMPLE.unpack_from(body)
+        return Sample(address, tid, 0 if process == pid else process) if process == pid or children else None
+    if kind == _RECORD_MMAP2:
+        process, _, start, size, offset, _, _, inode, *_ = _MAPPED.unpack_from(body)
+        path = body[_MAPPED.size:-_IDENTIFIER_BYTES].split(b"\0", 1)[0]
+        return Mapped(process, start, start + size, offset, inode, os.fsdecode(path))
+    if kind == _RECORD_COMM and misc & _COMM_EXEC:
+        return Executed(*struct.unpack_from("<I", body))
+    if kind in (_RECORD_FORK, _RECORD_EXIT):
+        process, parent, tid, _ = _FORKED.unpack_from(body)
+        if kind == _RECORD_EXIT:
+            return Ended(process) if process == tid else None
+        return Forked(process, parent) if process != parent else None
+    return None
 
 
 def _runs(pid: int) -> bool:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def start(arguments: Sequence[str], *, children: bool = False) -> tuple[Target, Events]:
-    """The program, before anything else is made ready, and what samples it and, ``children``, what it starts. Raises
-    ``CannotRun``."""
+    """The program, before anything else is made ready, and what samples it and, ``children``, what it starts, and tells
+    what becomes of these processes. Raises ``CannotRun``."""
     events: list[Events] = []
     target = launch(identify(arguments[0], os.environ.get("PATH")), arguments,
-                    prepare=lambda pid: events.append(Events(pid, on_exec=True, children=children)))
+                    prepare=lambda pid: events.append(Events(pid, on_exec=True, children=children, news=children)))
     release_inherited_files()
     return target, events[0]
 

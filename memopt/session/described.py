@@ -7,57 +7,44 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from memopt.analysis.structure import structures
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Function, Symbols
-from memopt.session.images import Images, Place
+from memopt.session.images import Located, Place
 from memopt.store.static import add_functions, add_image
-from runtime.sampling import Sample
 
-_CHOSEN_BY_THE_SYSTEM = 1 << 32  # addresses from here on differ from program to program
 MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
 
 
-def write_structure(images: Images, connection: sqlite3.Connection, met: Mapping[str, set[int]]) -> dict[str, int]:
-    """Files of ``images``, mappings, and the functions around the link-time addresses ``met`` in each: by its path
-    its number."""
+def write_structure(connection: sqlite3.Connection, places: Collection[Place], program: str,
+                    met: Mapping[str, set[int]]) -> dict[str, int]:
+    """The files that lay in ``places``, these, and the functions around the link-time addresses ``met`` in each, of
+    ``program`` all: by its path the number of each."""
     numbers: dict[str, int] = {}
-    for path in dict.fromkeys(place.path for place in sorted(images.places)):
-        if path in met or path == images.first:
+    for path in dict.fromkeys(place.path for place in sorted(places)):
+        if path in met or path == program:
             number = numbers[path] = add_image(connection, path)
             connection.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", (
-                (number, p.start, p.end, p.bias) for p in sorted(images.places) if p.path == path))
-            _describe(connection, number, path, met.get(path, set()), path == images.first)
+                (number, p.start, p.end, p.bias) for p in sorted(places) if p.path == path))
+            _describe(connection, number, path, met.get(path, set()), path == program)
     return numbers
 
 
-def write_samples(connection: sqlite3.Connection, program: Images, children: Mapping[int, Images],
-                  samples: Mapping[Sample, tuple[int, float]]) -> None:
-    """Structure, mappings and ``samples``: how many, and the seconds they stand for. A child that ended before it was
-    looked at is taken for a copy of the program, where its addresses are the program's and no other's."""
-    found: dict[Sample, Place | None] = {}
-    for sample in samples:
-        place = (children[sample.child] if sample.child else program).place(sample.address)
-        if place is None and sample.address >= _CHOSEN_BY_THE_SYSTEM:
-            place = program.place(sample.address)
-        found[sample] = place
+def write_samples(connection: sqlite3.Connection, places: Collection[Place], program: str,
+                  samples: Mapping[Located, tuple[int, float]]) -> None:
+    """Structure, places and ``samples``: how many, and the seconds they stand for."""
     met: dict[str, set[int]] = {}
-    for sample, place in found.items():
-        if place is not None:
-            met.setdefault(place.path, set()).add(sample.address - place.bias)
-    for images in children.values():
-        program.places |= images.places
-    numbers = write_structure(program, connection, met)
+    for located in samples:
+        if located.path is not None:
+            met.setdefault(located.path, set()).add(located.address)
+    numbers = write_structure(connection, places, program, met)
     by_image: dict[int | None, dict[tuple[int, int], tuple[int, float]]] = {}
-    for sample, (count, seconds) in samples.items():
-        place = found[sample]
-        image, bias = (None, 0) if place is None else (numbers[place.path], place.bias)
-        rows = by_image.setdefault(image, {})
-        before = rows.get((sample.tid, sample.address - bias), (0, 0.0))
-        rows[sample.tid, sample.address - bias] = before[0] + count, before[1] + seconds
+    for located, found in samples.items():
+        image = None if located.path is None else numbers[located.path]
+        by_image.setdefault(image, {})[located.tid, located.address] = found
     for image, rows in by_image.items():
         _add_samples(connection, image, rows)
 

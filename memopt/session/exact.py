@@ -16,7 +16,7 @@ from memopt.console import Progress, say, say_internal
 from memopt.options import Options
 from memopt.session.described import write_structure
 from memopt.session.file import create_file
-from memopt.session.images import Images, Place
+from memopt.session.images import Place
 from memopt.traces import waits_for_compiler
 from runtime import launch as launching
 from runtime.identify import CannotRun, identify
@@ -175,7 +175,7 @@ def _in_processes(recorder: Recorder) -> str:
 
 def _write_structure(recorder: Recorder, connection: sqlite3.Connection, met: dict[str, set[int]]) -> dict[str, int]:
     places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
-    return write_structure(Images(recorder.pid, places, os.path.realpath(recorder.program)), connection, met)
+    return write_structure(connection, places, os.path.realpath(recorder.program), met)
 
 
 def _close(options: Options, recorder: Recorder, connection: sqlite3.Connection, seen: Iterable[str], query: str,

@@ -1,17 +1,21 @@
-"""The files whose code ran, and where it lay in the process. What a profile tells of them: memopt.session.described.
+"""Which files' code lies where, in the program and in each process that it makes, at the time of a sample.
 
-Invariant: mappings are noted while the process lives. Nothing slow is imported here: the program waits for it.
+What a profile tells of these files: memopt.session.described. Invariant: everything is noted while it lasts; later
+something else may lie there. Nothing slow is imported here: the program waits for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import bisect
+import functools
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from memopt.elf.image import ElfError, Image
 from memopt.ir.reasons import Rejected
 from runtime.memory import mappings
+from runtime.sampling import Ended, Executed, Forked, Mapped, News
 from runtime.tracee import status_field
 
 
@@ -25,32 +29,88 @@ class Place:
     bias: int
 
 
-@dataclass
+class Located(NamedTuple):
+    """Where a thread was sampled: a link-time address of the file at ``path``, or a live one in no file."""
+
+    tid: int
+    path: str | None
+    address: int
+
+
 class Images:
-    """What one process has had mapped; ``first``: the program itself; ``parent``: the process that has made it, 0 where
-    it was not seen."""
+    """What one process has mapped. ``first``: the program itself; ``parent``: the process that has made it, 0 where it
+    was not seen. ``places``: in order, none over another."""
 
-    pid: int
-    places: set[Place] = field(default_factory=set)
-    first: str = ""
-    parent: int = 0
-    _covered: list[tuple[int, int]] = field(default_factory=list)  # of the last look, code in no file too
+    def __init__(self, pid: int, parent: int = 0, first: str = "", places: tuple[Place, ...] = ()) -> None:
+        self.pid, self.parent, self.first, self.places = pid, parent, first, places
+        self._covered: list[tuple[int, int]] = []  # when it was looked at, code in no file too
 
-    def see(self, addresses: Collection[int]) -> None:
-        """Look where files lie now if one of ``addresses`` is in none that was seen there."""
-        if all(any(start <= a < end for start, end in self._covered) for a in addresses):
+    def map(self, mapped: Mapped) -> None:
+        """It lies there instead of all that did."""
+        around = [replace(p, start=start, end=end) for p in self.places
+                  for start, end in ((p.start, min(p.end, mapped.start)), (max(p.start, mapped.end), p.end))
+                  if start < end]
+        bias = _bias(mapped.path, mapped.inode, mapped.offset)
+        if bias is not None:
+            bisect.insort(around, Place(mapped.start, mapped.end, mapped.path, mapped.start + bias))
+            self.first = self.first or mapped.path
+        self.places = tuple(around)
+
+    def see(self, address: int) -> None:
+        """Look what lies where now, if that is not known of ``address``."""
+        if any(start <= address < end for start, end in self._covered):
             return
         with suppress(Rejected):  # it has ended
             maps = [m for m in mappings(self.pid) if m.executable]
             self._covered = [(m.start, m.end) for m in maps]
             self.parent = self.parent or int(status_field(self.pid, "PPid") or 0)
-            for mapping in maps:
-                if mapping.path.startswith("/"):
-                    with suppress(ElfError, OSError), Image(mapping.path) as image:
-                        bias = image.load_bias(mapping.start, mapping.offset)
-                        self.places.add(Place(mapping.start, mapping.end, mapping.path, bias))
-                        self.first = self.first or mapping.path
+            for m in maps:
+                self.map(Mapped(self.pid, m.start, m.end, m.offset, m.inode, m.path))
 
     def place(self, address: int) -> Place | None:
-        """What lay at a live address, most lately seen last where several did."""
-        return next((p for p in sorted(self.places, reverse=True) if p.start <= address < p.end), None)
+        """What lies at a live address."""
+        index = bisect.bisect_right(self.places, address, key=lambda p: p.start) - 1
+        return self.places[index] if index >= 0 and address < self.places[index].end else None
+
+
+class Processes:
+    """The program, of process ``pid``, and those that it makes."""
+
+    def __init__(self, pid: int) -> None:
+        self.program = Images(pid)
+        self._of_children: dict[int, Images] = {}
+        self._ended: list[int] = []  # of which something may still come that happened before
+
+    def of(self, child: int) -> Images:
+        """``child``: 0 is the program."""
+        return self._of_children.setdefault(child, Images(child)) if child else self.program
+
+    def learn(self, news: News) -> None:
+        images = self.of(0 if news.pid == self.program.pid else news.pid)
+        match news:
+            case Mapped():
+                images.map(news)
+            case Executed():
+                images.first, images.places = "", ()
+            case Forked(pid, parent):
+                copied = self.of(0 if parent == self.program.pid else parent)
+                self._of_children[pid] = Images(pid, parent, copied.first, copied.places)
+            case Ended(pid):
+                self._ended.append(pid)
+
+    def forget_ended(self) -> None:
+        """Those that had ended when this was asked before."""
+        for pid in self._ended:
+            self._of_children.pop(pid, None)
+        self._ended.clear()
+
+
+@functools.lru_cache(maxsize=4096)
+def _bias(path: str, _inode: int, offset: int) -> int | None:
+    """What to add to where the byte ``offset`` of a file lies, for the place's bias; None where it holds no code. The
+    file at ``path`` may become another one."""
+    if not path.startswith("/") or path.startswith("//"):
+        return None
+    with suppress(ElfError, OSError), Image(path) as image:
+        return image.load_bias(0, offset)
+    return None

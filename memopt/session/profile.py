@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
-from memopt.session.images import Images
+from memopt.session.images import Located, Place, Processes
 from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.jobcontrol import exit_value
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # By the seconds since the start, nanoseconds between samples: one costs 25 microseconds on a virtual machine.
 _INTERVALS = (1.0, INTERVAL_NS), (4.0, 2 * INTERVAL_NS), (math.inf, 4 * INTERVAL_NS)
-LOOK_SECONDS = 0.025  # between looks at what was sampled: what a library did before it is unloaded must have been seen
+LOOK_SECONDS = 0.025  # between looks at what was sampled: there must be room for what many processes do until then
 # What the end needs, a few milliseconds each; its own imports do the rest.
 _FOR_THE_END = ("memopt.store.schema", "capstone", "memopt.machine.detect", "memopt.session.file",
                 "memopt.session.described")
@@ -43,10 +43,11 @@ class Profiling(Session):
     def __init__(self, options: Options, target: Target, sampler: Sampler) -> None:
         super().__init__(options, target, sampler)
         self._began = datetime.now(UTC)
-        self._samples: Counter[Sample] = Counter()
-        self._weights: Counter[Sample] = Counter()  # the same, in nanoseconds
-        self._images = Images(target.pid)
-        self._of_children: dict[int, Images] = {}
+        self._processes = Processes(target.pid)
+        self._samples: Counter[Located] = Counter()
+        self._weights: Counter[Located] = Counter()  # the same, in nanoseconds
+        self._places: set[Place] = set()  # where something was sampled
+        self._threads: dict[int, tuple[int, int | None, str | None]] = {}  # process, its parent, its program
         self._surveyor: Surveyor | None = None
 
     def _watch(self) -> None:
@@ -64,21 +65,32 @@ class Profiling(Session):
         self._take()
 
     def _take(self) -> None:
-        new = self.sampler.read()
-        addresses: dict[int, set[int]] = {}
-        for sample in new:
-            addresses.setdefault(sample.child, set()).add(sample.address)
-        for child, met in addresses.items():
-            images = self._of_children.setdefault(child, Images(child)) if child else self._images
-            images.see(met)
-        self._samples.update(new)
-        for key in new:
-            self._weights[key] += self.sampler.interval_ns
+        self._processes.forget_ended()
+        new = self.sampler.read_all()
+        for happened in new:
+            if isinstance(happened, Sample):
+                self._note(happened)
+            else:
+                self._processes.learn(happened)
+        if self.options.affine:
+            self.hotness.add(s.address for s in new if isinstance(s, Sample) and not s.child)
         interval = next(ns for until, ns in _INTERVALS if time.monotonic() - self.target.started < until)
         if self.sampler.interval_ns not in (0, interval):
             self.sampler.set_interval(interval)
-        if self.options.affine:
-            self.hotness.add(sample.address for sample in new if not sample.child)
+
+    def _note(self, sample: Sample) -> None:
+        images = self._processes.of(sample.child)
+        place = images.place(sample.address)
+        if place is None:
+            images.see(sample.address)
+            place = images.place(sample.address)
+        located = Located(sample.tid, None, sample.address)
+        if place is not None:
+            located = Located(sample.tid, place.path, sample.address - place.bias)
+            self._places.add(place)
+        self._samples[located] += 1
+        self._weights[located] += self.sampler.interval_ns
+        self._threads[sample.tid] = images.pid, images.parent if sample.child else None, images.first or None
 
     def _new_improver(self) -> Surveyor:
         from memopt.session.survey import Surveyor
@@ -112,14 +124,12 @@ class Profiling(Session):
         from memopt.session.described import write_samples
 
         each = seconds / max(1, self._samples.total())  # where the system does not say
-        write_samples(connection, self._images, self._of_children,
-                      {sample: (count, self._weights[sample] * 1e-9 or count * each)
-                       for sample, count in self._samples.items()})
-        processes = {sample.tid: sample.child for sample in self._samples}
-        images = {tid: self._of_children[child] if child else self._images for tid, child in processes.items()}
+        program = self._processes.program
+        write_samples(connection, self._places.union(program.places), program.first, {
+            located: (count, self._weights[located] * 1e-9 or count * each)
+            for located, count in self._samples.items()})
         connection.executemany("INSERT INTO thread VALUES (?, ?, ?, ?)", (
-            (tid, seen.pid, None if seen is self._images else seen.parent, seen.first or None)
-            for tid, seen in sorted(images.items())))
+            (tid, *seen) for tid, seen in sorted(self._threads.items())))
         if self._surveyor is not None:
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()
@@ -134,7 +144,7 @@ class Profiling(Session):
         """What is to be said of hot loops."""
         from memopt.session.survey import write
 
-        left_out = write(connection, self._images, surveyor.nests)
+        left_out = write(connection, self._processes.program, surveyor.nests)
         found = (f"{d.site.function or 'a loop'} at {d.address:#x}: "
                  + ("an affine nest" if d.reason is Reason.DRY_RUN else f"not understood, {d.reason.value}")
                  for d in surveyor.decisions if d.site is not None and d.reason is not None)

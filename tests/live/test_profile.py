@@ -71,6 +71,21 @@ if pid: os.waitpid(pid, 0)"""], PATIENCE)
     assert all(int(str(row["in_blocks"])) > 0.9 * int(str(row["samples"])) > 20 for row in threads)
 
 
+def test_children_that_end_at_once_are_told_by_file(build: Build, tmp_path: Path) -> None:
+    path, program = tmp_path / "p.db", build("gemm_ijk.c")
+    script = f"i=0; while [ $i -lt 60 ]; do i=$((i+1)); {program} 160 >/dev/null; done"
+    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/bin/sh", "-c", script], PATIENCE)
+    assert trial.exit_code == 0
+    if "perf events" in trial.stderr:
+        pytest.skip(trial.stderr)
+    (told,) = asked(path, "SELECT sum(count) AS samples, sum(count * (image IS NOT NULL)) AS in_files FROM sample")
+    assert int(str(told["in_files"])) > 0.9 * int(str(told["samples"])) > 30
+    (threads,) = asked(path, f"""SELECT count(*) AS all_of_them, sum(program = '{program}') AS of_program,
+        count(DISTINCT parent) AS parents, sum(parent = 0) AS orphans FROM thread WHERE parent IS NOT NULL""")
+    assert int(str(threads["of_program"])) > 0.8 * int(str(threads["all_of_them"]))
+    assert (threads["parents"], threads["orphans"]) == (1, 0)
+
+
 @pytest.mark.parametrize(("script", "ended", "code"), [
     ("exit 7", "exit 7", 7), ("kill -TERM $$", "signal 15", -signal.SIGTERM)])
 def test_the_end_is_the_programs(tmp_path: Path, script: str, ended: str, code: int) -> None:

@@ -6,10 +6,21 @@ import pytest
 
 from runtime import perfevents, sampling
 from runtime.perfevents import Events
-from runtime.sampling import InterruptSampler, Sample, Source, parse_records, sampler_of
+from runtime.sampling import (
+    Ended,
+    Executed,
+    Forked,
+    InterruptSampler,
+    Mapped,
+    News,
+    Sample,
+    Source,
+    parse_records,
+    sampler_of,
+)
 
-SAMPLE, LOST, THROTTLE = 9, 2, 5
-KERNEL, USER = 1, 2
+SAMPLE, LOST, THROTTLE, COMM, EXIT, FORK, MMAP2 = 9, 2, 5, 3, 4, 7, 10
+KERNEL, USER, BY_EXEC = 1, 2, 1 << 13
 
 
 def record(kind: int, mode: int, *words: int) -> bytes:
@@ -17,22 +28,43 @@ def record(kind: int, mode: int, *words: int) -> bytes:
     return struct.pack("<IHH", kind, mode, 8 + len(body)) + body
 
 
-def sample(address: int, pid: int, tid: int, mode: int = USER) -> bytes:
-    return record(SAMPLE, mode, address, tid << 32 | pid)
+def sample(address: int, pid: int, tid: int, mode: int = USER, time: int = 0) -> bytes:
+    return record(SAMPLE, mode, address, tid << 32 | pid, time)
+
+
+def parsed(data: bytes, pid: int, *, children: bool = False) -> tuple[list[Sample | News], int]:
+    found, lost = parse_records(data, pid, children)
+    return [happened for _, happened in found], lost
 
 
 def test_only_user_samples_of_the_process_count() -> None:
     data = (sample(0x1000, 7, 7) + sample(0x1000, 7, 8) + sample(0x2000, 9, 9) + record(THROTTLE, 0, 1, 2, 3)
             + sample(0xFFFFFFFF80000000, 7, 7, KERNEL) + record(LOST, 0, 5, 42) + sample(0x3000, 7, 7))
-    samples, lost = parse_records(data, 7)
+    samples, lost = parsed(data, 7)
     assert samples == [Sample(0x1000, 7), Sample(0x1000, 8), Sample(0x3000, 7)]
     assert lost == 42
-    assert parse_records(data, 7, children=True)[0] == [
+    assert parsed(data, 7, children=True)[0] == [
         Sample(0x1000, 7), Sample(0x1000, 8), Sample(0x2000, 9, 9), Sample(0x3000, 7)]
 
 
+def test_what_becomes_of_processes() -> None:
+    path = b"/usr/bin/other\0\0"
+    mapped = record(MMAP2, 0, 8 << 32 | 8, 0x400000, 0x2000, 0x1000, 0, 77, 1, 5, *struct.unpack("<2Q", path),
+                    8 << 32 | 8, 30)
+    data = (record(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, 10, 7 << 32 | 7, 10) + sample(0x400010, 8, 8, time=40)
+            + record(FORK, 0, 7 << 32 | 7, 7 << 32 | 12, 10, 7 << 32 | 7, 10)  # a thread
+            + record(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, 20) + record(COMM, 0, 8 << 32 | 8, 0x6F, 0, 21)
+            + mapped + record(EXIT, 0, 7 << 32 | 8, 9 << 32 | 9, 45, 0, 45)
+            + record(EXIT, 0, 7 << 32 | 8, 8 << 32 | 8, 50, 0, 50))
+    found, lost = parse_records(data, 7, children=True)
+    assert sorted(found, key=lambda f: f[0]) == [
+        (10, Forked(8, 7)), (20, Executed(8)), (30, Mapped(8, 0x400000, 0x402000, 0x1000, 77, "/usr/bin/other")),
+        (40, Sample(0x400010, 8, 8)), (50, Ended(8))]
+    assert lost == 0
+
+
 def test_damaged_record_ends_the_parse() -> None:
-    assert parse_records(sample(1, 7, 7) + struct.pack("<IHH", SAMPLE, USER, 0) + sample(2, 7, 7), 7) == (
+    assert parsed(sample(1, 7, 7) + struct.pack("<IHH", SAMPLE, USER, 0) + sample(2, 7, 7), 7) == (
         [Sample(1, 7)], 0)
 
 
@@ -67,7 +99,7 @@ def test_ring_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = bytearray(perfevents._PAGE + size)
     ring.memory = memory  # type: ignore[assignment]
     first, second = sample(0xAAAA, 7, 7), sample(0xBBBB, 7, 7)
-    tail = 3 * size - 28
+    tail = 3 * size - 36
     data = first + second
     for index, byte in enumerate(data):
         memory[perfevents._PAGE + (tail + index) % size] = byte
