@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,8 +26,32 @@ _CHUNK = 256
 _LOOK_BACK = 64
 
 
+class Decoded:
+    """Instructions that are known, by address, and will be."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, DecodedInstruction] = {}
+        self._starts: list[int] = []  # of the pieces that were decoded, in order
+
+    def at(self, address: int, end: int, read: Read) -> DecodedInstruction | None:
+        """That at ``address``, of the bytes in front of ``end``; None where they are none."""
+        found = self._known.get(address)
+        if found is None:
+            size = min(_CHUNK, end - address)
+            index = bisect.bisect_right(self._starts, address)
+            following = self._starts[index] if index < len(self._starts) else end
+            self._starts.insert(index, address)
+            for piece in (min(size, following - address), size):  # what follows is known, unless it overlaps
+                for instruction in decode(read(address, piece), address):
+                    self._known.setdefault(instruction.address, instruction)
+                found = self._known.get(address)
+                if found is not None:
+                    break
+        return found
+
+
 def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,
-             decoded: dict[int, DecodedInstruction] | None = None, parts: Sequence[tuple[int, int]] = (),
+             decoded: Decoded | None = None, parts: Sequence[tuple[int, int]] = (),
              last: Collection[int] = ()) -> FlowGraph:
     """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``, or inside
     ``parts``.
@@ -37,24 +62,31 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
     be decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
     """
     known: dict[int, DecodedInstruction] = {}
-    decoded = {} if decoded is None else decoded
+    decoded = Decoded() if decoded is None else decoded
     leaders, pending = {start}, [start]
 
     def extent(address: int) -> tuple[int, int] | None:
         return next((e for e in (bounds, *parts) if e[0] <= address < e[1]), None)
 
     while pending:
-        leader = pending.pop()
-        if leader not in known:
-            for instruction in _run(read, leader, extent(leader) or bounds, decoded):
-                if instruction.address in known:
+        address = leader = pending.pop()
+        end, last_one = (extent(leader) or bounds)[1], None
+        while True:  # to the end of the basic block, read piece by piece
+            found = known.get(address)
+            if found is None:
+                found = decoded.at(address, end, read) if address < end else None
+                if found is None:
                     break
-                known[instruction.address] = instruction
-                if instruction.repeats:
-                    leaders |= {instruction.address, instruction.end}
+                known[address] = found
                 if len(known) > _MOST_INSTRUCTIONS:
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
-        for target in _successors(_last(known, leader), leads, last):
+                if found.repeats:
+                    leaders |= {address, found.end}
+            last_one = found
+            if found.kind is not Kind.PLAIN:
+                break
+            address = found.end
+        for target in _successors(last_one, leads, last):
             if target not in leaders and extent(target) is not None:
                 leaders.add(target)
                 pending.append(target)
@@ -63,31 +95,6 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
     if start not in graph.blocks:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
     return graph
-
-
-def _run(read: Read, start: int, bounds: tuple[int, int], decoded: dict[int, DecodedInstruction]
-         ) -> Iterable[DecodedInstruction]:
-    """Instructions from ``start`` up to the end of the basic block, read piece by piece."""
-    address = start
-    while address < bounds[1]:
-        if address not in decoded:
-            for instruction in decode(read(address, min(_CHUNK, bounds[1] - address)), address):
-                decoded.setdefault(instruction.address, instruction)
-        found = decoded.get(address)
-        if found is None:
-            return
-        yield found
-        if found.kind.ends_block:
-            return
-        address = found.end
-
-
-def _last(known: dict[int, DecodedInstruction], start: int) -> DecodedInstruction | None:
-    """The last instruction of the straight line from ``start`` (other leaders not counted)."""
-    instruction = known.get(start)
-    while instruction and not instruction.kind.ends_block and instruction.end in known:
-        instruction = known[instruction.end]
-    return instruction
 
 
 def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, ...]], final: Collection[int]
@@ -106,14 +113,15 @@ def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, 
 
 def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], leads: Mapping[int, tuple[int, ...]],
            final: Collection[int]) -> BasicBlock:
-    instructions = [known[start]]
-    while not instructions[-1].kind.ends_block:
-        following = instructions[-1].end
+    last = known[start]
+    instructions = [last]
+    while last.kind is Kind.PLAIN:
+        following = last.end
         if following in leaders or following not in known:
             break
-        instructions.append(known[following])
-    last = instructions[-1]
-    successors = _successors(last, leads, final) if last.kind.ends_block else (last.end,)
+        last = known[following]
+        instructions.append(last)
+    successors = (last.end,) if last.kind is Kind.PLAIN else _successors(last, leads, final)
     if last.repeats:
         successors = (last.end, last.address)
     return BasicBlock(start, last.end, tuple(instructions), successors)

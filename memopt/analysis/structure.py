@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from memopt.analysis.dominators import immediate_dominators, reverse_postorder
 from memopt.analysis.endings import Endings, does_not_return, slot_of
-from memopt.analysis.flowgraph import NOWHERE, discover
+from memopt.analysis.flowgraph import NOWHERE, Decoded, discover
 from memopt.analysis.jumptables import switches
 from memopt.analysis.nesting import Nesting, find_nesting
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots
 from memopt.elf.symbols import Function, Symbols, function_among
-from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind
+from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Rejected
 
 _FAR_JUMP = re.compile(rb"\xe9|\x0f[\x80-\x8f]")  # with a distance of 32 bits
@@ -89,7 +89,7 @@ def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
     """All code of a function that is reached from ``start``, by the switches whose tables are found, too; with
     ``around`` by exceptions that are caught, and what compilers have put elsewhere because it seldom runs, and not what
     only seems to follow a call that does not return. Raises as ``discover``."""
-    decoded: dict[int, DecodedInstruction] = {}
+    decoded = Decoded()
     parts: tuple[tuple[int, int], ...] = ()
     pads = () if around is None else tuple(around.pads(start))
     leads, last, graph = NOWHERE, frozenset[int](), discover(read, start, bounds, NOWHERE, decoded)

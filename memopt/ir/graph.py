@@ -104,9 +104,13 @@ class FlowGraph:
     entry: int
     blocks: Mapping[int, BasicBlock]
 
+    @cached_property
+    def _successors(self) -> Mapping[int, tuple[int, ...]]:
+        return {start: tuple([s for s in block.successors if s in self.blocks]) for start, block in self.blocks.items()}
+
     def successors(self, start: int) -> tuple[int, ...]:
         """Successors that are blocks of the graph."""
-        return tuple(s for s in self.blocks[start].successors if s in self.blocks)
+        return self._successors[start]
 
     @cached_property
     def predecessors(self) -> Mapping[int, tuple[int, ...]]:

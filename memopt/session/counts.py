@@ -126,7 +126,8 @@ def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counte
     """Units that begin within a function have the loops of the function: what comes back there, where an exception is
     caught or a coroutine goes on, goes on in them."""
     by_address = {(item.tid, item.address): item for item in counted}
-    nestings = {item.unit.number: nesting for item in counted if (nesting := static.nesting(item.unit)) is not None}
+    units = {item.unit.number: item.unit for item in counted}
+    nestings = {number: found for number, unit in units.items() if (found := static.nesting(unit)) is not None}
     for item in counted:
         caller = by_address.get((item.tid, item.caller))
         if caller is not None and caller.unit.number in nestings and item.site is not None:
