@@ -55,10 +55,10 @@ def _plain_profile(program: str, chosen: dict[str, bool | str]) -> bool:
     from memopt.store.schema import StoreError, check_new
 
     output = chosen.get("profile")
-    chosen["profile"] = path = profile_path(output if isinstance(output, str) else None, program)
     try:
+        chosen["profile"] = path = profile_path(output if isinstance(output, str) else None, program)
         check_new(path)
-    except StoreError:
+    except (StoreError, OSError):
         return False
     return True
 

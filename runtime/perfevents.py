@@ -86,6 +86,7 @@ class Events:
         threads = [self.pid] if on_exec else _threads(self.pid)
         processors = _online_processors()
         if len(processors) * len(threads) > _MOST_RINGS:
+            flags &= ~_NEWS  # of children there would be no end
             self._rings += (_Ring(_event(tid, -1, flags, self.interval_ns)) for tid in threads[:_MOST_RINGS])
             return
         for tid in threads:

@@ -12,6 +12,7 @@ Sources: perf_event_open(2) under MMAP layout.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import os
@@ -25,7 +26,6 @@ from runtime.perfevents import Events
 _HEADER = struct.Struct("<IHH")
 _SAMPLE = struct.Struct("<QII")
 _MAPPED = struct.Struct("<IIQQQIIQQII")  # process, thread, start, size, offset, device, inode, generation, how
-_FORKED = struct.Struct("<IIII")  # process, parent, thread, its parent
 _RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_SAMPLE, _RECORD_MMAP2 = 2, 3, 4, 7, 9, 10
 _MODE_MASK, _MODE_USER = 7, 2
 _COMM_EXEC = 1 << 13
@@ -52,7 +52,7 @@ class Mapped(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """Process ``pid`` begins as a copy of ``parent``."""
+    """Process ``pid`` begins as a copy of ``parent``; where they are the same, a thread of it."""
 
     pid: int
     parent: int
@@ -65,7 +65,7 @@ class Executed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The first thread of process ``pid`` has ended."""
+    """A thread of process ``pid`` has ended."""
 
     pid: int
 
@@ -95,9 +95,10 @@ class Sampler(Protocol):
     def read(self) -> list[Sample]:
         """The samples since the last call."""
 
-    def read_all(self) -> list[Sample | News]:
-        """The samples since the last call, and what became of processes where that is told, in the order in which it
-        happened."""
+    def read_all(self, *, last: bool = False) -> list[Sample | News]:
+        """The samples, and what became of processes where that is told, in the order in which it happened. What came
+        since the last call may be kept for the next one, if this is not the ``last``: more may come that happened
+        before. ``lost`` counts what was told, too."""
 
     def set_interval(self, nanoseconds: int) -> None:
         """Change the processor time between samples."""
@@ -131,6 +132,7 @@ class _PerfSampler:
 
     def __init__(self, events: Events) -> None:
         self._events = events
+        self._kept: list[tuple[int, Sample | News]] = []  # what is to be told yet, with its time
         self.lost = 0
 
     @property
@@ -138,15 +140,20 @@ class _PerfSampler:
         return self._events.interval_ns
 
     def read(self) -> list[Sample]:
-        return [happened for happened in self.read_all() if isinstance(happened, Sample)]
+        return [happened for happened in self.read_all(last=True) if isinstance(happened, Sample)]
 
-    def read_all(self) -> list[Sample | News]:
-        timed: list[tuple[int, Sample | News]] = []
+    def read_all(self, *, last: bool = False) -> list[Sample | News]:
+        """All that happened before the rings were read has been read; of what happened since then, a ring that was read
+        later may tell more than one that was read before."""
+        until = max((time for time, _ in self._kept), default=0)
         for data in self._events.take():
             found, lost = parse_records(data, self._events.pid, self._events.children)
-            timed += found
+            self._kept += found
             self.lost += lost
-        return [happened for _, happened in sorted(timed, key=lambda t: t[0])]
+        self._kept.sort(key=lambda timed: timed[0])
+        due = len(self._kept) if last else bisect.bisect_right(self._kept, until, key=lambda timed: timed[0])
+        told, self._kept = self._kept[:due], self._kept[due:]
+        return [happened for _, happened in told]
 
     def set_interval(self, nanoseconds: int) -> None:
         self._events.set_interval(nanoseconds)
@@ -181,7 +188,7 @@ class InterruptSampler:
             return []
         return list(self._interrupter())
 
-    def read_all(self) -> list[Sample | News]:
+    def read_all(self, *, last: bool = False) -> list[Sample | News]:
         return list(self.read())
 
     def set_interval(self, nanoseconds: int) -> None:
@@ -225,11 +232,10 @@ def _happened(kind: int, misc: int, body: bytes, pid: int, children: bool) -> Sa
         return Mapped(process, start, start + size, offset, inode, os.fsdecode(path))
     if kind == _RECORD_COMM and misc & _COMM_EXEC:
         return Executed(*struct.unpack_from("<I", body))
-    if kind in (_RECORD_FORK, _RECORD_EXIT):
-        process, parent, tid, _ = _FORKED.unpack_from(body)
-        if kind == _RECORD_EXIT:
-            return Ended(process) if process == tid else None
-        return Forked(process, parent) if process != parent else None
+    if kind == _RECORD_FORK:
+        return Forked(*struct.unpack_from("<II", body))
+    if kind == _RECORD_EXIT:
+        return Ended(*struct.unpack_from("<I", body))
     return None
 
 

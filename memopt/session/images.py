@@ -43,6 +43,7 @@ class Images:
 
     def __init__(self, pid: int, parent: int = 0, first: str = "", places: tuple[Place, ...] = ()) -> None:
         self.pid, self.parent, self.first, self.places = pid, parent, first, places
+        self.threads = 1
         self._covered: list[tuple[int, int]] = []  # when it was looked at, code in no file too
 
     def map(self, mapped: Mapped) -> None:
@@ -50,11 +51,15 @@ class Images:
         around = [replace(p, start=start, end=end) for p in self.places
                   for start, end in ((p.start, min(p.end, mapped.start)), (max(p.start, mapped.end), p.end))
                   if start < end]
-        bias = _bias(mapped.path, mapped.inode, mapped.offset)
+        bias = _bias(mapped)
         if bias is not None:
-            bisect.insort(around, Place(mapped.start, mapped.end, mapped.path, mapped.start + bias))
+            bisect.insort(around, Place(mapped.start, mapped.end, mapped.path, bias))
             self.first = self.first or mapped.path
         self.places = tuple(around)
+
+    def forget(self) -> None:
+        """What lies where is not known any more."""
+        self.places, self._covered = (), []
 
     def see(self, address: int) -> None:
         """Look what lies where now, if that is not known of ``address``."""
@@ -79,7 +84,6 @@ class Processes:
     def __init__(self, pid: int) -> None:
         self.program = Images(pid)
         self._of_children: dict[int, Images] = {}
-        self._ended: list[int] = []  # of which something may still come that happened before
 
     def of(self, child: int) -> Images:
         """``child``: 0 is the program."""
@@ -91,26 +95,34 @@ class Processes:
             case Mapped():
                 images.map(news)
             case Executed():
-                images.first, images.places = "", ()
+                images.first = ""
+                images.forget()
+            case Forked(pid, parent) if pid == parent:
+                images.threads += 1
             case Forked(pid, parent):
                 copied = self.of(0 if parent == self.program.pid else parent)
                 self._of_children[pid] = Images(pid, parent, copied.first, copied.places)
             case Ended(pid):
-                self._ended.append(pid)
+                images.threads -= 1
+                if images.threads <= 0:
+                    self._of_children.pop(pid, None)
 
-    def forget_ended(self) -> None:
-        """Those that had ended when this was asked before."""
-        for pid in self._ended:
-            self._of_children.pop(pid, None)
-        self._ended.clear()
+    def doubt(self) -> None:
+        """Something was not told."""
+        for images in (self.program, *self._of_children.values()):
+            images.forget()
+
+
+def _bias(mapped: Mapped) -> int | None:
+    """Of a place; None where it holds no code of a file."""
+    if mapped.path.startswith("/") and not mapped.path.startswith("//"):
+        with suppress(ElfError, OSError):
+            return mapped.start + _bias_at_0(mapped.path, mapped.inode, mapped.offset)
+    return None
 
 
 @functools.lru_cache(maxsize=4096)
-def _bias(path: str, _inode: int, offset: int) -> int | None:
-    """What to add to where the byte ``offset`` of a file lies, for the place's bias; None where it holds no code. The
-    file at ``path`` may become another one."""
-    if not path.startswith("/") or path.startswith("//"):
-        return None
-    with suppress(ElfError, OSError), Image(path) as image:
+def _bias_at_0(path: str, _inode: int, offset: int) -> int:
+    """Were the byte ``offset`` of the file mapped at 0. There may be another file at ``path`` later."""
+    with Image(path) as image:
         return image.load_bias(0, offset)
-    return None

@@ -48,6 +48,8 @@ class Profiling(Session):
         self._weights: Counter[Located] = Counter()  # the same, in nanoseconds
         self._places: set[Place] = set()  # where something was sampled
         self._threads: dict[int, tuple[int, int | None, str | None]] = {}  # process, its parent, its program
+        self._lost = 0
+        self._weight = sampler.interval_ns  # of samples that are told next: they were taken before
         self._surveyor: Surveyor | None = None
 
     def _watch(self) -> None:
@@ -62,11 +64,10 @@ class Profiling(Session):
                 importlib.import_module(ready.pop())
             if self.options.affine and not self._busy():
                 self._consider()
-        self._take()
+        self._take(last=True)
 
-    def _take(self) -> None:
-        self._processes.forget_ended()
-        new = self.sampler.read_all()
+    def _take(self, *, last: bool = False) -> None:
+        new, lost = self.sampler.read_all(last=last), self.sampler.lost
         for happened in new:
             if isinstance(happened, Sample):
                 self._note(happened)
@@ -74,6 +75,10 @@ class Profiling(Session):
                 self._processes.learn(happened)
         if self.options.affine:
             self.hotness.add(s.address for s in new if isinstance(s, Sample) and not s.child)
+        if lost > self._lost:
+            self._lost = lost
+            self._processes.doubt()
+        self._weight = self.sampler.interval_ns
         interval = next(ns for until, ns in _INTERVALS if time.monotonic() - self.target.started < until)
         if self.sampler.interval_ns not in (0, interval):
             self.sampler.set_interval(interval)
@@ -89,7 +94,7 @@ class Profiling(Session):
             located = Located(sample.tid, place.path, sample.address - place.bias)
             self._places.add(place)
         self._samples[located] += 1
-        self._weights[located] += self.sampler.interval_ns
+        self._weights[located] += self._weight
         self._threads[sample.tid] = images.pid, images.parent if sample.child else None, images.first or None
 
     def _new_improver(self) -> Surveyor:
@@ -108,7 +113,7 @@ class Profiling(Session):
         if self.sampler.note:
             notes = (*notes, self.sampler.note)
         if self.sampler.lost:
-            notes = (*notes, f"{self.sampler.lost} samples found no room and are missing")
+            notes = (*notes, f"{self.sampler.lost} records of samples and processes found no room and are missing")
         if reason is None:
             try:
                 from memopt.session.file import create_file

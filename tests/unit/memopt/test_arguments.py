@@ -59,3 +59,11 @@ def test_plain_profiles_mean_the_same(words: tuple[str, ...], rank: str | None, 
 ])
 def test_anything_else_is_left_to_the_library(words: tuple[str, ...]) -> None:
     assert plain(words) is None
+
+
+def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert plain(("profile", "true")) is None

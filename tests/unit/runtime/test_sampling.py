@@ -58,9 +58,29 @@ def test_what_becomes_of_processes() -> None:
             + record(EXIT, 0, 7 << 32 | 8, 8 << 32 | 8, 50, 0, 50))
     found, lost = parse_records(data, 7, children=True)
     assert sorted(found, key=lambda f: f[0]) == [
-        (10, Forked(8, 7)), (20, Executed(8)), (30, Mapped(8, 0x400000, 0x402000, 0x1000, 77, "/usr/bin/other")),
-        (40, Sample(0x400010, 8, 8)), (50, Ended(8))]
+        (10, Forked(8, 7)), (10, Forked(7, 7)), (20, Executed(8)),
+        (30, Mapped(8, 0x400000, 0x402000, 0x1000, 77, "/usr/bin/other")), (40, Sample(0x400010, 8, 8)),
+        (45, Ended(8)), (50, Ended(8))]
     assert lost == 0
+
+
+def test_what_is_read_late_is_told_in_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forked(time: int) -> bytes:
+        return record(FORK, 0, 7 << 32 | 8, 7 << 32 | 8, time, 7 << 32 | 7, time)
+
+    def executed(time: int) -> bytes:
+        return record(COMM, BY_EXEC, 8 << 32 | 8, 0x6F, 8 << 32 | 8, time)
+
+    rounds = iter([[b"", sample(1, 7, 7, time=5) + executed(20)], [forked(10), sample(2, 8, 8, time=30)],
+                   [sample(3, 7, 7, time=40), b""], [b"", b""]])
+    events = Events.__new__(Events)
+    events.refused, events.pid, events.children = None, 7, True
+    monkeypatch.setattr(events, "take", lambda: next(rounds))
+    sampler = sampler_of(events)
+    assert sampler.read_all() == []
+    assert sampler.read_all() == [Sample(1, 7), Forked(8, 7), Executed(8)]
+    assert sampler.read_all() == [Sample(2, 8, 8)]
+    assert sampler.read_all(last=True) == [Sample(3, 7)]
 
 
 def test_damaged_record_ends_the_parse() -> None:

@@ -42,14 +42,36 @@ def test_a_child_is_a_copy_until_it_executes_another_program() -> None:
     assert (processes.of(GRANDCHILD).parent, processes.of(0)) == (CHILD, processes.program)
 
 
-def test_what_ended_is_kept_until_all_of_it_was_told() -> None:
+def test_a_process_ends_with_its_last_thread() -> None:
+    """Though the first one may end before, as when another one executes a program."""
     processes = Processes(PROGRAM)
     processes.learn(Forked(CHILD, PROGRAM))
-    processes.learn(Ended(CHILD))
+    processes.learn(Forked(CHILD, CHILD))
     child = processes.of(CHILD)
-    assert child.parent == PROGRAM
-    processes.forget_ended()
+    processes.learn(Ended(CHILD))
+    processes.learn(Executed(CHILD))
+    processes.learn(mapped(CHILD, LIST, 0x400000))
+    assert (processes.of(CHILD), path_at(child, 0x400010), child.parent) == (child, LIST, PROGRAM)
+    processes.learn(Ended(CHILD))
     assert processes.of(CHILD) is not child
+
+
+def test_where_something_was_lost_nothing_is_known() -> None:
+    processes = Processes(PROGRAM)
+    processes.learn(mapped(PROGRAM, SHELL, 0x400000))
+    processes.learn(Forked(CHILD, PROGRAM))
+    processes.doubt()
+    assert path_at(processes.program, 0x400010) is path_at(processes.of(CHILD), 0x400010) is None
+
+
+def test_a_file_that_was_not_there_yet(tmp_path: Path) -> None:
+    images, path = Images(PROGRAM), tmp_path / "made"
+    at = mapped(PROGRAM, SHELL, 0x400000)._replace(path=str(path))
+    images.map(at)
+    assert images.places == ()
+    path.write_bytes(Path(SHELL).read_bytes())
+    images.map(at)
+    assert path_at(images, 0x400010) == str(path)
 
 
 def test_what_is_mapped_later_lies_above() -> None:
