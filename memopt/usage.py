@@ -110,11 +110,13 @@ def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_eli
         raise click.UsageError("--values tells no accesses to memory; ask for these in another run")
     if affine and (exact or memory or values or trace is not None):
         raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
-    path = profile_path(output, arguments[0])
     try:
+        path = profile_path(output, arguments[0])
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
+    except OSError as error:  # of the folder one is in
+        raise click.UsageError(f"this folder is gone ({error.strerror}); name a file in another one with -o") from error
     return Options(arguments=arguments, profile=path,
                    exact=exact or memory or values or trace is not None, elide=not no_elision, memory=memory,
                    dependences=dependences, reuse=reuse, affine=affine, trace=_writable("--trace", trace), quiet=quiet,

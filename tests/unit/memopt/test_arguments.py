@@ -61,9 +61,12 @@ def test_anything_else_is_left_to_the_library(words: tuple[str, ...]) -> None:
     assert plain(words) is None
 
 
-def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+                               ) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
     assert plain(("profile", "true")) is None
+    assert parse(("profile", "true")) == 2
+    assert capfd.readouterr().err.startswith("memopt: this folder is gone")
