@@ -70,7 +70,7 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
 
     while pending:
         address = leader = pending.pop()
-        end, last_one = (extent(leader) or bounds)[1], None
+        end, closing = (extent(leader) or bounds)[1], None
         while True:  # to the end of the basic block, read piece by piece
             found = known.get(address)
             if found is None:
@@ -82,11 +82,11 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
                     raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
                 if found.repeats:
                     leaders |= {address, found.end}
-            last_one = found
+            closing = found
             if found.kind is not Kind.PLAIN:
                 break
             address = found.end
-        for target in _successors(last_one, leads, last):
+        for target in _successors(closing, leads, last):
             if target not in leaders and extent(target) is not None:
                 leaders.add(target)
                 pending.append(target)

@@ -24,11 +24,14 @@ def write_structure(connection: sqlite3.Connection, places: Collection[Place], p
     """The files that lay in ``places``, these, and the functions around the link-time addresses ``met`` in each, of
     ``program`` all: by its path the number of each."""
     numbers: dict[str, int] = {}
-    for path in dict.fromkeys(place.path for place in sorted(places)):
+    by_path: dict[str, list[Place]] = {}
+    for place in sorted(places):
+        by_path.setdefault(place.path, []).append(place)
+    for path, there in by_path.items():
         if path in met or path == program:
             number = numbers[path] = add_image(connection, path)
             connection.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", (
-                (number, p.start, p.end, p.bias) for p in sorted(places) if p.path == path))
+                (number, p.start, p.end, p.bias) for p in there))
             _describe(connection, number, path, met.get(path, set()), path == program)
     return numbers
 

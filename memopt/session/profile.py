@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import shlex
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -139,8 +140,6 @@ class Profiling(Session):
             notes = (*notes, *self._write_nests(connection, self._surveyor))
         connection.close()
         if not self.options.quiet:
-            import shlex
-
             path = self.options.profile or ""
             say("\n".join((*notes, f"{path}: {self._samples.total():,} samples of {seconds:.1f} s",
                            f"next: memopt query {shlex.quote(path)} hot-loops")))

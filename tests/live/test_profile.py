@@ -20,6 +20,14 @@ def asked(path: Path, question: str) -> list[dict[str, object]]:
     return list(json.loads(answered.stdout))
 
 
+def profile_with_children(path: Path, *command: str) -> None:
+    """Skips where the system has no perf events: without them children are not sampled."""
+    trial = run([*memopt_command(), "profile", "-o", str(path), "--", *command], PATIENCE)
+    assert trial.exit_code == 0
+    if "perf events" in trial.stderr:
+        pytest.skip(trial.stderr)
+
+
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 def test_where_the_time_goes(build: Build, tmp_path: Path, level: str) -> None:
     command, path = (str(build("gemm_ijk.c", level=level)), "500"), tmp_path / "p.db"
@@ -53,18 +61,15 @@ def test_children_are_profiled_each_on_its_own(build: Build, tmp_path: Path) -> 
     """Copies of the program, and other programs that it starts."""
     path, program = tmp_path / "p.db", build("gemm_ijk.c")
     twice = f"import os, subprocess\npid = os.fork()\nsubprocess.run(['{program}', '400'])\nif pid: os.waitpid(pid, 0)"
-    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/usr/bin/python3", "-c", twice], PATIENCE)
-    assert trial.exit_code == 0
-    if "perf events" in trial.stderr:
-        pytest.skip(trial.stderr)
+    profile_with_children(path, "/usr/bin/python3", "-c", twice)
     found = asked(path, """SELECT s.thread, f.name AS function, sum(s.count) AS samples FROM sample s
         JOIN block b ON b.id = s.block JOIN function f ON f.id = b.function GROUP BY s.thread, f.id""")
     hot = {row["thread"] for row in found if row["function"] == "dgemm" and int(str(row["samples"])) > 20}
     assert len(hot) == 2
-    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/usr/bin/python3", "-c", """import os, zlib
+    profile_with_children(path, "/usr/bin/python3", "-c", """import os, zlib
 pid = os.fork()
 for _ in range(40): zlib.compress(bytes(range(256)) * 4000, 9)
-if pid: os.waitpid(pid, 0)"""], PATIENCE)
+if pid: os.waitpid(pid, 0)""")
     threads = asked(path, """SELECT thread, sum(count) AS samples, sum(count * (block IS NOT NULL)) AS in_blocks
         FROM sample GROUP BY thread ORDER BY samples""")
     assert len(threads) == 2
@@ -74,10 +79,7 @@ if pid: os.waitpid(pid, 0)"""], PATIENCE)
 def test_children_that_end_at_once_are_told_by_file(build: Build, tmp_path: Path) -> None:
     path, program = tmp_path / "p.db", build("gemm_ijk.c")
     script = f"i=0; while [ $i -lt 60 ]; do i=$((i+1)); {program} 160 >/dev/null; done"
-    trial = run([*memopt_command(), "profile", "-o", str(path), "--", "/bin/sh", "-c", script], PATIENCE)
-    assert trial.exit_code == 0
-    if "perf events" in trial.stderr:
-        pytest.skip(trial.stderr)
+    profile_with_children(path, "/bin/sh", "-c", script)
     (told,) = asked(path, "SELECT sum(count) AS samples, sum(count * (image IS NOT NULL)) AS in_files FROM sample")
     assert int(str(told["in_files"])) > 0.9 * int(str(told["samples"])) > 30
     (threads,) = asked(path, f"""SELECT count(*) AS all_of_them, sum(program = '{program}') AS of_program,
