@@ -14,7 +14,7 @@ import numpy
 
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site
-from memopt.traces.tables import Array, larger, new_table, pointer, slot
+from memopt.traces.tables import Array, larger, likely, new_table, pointer, slot
 from memopt.traces.trace import FLAGS, INSIDE, RESUMED
 
 FAR = 1 << 14  # iterations of which it is known when they began
@@ -45,12 +45,25 @@ class Following(NamedTuple):
     blocks: Any
     loops: Any
     context_loops: Any
+
+
+class Calling(NamedTuple):
+    """Those by which frames are followed."""
+
+    state: Any
+    frames: Any
+    active: Any
     callers: Any
 
 
 @kernel(forceinline=True)
-def following(t):
-    return Following(t.state, t.frames, t.active, t.rings, t.blocks, t.loops, t.context_loops, t.callers)
+def _following(t):
+    return Following(t.state, t.frames, t.active, t.rings, t.blocks, t.loops, t.context_loops)
+
+
+@kernel(forceinline=True)
+def calling(t):
+    return Calling(t.state, t.frames, t.active, t.callers)
 
 
 @kernel()
@@ -163,25 +176,25 @@ def begin_block(t, block, word):
     """
     state, node, row = t.state, word & ~FLAGS, 5 * block
     site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[row + 1])
-    if site < 0:
+    if not likely(site >= 0):
         return MORE_CONTEXTS
     if word == state[NODE_NOW] and t.blocks[row + 2] == state[LOOP_NOW] and not t.blocks[row + 4]:
         state[TIME] += 1  # the same loops as before, if any
         if t.blocks[row + 3]:
             _next_iteration(t)
     else:
-        if 2 * (state[CONTEXT_LOOPS] + LEVELS) > state[LOOP_PLACES]:
+        if not likely(2 * (state[CONTEXT_LOOPS] + LEVELS) <= state[LOOP_PLACES]):
             return MORE_LOOPS
         if node != state[NODE_NOW]:
-            _follow(following(t), node)
+            _follow(calling(t), node)
             state[NODE_NOW], state[LOOP_NOW] = node, _UNKNOWN
-        if not word & RESUMED:
+        if likely(not word & RESUMED):
             state[TIME] += 1
             if t.blocks[row + 2] < 0:
                 _leave(t, t.frames[2 * state[FRAME] + 1])
                 state[LOOP_NOW] = -1
             else:
-                _begin(following(t), block, node, word & INSIDE)
+                _begin(_following(t), block, node, word & INSIDE)
     state[BLOCK_NOW], state[CURRENT] = block, site
     return 0
 

@@ -10,7 +10,7 @@ from memopt.traces.lines import room_in, row_of
 from memopt.traces.places import tables_at
 from memopt.traces.shadow import CELL, CHUNK, IN_STRIP, LINE, LOW, WRITER, WRITTEN, part_at, parts_of
 from memopt.traces.strips import CELLS, IN_CELLS, LINES_OF_PAGE, NUMBER, TOLD, WORDS_OF_PAGE, row_of_page
-from memopt.traces.tables import prefetch
+from memopt.traces.tables import likely, prefetch
 
 _AHEAD = 32  # words of a trace
 # What was looked ahead at: when that is due again; how many cells, how many parts; whether it is done at all; the ones,
@@ -77,5 +77,5 @@ def _look_ahead(tables, words, at, count):
 @kernel(forceinline=True)
 def look_ahead(t, words, at, count):
     """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
-    if at >= t.ahead[DUE]:
+    if not likely(at < t.ahead[DUE]):
         _look_ahead(t.own, words, at, count)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.activity import caller_among, following
+from memopt.traces.activity import caller_among, calling
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import MOST_AT_ONCE
 from memopt.traces.tables import Array, pointer, prefetch
@@ -118,7 +118,7 @@ def _parse(t, r, words, at, length):
                 return False
             if node == own and (t.blocks[5 * block + 4] or not _within(t, block, loop)):
                 return False
-            if node < own or caller_among(following(t), node, own) < own:
+            if node < own or caller_among(calling(t), node, own) < own:
                 return False
             first, number = t.blocks[5 * block], t.blocks[5 * block + 1]
             blocks += 1

@@ -20,7 +20,7 @@ from memopt.traces.activity import (
 )
 from memopt.traces.kernels import kernel
 from memopt.traces.shadow import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
-from memopt.traces.tables import Array, slot
+from memopt.traces.tables import Array, likely, slot
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
 DEPENDENCE = 8  # columns of those found
@@ -153,9 +153,9 @@ def find(f, key, first, last, size):
     place, known, active = _place_of(key), f.known, f.active
     loop = known[place + _KNOWN_LOOP]
     own, low, high = loop & _PLACE, loop >> 10 & _PLACE, loop >> 20 & _PLACE
-    if (known[place + _KNOWN_KEY] == key and first >= active[low] and last < active[high]
-            and active[own] == loop >> 32
-            and (not loop >> _VARIES & 1 or _as_far(f, place, own, first, last))):
+    if likely(known[place + _KNOWN_KEY] == key and first >= active[low] and last < active[high]
+              and active[own] == loop >> 32
+              and (likely(not loop >> _VARIES & 1) or _as_far(f, place, own, first, last))):
         known[place + _KNOWN_COUNT] += size * f.state[WEIGHT] << (first != last)
     else:
         _find_again(f, key, first, size)

@@ -35,7 +35,6 @@ from memopt.traces.touching import write_after_read
 # of readers from the end on, then the rest of each: its site, and when it wrote, or read first and last. The second
 # number that is told of a line says which sites may be those of readers, by their low bits.
 _LEAST, _MOST_ROOM = 4, 4
-ENTRY, _SITE, _FIRST, _LAST = 3, 0, 1, 2
 _COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20
 _COUNT, _READER = (1 << _COUNT_BITS) - 1, 1 << _COUNT_BITS
 HINTS = 1 << 13
@@ -79,6 +78,18 @@ def row_of(value):
     return LINE * (value >> _PLACE_AT)
 
 
+@kernel(forceinline=True)
+def _site_of(row, room, entry):
+    """Where the site of an entry is."""
+    return row + room + entry
+
+
+@kernel(forceinline=True)
+def _times_of(row, room, entry):
+    """Where it is told when an entry wrote, or read first; when last stands behind it."""
+    return row + 2 * (room + entry)
+
+
 @kernel()
 def _new_line(k, lines, room):
     """Without entries."""
@@ -103,8 +114,9 @@ def _give_up(k, lines, value):
 @kernel(forceinline=True)
 def _move(lines, source, room, entry, target, other_room, other):
     lines[target + other] = lines[source + entry]
-    one, two = source + room + ENTRY * entry, target + other_room + ENTRY * other
-    lines[two], lines[two + 1], lines[two + 2] = lines[one], lines[one + 1], lines[one + 2]
+    lines[_site_of(target, other_room, other)] = lines[_site_of(source, room, entry)]
+    one, two = _times_of(source, room, entry), _times_of(target, other_room, other)
+    lines[two], lines[two + 1] = lines[one], lines[one + 1]
 
 
 @kernel()
@@ -122,9 +134,9 @@ def _grown(k, lines, value):
 
 @kernel(forceinline=True)
 def _set(lines, row, room, entry, mask, site, time):
-    lines[row + entry] = mask
-    at = row + room + ENTRY * entry
-    lines[at + _SITE], lines[at + _FIRST], lines[at + _LAST] = site, time, time
+    lines[row + entry], lines[_site_of(row, room, entry)] = mask, site
+    at = _times_of(row, room, entry)
+    lines[at] = lines[at + 1] = time
 
 
 @kernel(forceinline=True)
@@ -140,16 +152,16 @@ def _new_reader(lines, value, hint, hints, site, mask, time):
 def _look_for_reader(lines, value, hint, hints, site, mask, time):
     """Of these bytes; what is told of the line, from now on."""
     row, room, readers = row_of(value), room_in(value), readers_in(value)
-    mixes = 0
-    for reader in range(readers):
-        entry = room - 1 - reader
-        if lines[row + entry] & mask and lines[row + room + ENTRY * entry + _SITE] == site:
-            if lines[row + entry] == mask:
-                lines[row + room + ENTRY * entry + _LAST] = time
-                hints[hint] = reader
-                return value
-            mixes = 1 << _MIXES_AT
-    return _new_reader(lines, value, hint, hints, site, mask, time) | mixes
+    behind = others = 0
+    for entry in range(room - readers, room):  # to its end without branches, so that the compiler takes several at once
+        bytes_of_it = lines[row + entry] if lines[_site_of(row, room, entry)] == site else 0
+        behind = max(behind, entry + 1 if bytes_of_it == mask else 0)
+        others |= bytes_of_it & mask
+    if behind:
+        lines[_times_of(row, room, behind - 1) + 1] = time
+        hints[hint] = room - behind
+        return value
+    return _new_reader(lines, value, hint, hints, site, mask, time) | (others != 0) << _MIXES_AT
 
 
 @kernel(forceinline=True)
@@ -160,8 +172,8 @@ def _read(t, at, value, site, mask, time):
     for entry in range(writers_in(value)):
         both = lines[row + entry] & rest
         if both:
-            one = row + room + ENTRY * entry
-            find(f, key_of(RAW, lines[one + _SITE], site), lines[one + _FIRST], lines[one + _FIRST], count_bits(both))
+            written = lines[_times_of(row, room, entry)]
+            find(f, key_of(RAW, lines[_site_of(row, room, entry)], site), written, written, count_bits(both))
             rest ^= both
             if not rest:
                 break
@@ -169,8 +181,8 @@ def _read(t, at, value, site, mask, time):
     reader = t.hints[hint]
     entry = room - 1 - reader
     if (reader < readers_in(value) and lines[row + entry] == mask
-            and lines[row + room + ENTRY * entry + _SITE] == site):
-        lines[row + room + ENTRY * entry + _LAST] = time
+            and lines[_site_of(row, room, entry)] == site):
+        lines[_times_of(row, room, entry) + 1] = time
         return value
     if lines[at + 1] >> (site & 63) & 1:
         return _look_for_reader(lines, value, hint, t.hints, site, mask, time)
@@ -183,23 +195,23 @@ def _write_after_mixed(t, value, reader, kind, site, mask):
     """After the reads of these bytes by the instruction of a reader, with those of the readers before it by the same
     one, which have not read them any more then."""
     lines, row, room = t.lines, row_of(value), room_in(value)
-    own = row + room + ENTRY * (room - 1 - reader)
-    source, rest = lines[own + _SITE], mask
+    own = _times_of(row, room, room - 1 - reader)
+    source, rest = lines[_site_of(row, room, room - 1 - reader)], mask
     while rest:
-        together, first, last = rest, lines[own + _FIRST], lines[own + _LAST]
+        together, first, last = rest, lines[own], lines[own + 1]
         byte = lowest_bit(rest)
         for other in range(reader):
             entry = room - 1 - other
-            one = row + room + ENTRY * entry
-            if lines[one + _SITE] == source:
+            one = _times_of(row, room, entry)
+            if lines[_site_of(row, room, entry)] == source:
                 if lines[row + entry] >> byte & 1:
                     together &= lines[row + entry]
-                    first, last = min(first, lines[one + _FIRST]), max(last, lines[one + _LAST])
+                    first, last = min(first, lines[one]), max(last, lines[one + 1])
                 else:
                     together &= ~lines[row + entry]
         for other in range(reader):
             entry = room - 1 - other
-            if lines[row + room + ENTRY * entry + _SITE] == source:
+            if lines[_site_of(row, room, entry)] == source:
                 lines[row + entry] &= ~together
         write_after_read(t.finding, WAR, kind, site, source, first, last, count_bits(together))
         rest &= ~together
@@ -213,8 +225,8 @@ def _write(t, at, value, kind, site, mask, time):
     for entry in range(writers - 1, -1, -1):
         both = lines[row + entry] & mask
         if both:
-            one = row + room + ENTRY * entry
-            find(f, key_of(WAW, lines[one + _SITE], site), lines[one + _FIRST], lines[one + _FIRST], count_bits(both))
+            written = lines[_times_of(row, room, entry)]
+            find(f, key_of(WAW, lines[_site_of(row, room, entry)], site), written, written, count_bits(both))
             lines[row + entry] ^= both
             if not lines[row + entry]:
                 writers -= 1
@@ -226,8 +238,8 @@ def _write(t, at, value, kind, site, mask, time):
             if value >> _MIXES_AT & 1:
                 _write_after_mixed(t, value, reader, kind, site, both)
             else:
-                one = row + room + ENTRY * entry
-                write_after_read(f, WAR, kind, site, lines[one + _SITE], lines[one + _FIRST], lines[one + _LAST],
+                one = _times_of(row, room, entry)
+                write_after_read(f, WAR, kind, site, lines[_site_of(row, room, entry)], lines[one], lines[one + 1],
                                  count_bits(both))
             lines[row + entry] ^= both
         if not lines[row + entry]:
@@ -285,13 +297,13 @@ def _fill(t, value, cell, byte):
     cells[c + WRITTEN] = cells[c + WRITER] = cells[c + READERS] = cells[c + MAY_READ] = 0
     for entry in range(writers_in(value)):
         if lines[row + entry] >> byte & 1:
-            one = row + room + ENTRY * entry
-            cells[c + WRITTEN], cells[c + WRITER] = lines[one + _FIRST], lines[one + _SITE] << 32
+            cells[c + WRITTEN] = lines[_times_of(row, room, entry)]
+            cells[c + WRITER] = lines[_site_of(row, room, entry)] << 32
     for reader in range(readers_in(value)):
         entry = room - 1 - reader
         if lines[row + entry] >> byte & 1:
-            one = row + room + ENTRY * entry
-            read_before(k, cell, lines[one + _SITE], lines[one + _FIRST], lines[one + _LAST])
+            one = _times_of(row, room, entry)
+            read_before(k, cell, lines[_site_of(row, room, entry)], lines[one], lines[one + 1])
 
 
 @kernel()

@@ -24,7 +24,7 @@ from memopt.traces.kernels import kernel
 from memopt.traces.places import access, tables_at
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
-from memopt.traces.tables import pointer
+from memopt.traces.tables import likely, pointer
 from memopt.traces.trace import BLOCK, FLAGS
 
 _MOST_PATIENCE = 1023  # iterations
@@ -95,7 +95,7 @@ def _begin(t, r, words, count, at):
     more = _room_for_run(t) if header else 0
     if not more:
         more = begin_block(t, block, words[at + 1])
-    if more:
+    if not likely(more == 0):
         return 0, more
     if header:
         loop = t.blocks[5 * block + 2]
@@ -124,13 +124,13 @@ def _go_on_in_block(t, words, count, at):
             continue
         row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
         repeated = t.shapes[row + 2]
-        if repeated:
+        if not likely(repeated == 0):
             if at + 1 == count:
                 return at, _CUT_OFF
             more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
         else:
             more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
-        if more:
+        if not likely(more == 0):
             return at, more
         at += 1 + repeated
     return at, 0
@@ -152,7 +152,7 @@ def look_at(directory, run, trace, count, at):
             at += words_of_it
             if more or words_of_it > 2:
                 continue
-        if t.state[BLOCK_NOW] < 0:  # cannot be: a trace begins with a block
+        if not likely(t.state[BLOCK_NOW] >= 0):  # cannot be: a trace begins with a block
             at += 1
             continue
         at, more = _go_on_in_block(t, words, count, at)

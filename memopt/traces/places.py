@@ -10,6 +10,7 @@ from memopt.traces.kernels import kernel
 from memopt.traces.lines import Lines, bits_between, put_in_cells, touch_line
 from memopt.traces.shadow import (
     CELL,
+    READERS,
     SHORT,
     WRITER,
     WRITTEN,
@@ -27,14 +28,16 @@ from memopt.traces.strips import (
     CELLS,
     IN_CELLS,
     LINES_OF_PAGE,
+    NUMBER,
     TOLD,
     Places,
     be_in_cells,
     page_of,
+    row_of_page,
     strip_of,
     take_out,
 )
-from memopt.traces.tables import lowest_bit, pointer, prefetch
+from memopt.traces.tables import likely, lowest_bit, pointer, prefetch
 from memopt.traces.touching import after_write, touch
 from memopt.traces.trace import PAGE
 
@@ -118,14 +121,14 @@ def _whole(cells, cell, first, size):
     is."""
     value = cells[CELL * cell + WRITTEN]
     if value >= 0:
-        return cell if size == 8 else -1
-    if strip_of(value) >= 0:
+        return cell if likely(size == 8) else -1
+    if not likely(strip_of(value) < 0):
         return -1
     parts = parts_of(value)
-    if not is_part(parts, first, size):
+    if not likely(is_part(parts, first, size)):
         return -1
     part = part_at(parts, first)
-    return part if strip_of(cells[CELL * part + WRITTEN]) < 0 else -1
+    return part if likely(strip_of(cells[CELL * part + WRITTEN]) < 0) else -1
 
 
 @kernel(forceinline=True)
@@ -175,7 +178,8 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     rest = beginnings(parts) & (1 << behind) - (1 << first)
     for part in range(part_at(parts, first) + 1, part_at(parts, behind - 1) + 1):
         prefetch(t.cells, CELL * part)
-    written = writer = together = 0
+    written = writer = together = told = 0
+    readers = t.cells[CELL * part_at(parts, first) + READERS]
     while rest:
         byte, rest = lowest_bit(rest), rest & rest - 1
         part, size = part_at(parts, byte), lowest_bit(rest | 1 << behind) - byte
@@ -184,11 +188,13 @@ def _touch_parts(tables, cell, kind, site, address, stop):
         if t.cells[CELL * part + WRITTEN] != written or t.cells[CELL * part + WRITER] >> 32 != writer:
             after_write(finding(t), kind, site, written, writer, together)
             written, writer, together = t.cells[CELL * part + WRITTEN], t.cells[CELL * part + WRITER] >> 32, 0
+            told += 1
+        told += t.cells[CELL * part + READERS] != readers
         together += size
         touch(finding(t), k, part, kind, site, time, size)
     after_write(finding(t), kind, site, written, writer, together)
-    if kind & 2 and behind - first == 8:
-        join(k, cell, site, time)
+    if kind & 2 and told < 2:  # nobody has told them apart since they were written
+        join(k, cell, first, behind, site, time)
 
 
 @kernel()
@@ -230,9 +236,19 @@ def have_cells(tables, first, behind):
 
 
 @kernel(forceinline=True)
-def look_at_access(t, kind, site, address, size):
-    """An access of PIECE bytes at most, for which there is enough of everything."""
-    end = address + size
+def _touch_word(t, cell, kind, site, address, stop):
+    """Bytes of the word of ``cell``."""
+    whole = _whole(t.cells, cell, address & 7, stop - address)
+    if likely(whole >= 0):
+        _touch_place(t, whole, kind, site, stop - address)
+    else:
+        _touch_parts(t.own, cell, kind, site, address, stop)
+
+
+@kernel()
+def _look_at_words(tables, kind, site, address, size):
+    """An access of one word or several ones, in cells or not."""
+    t, end = tables_at(tables), address + size
     while address < end:
         row = page_of(places_of(t), address >> 12)
         if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
@@ -241,18 +257,30 @@ def look_at_access(t, kind, site, address, size):
                 address = stop
                 continue
         cell, stop = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
-        whole = _whole(t.cells, cell, address & 7, stop - address)
-        if whole >= 0:
-            _touch_place(t, whole, kind, site, stop - address)
-        else:
-            _touch_parts(t.own, cell, kind, site, address, stop)
+        _touch_word(t, cell, kind, site, address, stop)
         address = stop
+
+
+@kernel(forceinline=True)
+def look_at_access(t, kind, site, address, size):
+    """An access of PIECE bytes at most, for which there is enough of everything."""
+    row = row_of_page(address >> 12)
+    if likely(t.cache[row + NUMBER] == address >> 12):
+        if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
+            if (address & 63) + size <= 64 and _touch_line(t.own, row, kind, site, address, address + size):
+                return
+        elif (address & 7) + size <= 8:
+            whole = _whole(t.cells, t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), address & 7, size)
+            if likely(whole >= 0):
+                _touch_place(t, whole, kind, site, size)
+                return
+    _look_at_words(t.own, kind, site, address, size)
 
 
 @kernel(forceinline=True)
 def access(t, kind, site, address, size):
     """An access of PIECE bytes at most; 0, or what there must be more of first."""
-    if t.state[SHORT]:
+    if not likely(t.state[SHORT] == 0):
         return t.state[SHORT]
     look_at_access(t, kind, site, address, size)
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy
 
 from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array, extended, joined, larger, new_table, slot
+from memopt.traces.tables import Array, extended, joined, larger, likely, new_table, slot
 from memopt.traces.trace import Access, BlockShape, Words
 
 
@@ -16,7 +16,7 @@ def first_site(context_blocks, places, counts, last, block, node, accesses):
     """The number of the first access of ``block`` in ``node``; below 0 where ``context_blocks`` (node, block, number)
     is too full for another row. ``counts``: of its rows, and the next number; ``last``: of each block the node, and
     what was returned, when it was asked for before."""
-    if last[2 * block] != node:
+    if not likely(last[2 * block] == node):
         place = 3 * slot(context_blocks, 3, places, node, block)
         if context_blocks[place + 1] == -1:
             if 2 * (counts[0] + 1) > places:

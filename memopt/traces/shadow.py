@@ -335,9 +335,17 @@ def cut_alike(k, cell, like, byte):
     cells[c + WRITTEN] = -1 - parts
 
 
-@kernel(forceinline=True)
-def join(k, cell, site, time):
-    """All parts of a word were written, and need not be told apart."""
+@kernel()
+def join(k, cell, first, behind, site, time):
+    """All parts of a word from one of its bytes to another one were written, and are told apart no more."""
     cells, c = k.cells, CELL * cell
-    _give_up(k, parts_of(cells[c + WRITTEN]))
-    cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS], cells[c + MAY_READ] = time, site << 32, 0, 0
+    parts = parts_of(cells[c + WRITTEN])
+    if behind - first == 8:
+        _give_up(k, parts)
+        cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS], cells[c + MAY_READ] = time, site << 32, 0, 0
+        return
+    cuts = (1 << behind - 1) - (1 << first) & parts
+    joined, end = count_bits(cuts), (parts >> 9) + count_bits(parts & CUTS) + 1
+    for part in range(part_at(parts, first) + joined + 1, end):
+        _move(k, part, part - joined)
+    cells[c + WRITTEN] = -1 - (parts ^ cuts)

@@ -40,7 +40,7 @@ from memopt.traces.shadow import (
     parts_of,
     site_in,
 )
-from memopt.traces.tables import prefetch, slot
+from memopt.traces.tables import likely, prefetch, slot
 from memopt.traces.trace import PAGE
 
 CACHE = 1 << 10  # pages
@@ -108,7 +108,7 @@ def row_of_page(number):
 def page_of(p, number):
     """Where it is in the cache."""
     row = row_of_page(number)
-    if p.cache[row + NUMBER] != number:
+    if not likely(p.cache[row + NUMBER] == number):
         find_page(p.state, p.pages, p.cache, number)
     return row
 

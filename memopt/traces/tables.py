@@ -52,6 +52,17 @@ def prefetch(_typing, _table, _place):
 
 
 @numba.extending.intrinsic
+def likely(_typing, _condition):
+    """A condition that nearly always holds: what is done where it does not costs no registers elsewhere."""
+    def generate(_context, builder, _signature, arguments):
+        bit = ir.IntType(1)
+        expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(bit, [bit, bit]), "llvm.expect.i1")
+        return builder.call(expect, [arguments[0], bit(1)])
+
+    return numba.types.boolean(numba.types.boolean), generate
+
+
+@numba.extending.intrinsic
 def count_bits(_typing, _number):
     """How many bits of a number are 1."""
     def generate(_context, builder, _signature, arguments):
