@@ -88,7 +88,7 @@ def main() -> int:
 
 def _measured(command: Sequence[str]) -> str:
     watches = _watched(command, dependences=False), _watched(command, dependences=True)
-    rates = (f"{watch.accesses[kind] / watch.seconds[kind] / 1e6:.0f} million a second"
+    rates = (f"{watch.accesses[kind] / watch.seconds[kind] / 1e6:.3g} million a second"
              for watch, kind in zip(watches, ("Streams", "Dependences"), strict=True))
     return f"| {Path(command[0]).name} | {watches[0].accesses['Streams'] / 1e6:,.0f} million | {' | '.join(rates)} |"
 
