@@ -32,7 +32,7 @@ from memopt.traces.touching import write_after_read
 # What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
 # many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its
 # entries, and where they are. There are first the bytes of each entry, a bit each, those of writers from the front on,
-# of readers from the end on, then the rest of each: its site, and when it wrote, or read first and last. The second
+# of readers from the end on, then the site of each, then of each when it wrote, or read first and last. The second
 # number that is told of a line says which sites may be those of readers, by their low bits.
 _LEAST, _MOST_ROOM = 4, 4
 _COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20

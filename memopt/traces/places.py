@@ -178,7 +178,8 @@ def _touch_parts(tables, cell, kind, site, address, stop):
     rest = beginnings(parts) & (1 << behind) - (1 << first)
     for part in range(part_at(parts, first) + 1, part_at(parts, behind - 1) + 1):
         prefetch(t.cells, CELL * part)
-    written = writer = together = told = 0
+    written = writer = together = 0
+    told = 0  # more than once: parts differ in who wrote or has read them
     readers = t.cells[CELL * part_at(parts, first) + READERS]
     while rest:
         byte, rest = lowest_bit(rest), rest & rest - 1
@@ -235,16 +236,6 @@ def have_cells(tables, first, behind):
     return True
 
 
-@kernel(forceinline=True)
-def _touch_word(t, cell, kind, site, address, stop):
-    """Bytes of the word of ``cell``."""
-    whole = _whole(t.cells, cell, address & 7, stop - address)
-    if likely(whole >= 0):
-        _touch_place(t, whole, kind, site, stop - address)
-    else:
-        _touch_parts(t.own, cell, kind, site, address, stop)
-
-
 @kernel()
 def _look_at_words(tables, kind, site, address, size):
     """An access of one word or several ones, in cells or not."""
@@ -257,7 +248,11 @@ def _look_at_words(tables, kind, site, address, size):
                 address = stop
                 continue
         cell, stop = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
-        _touch_word(t, cell, kind, site, address, stop)
+        whole = _whole(t.cells, cell, address & 7, stop - address)
+        if likely(whole >= 0):
+            _touch_place(t, whole, kind, site, stop - address)
+        else:
+            _touch_parts(t.own, cell, kind, site, address, stop)
         address = stop
 
 
