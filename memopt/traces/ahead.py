@@ -5,17 +5,16 @@ Nothing depends on it but speed: what is found meanwhile may be out of date.
 
 from __future__ import annotations
 
+from memopt.traces.directory import tables_at
 from memopt.traces.kernels import kernel
 from memopt.traces.lines import room_in, row_of
-from memopt.traces.places import tables_at
-from memopt.traces.shadow import CELL, CHUNK, IN_STRIP, LINE, LOW, WRITER, WRITTEN, part_at, parts_of
+from memopt.traces.shadow import CELL, CHUNK, DUE, IN_STRIP, LINE, LOW, WRITER, WRITTEN, part_at, parts_of
 from memopt.traces.strips import CELLS, IN_CELLS, LINES_OF_PAGE, NUMBER, TOLD, WORDS_OF_PAGE, row_of_page
 from memopt.traces.tables import likely, prefetch
 
 _AHEAD = 32  # words of a trace
-# What was looked ahead at: when that is due again; how many cells, how many parts; whether it is done at all; the ones,
-# each with the byte in it; the others.
-DUE, _CELLS, _PARTS, ON, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 3, 4, 4 + _AHEAD, 4 + 2 * _AHEAD
+# What was looked ahead at: how many cells, how many parts; the ones, each with the byte in it; the others.
+_CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 2 + _AHEAD, 2 + 2 * _AHEAD
 _TURNS, _LEAST_WORDS = 12, 1 << 14
 
 
@@ -71,11 +70,11 @@ def _look_ahead(tables, words, at, count):
             first = row_of(value)
             for ahead in range(first, first + min(4 * LINE, 4 * room_in(value)), 8):
                 prefetch(t.lines, ahead)
-    t.ahead[_CELLS], t.ahead[_PARTS], t.ahead[DUE] = place - _OF_CELLS, cells, at + _AHEAD
+    t.ahead[_CELLS], t.ahead[_PARTS], t.state[DUE] = place - _OF_CELLS, cells, at + _AHEAD
 
 
 @kernel(forceinline=True)
 def look_ahead(t, words, at, count):
     """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
-    if not likely(at < t.ahead[DUE]):
+    if not likely(at < t.state[DUE]):
         _look_ahead(t.own, words, at, count)

@@ -125,6 +125,13 @@ def _find_again(f, key, time, size):
 
 
 @kernel(forceinline=True)
+def _rarely_find_again(f, key, first, last, size):
+    _find_again(f, key, first, size)
+    if first != last:
+        _find_again(f, key, last, size)
+
+
+@kernel(forceinline=True)
 def _as_far(f, place, own, first, last):
     """Whether dependences on both times are no nearer and no farther than those that were met before."""
     met = f.known[place + _KNOWN_FOUND]
@@ -158,9 +165,7 @@ def find(f, key, first, last, size):
               and (likely(not loop >> _VARIES & 1) or _as_far(f, place, own, first, last))):
         known[place + _KNOWN_COUNT] += size * f.state[WEIGHT] << (first != last)
     else:
-        _find_again(f, key, first, size)
-        if first != last:
-            _find_again(f, key, last, size)
+        _rarely_find_again(f, key, first, last, size)
 
 
 def count_known(found: Array, known: Array) -> None:

@@ -5,9 +5,10 @@ order, but for those at the ends.
 from __future__ import annotations
 
 from memopt.traces.alike import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
+from memopt.traces.directory import tables_at
 from memopt.traces.kernels import kernel
 from memopt.traces.meeting import meet
-from memopt.traces.places import cut_at, places_of, tables_at
+from memopt.traces.places import cut_at, places_of
 from memopt.traces.shadow import CELL, WRITTEN, beginnings, is_part, part_at, parts_of
 from memopt.traces.strips import (
     COUNT,

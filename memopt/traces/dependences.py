@@ -22,18 +22,29 @@ from enum import Enum
 
 import numpy
 
-from memopt.traces.activity import DONE, Activity
-from memopt.traces.ahead import OF_AHEAD, ON, Worth
+from memopt.traces.activity import DONE, NEVER, Activity
+from memopt.traces.ahead import OF_AHEAD, Worth
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
+from memopt.traces.directory import (
+    ADDRESSES,
+    LENGTH,
+    OF_CACHE,
+    OF_FRAMES,
+    OF_HINTS,
+    OF_KNOWN,
+    OF_RECENT,
+    STATE,
+    put,
+)
 from memopt.traces.lines import HINTS
 from memopt.traces.pieces import look_at
-from memopt.traces.places import Tables
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
     CHUNKS_AT_ONCE,
+    DUE,
     FREE_CHUNKS,
     FREE_STRIPS,
     FULL,
@@ -97,20 +108,24 @@ class Dependences(Activity):
         super().__init__(NUMBERS)
         self._limit, self._runs = limit, runs
         self.complete = True
+        self._block = zeros(LENGTH, 1)[:, 0]
+        self._active, self._state = put(self._block, 0, self._active), put(self._block, STATE, self._state)
+        self._frames = put(self._block, OF_FRAMES, self._frames)
+        self._cache = put(self._block, OF_CACHE, numpy.full((CACHE, CACHE_ROW), -1, numpy.int64))
+        self._known = put(self._block, OF_KNOWN, zeros(KNOWN, KNOWN_ROW))
+        self._recent = put(self._block, OF_RECENT, zeros(RECENT, 2))
+        self._hints = put(self._block, OF_HINTS, zeros(HINTS, 1))
         self._state[[NEXT_CHUNK, NEXT_LINE, WEIGHT]] = 1
-        self._pages, self._cache = new_table(1 << 12, PAGE_ROW), numpy.full((CACHE, CACHE_ROW), -1, numpy.int64)
+        self._pages = new_table(1 << 12, PAGE_ROW)
         self._cells = self._room(1 << 20, CELL)
         self._chunks = self._room(2 * CHUNKS_AT_ONCE, CHUNK)
         self._strips = self._room(2 * STRIPS_AT_ONCE, STRIP)
-        self._lines, self._hints = self._room(2 * LINES_AT_ONCE, LINE), numpy.zeros(HINTS, numpy.int64)
+        self._lines = self._room(2 * LINES_AT_ONCE, LINE)
         self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
-        self._recent = numpy.zeros(2 * RECENT, numpy.int64)
         self._found = new_table(1 << 17, DEPENDENCE)
-        self._known = zeros(KNOWN, KNOWN_ROW)
         self._taken: dict[int, tuple[int, int]] = {}  # rows, and how many there is memory for
         self._tries = numpy.zeros((0, 2), numpy.int64)
         self._ahead, self._worth = numpy.zeros(OF_AHEAD, numpy.int64), Worth()
-        self._directory = numpy.zeros(len(Tables._fields) - 1, numpy.int64)
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
 
@@ -131,11 +146,11 @@ class Dependences(Activity):
             return
         pending = self._pending(words)
         at, more, began = 0, -1, time.thread_time()
-        self._ahead[ON] = bool(self._worth)
+        self._state[DUE] = 0 if self._worth else NEVER
         self._bring_in()
         while more != DONE:
             self._set_places()
-            at, more = look_at(self._directory.ctypes.data, self._directory_of_run.ctypes.data, pending.ctypes.data,
+            at, more = look_at(self._block.ctypes.data, self._directory_of_run.ctypes.data, pending.ctypes.data,
                                len(pending), at)
             self._grow(more)
             if self._state[FULL] or 8 * sum(self._state[next_one] * width for next_one, width in _TAKEN) > self._limit:
@@ -161,11 +176,10 @@ class Dependences(Activity):
         self._state[PAGE_PLACES:SHORT] = [len(t) for t in (
             self._pages, self._cells, self._chunks, self._found, self._strips, self._lines)]
         tables: tuple[Array, ...] = (
-            self._state, self._frames, self._active, self._rings, self._blocks, self._shapes, self._loops,
-            self._context_blocks, self._context_loops, self._pages, self._cache, self._cells, self._chunks,
-            self._found, self._last, self._counts, self._known, self._recent, self._free, self._strips,
-            self._free_strips, self._tries, self._ahead, self._callers, self._lines, self._hints)
-        self._directory[:] = addresses(tables)
+            self._rings, self._blocks, self._shapes, self._loops, self._context_blocks, self._context_loops,
+            self._pages, self._cells, self._chunks, self._found, self._last, self._counts, self._free, self._strips,
+            self._free_strips, self._tries, self._ahead, self._callers, self._lines)
+        self._block[ADDRESSES:ADDRESSES + len(tables)] = addresses(tables)
 
     def _grow(self, more: int) -> None:
         super()._grow(more)

@@ -4,6 +4,9 @@ numba keeps code by the date of the one file a function stands in, though functi
 takes no care of processes that compile at the same time: each can find the other's code under the name of its own
 (numba.core.caching, IndexDataCacheFile.save). Here it is kept by what all files of this folder say, and under a lock.
 Invariant: what a kernel is compiled from stands in this folder.
+
+What a function may return that is called and not inlined, numba clears where the calling one begins. So a call that is
+rare in what is not stands in an inlined function of its own, whose name tells that (``rarely``).
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from memopt.traces.alike import (
     run_at,
 )
 from memopt.traces.carriers import RAW, WAR, WAW, count_in, distance, key_of
+from memopt.traces.directory import tables_at
 from memopt.traces.kernels import kernel
-from memopt.traces.places import finding, tables_at
+from memopt.traces.places import finding
 from memopt.traces.strips import (
     COUNT,
     GROWS,

@@ -15,13 +15,13 @@ from memopt.traces.activity import (
     LOOP_PLACES,
     MORE_CONTEXTS,
     MORE_LOOPS,
-    NEVER,
     begin_block,
 )
-from memopt.traces.ahead import DUE, ON, look_ahead
+from memopt.traces.ahead import look_ahead
 from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
+from memopt.traces.directory import tables_at
 from memopt.traces.kernels import kernel
-from memopt.traces.places import access, tables_at
+from memopt.traces.places import access
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
 from memopt.traces.tables import likely, pointer
@@ -123,26 +123,25 @@ def _go_on_in_block(t, words, count, at):
             at += 1  # of another kind
             continue
         row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
-        repeated = t.shapes[row + 2]
-        if not likely(repeated == 0):
-            if at + 1 == count:
-                return at, _CUT_OFF
-            more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
-        else:
+        if likely(t.shapes[row + 2] == 0):
             more = access(t, t.shapes[row + 1], site + index, address, t.shapes[row])
+        elif at + 1 == count:
+            more = _CUT_OFF
+        else:
+            more = _repeat(t, t.shapes[row + 1], site + index, address, t.shapes[row] * words[at + 1])
+            at += more == 0
         if not likely(more == 0):
             return at, more
-        at += 1 + repeated
+        at += 1
     return at, 0
 
 
 @kernel(nogil=True)
-def look_at(directory, run, trace, count, at):
+def look_at(block, run, trace, count, at):
     """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
-    it goes on. ``directory``, ``run``, ``trace``: addresses; the former have those of the tables."""
-    t, r, words = tables_at(pointer(directory)), run_at(pointer(run)), pointer(trace)
+    it goes on. ``block``, ``run``, ``trace``: addresses; see directory.py."""
+    t, r, words = tables_at(pointer(block)), run_at(pointer(run)), pointer(trace)
     look_for_room(t.state)
-    t.ahead[DUE] = at if t.ahead[ON] else NEVER
     at, more = _finish_run(t, r, words, at)
     while at < count and not more:
         if words[at] >> 48 & 0xFFFF == BLOCK:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
+from memopt.traces.directory import tables_at
 from memopt.traces.kernels import kernel
 from memopt.traces.lines import Lines, bits_between, put_in_cells, touch_line
 from memopt.traces.shadow import (
@@ -37,62 +36,9 @@ from memopt.traces.strips import (
     strip_of,
     take_out,
 )
-from memopt.traces.tables import likely, lowest_bit, pointer, prefetch
-from memopt.traces.touching import after_write, touch
+from memopt.traces.tables import likely, lowest_bit
+from memopt.traces.touching import after_write, be_read, touch
 from memopt.traces.trace import PAGE
-
-
-class Tables(NamedTuple):
-    """Pointers to 64-bit numbers; a table is made of rows, in columns:
-
-    the first ones as Activity and Reading have them. pages: number, 0, then as in cache. cache: see strips.py.
-    cells, of a cache line each: time of the last write (0: none); its site, and in the lower half the chunk of the last
-    further readers (0: none); the sites of two readers since then (0: none), the first in the upper half; first and
-    last time of the one, and of the other; which further readers there may be, by the low bits of their sites.
-    chunks: of further readers, two cache lines each. free: chunks that are not in use. recent: cell and site of one of
-    them, where in chunks its last time is. found: source and sink, carrier and kind, bytes, least, most. known: see
-    find. strips: see there; free_strips: those that are not in use. tries: of each loop, how many iterations are not
-    tried as the first of a run, and what that was before. ahead: see ahead.py. own: where their addresses are, which
-    costs less to hand on than each of them.
-    """
-
-    state: Any
-    frames: Any
-    active: Any
-    rings: Any
-    blocks: Any
-    shapes: Any
-    loops: Any
-    context_blocks: Any
-    context_loops: Any
-    pages: Any
-    cache: Any
-    cells: Any
-    chunks: Any
-    found: Any
-    last: Any
-    counts: Any
-    known: Any
-    recent: Any
-    free: Any
-    strips: Any
-    free_strips: Any
-    tries: Any
-    ahead: Any
-    callers: Any
-    lines: Any
-    hints: Any
-    own: Any
-
-
-@kernel(forceinline=True)
-def tables_at(d):
-    """Those whose addresses are in a row at ``d``."""
-    return Tables(pointer(d[0]), pointer(d[1]), pointer(d[2]), pointer(d[3]), pointer(d[4]), pointer(d[5]),
-                  pointer(d[6]), pointer(d[7]), pointer(d[8]), pointer(d[9]), pointer(d[10]), pointer(d[11]),
-                  pointer(d[12]), pointer(d[13]), pointer(d[14]), pointer(d[15]), pointer(d[16]), pointer(d[17]),
-                  pointer(d[18]), pointer(d[19]), pointer(d[20]), pointer(d[21]), pointer(d[22]), pointer(d[23]),
-                  pointer(d[24]), pointer(d[25]), d)
 
 
 @kernel(forceinline=True)
@@ -161,41 +107,96 @@ def _touch_place(t, cell, kind, site, size):
 
 
 @kernel()
+def _tell_apart(tables, cell, address, stop):
+    """Places begin at ``address`` and ``stop``, in the word of ``cell``; what is in its column WRITTEN then."""
+    t = tables_at(tables)
+    if address & 7 == 0 and address & 63:  # bytes side by side, perhaps
+        cut_alike(_keeping(t), cell, cell - 1, (stop - 1 & 7) + 1)
+    cut_at(tables, cell, address)
+    if stop & 7:
+        cut_at(tables, cell, stop)
+    return t.cells[CELL * cell + WRITTEN]
+
+
+@kernel()
+def _touch_word(tables, cell, kind, site):
+    _touch_place(tables_at(tables), cell, kind, site, 8)
+
+
+@kernel()
+def _take_out(tables, part, address):
+    take_out(places_of(tables_at(tables)), part, address)
+
+
+@kernel(forceinline=True)
+def _rarely_take_out(t, part, address, byte):
+    _take_out(t.own, part, (address & ~7) + byte)
+
+
+@kernel(forceinline=True)
+def _read_parts(t, parts, site, address, first, behind):
+    """From one byte of a word on, to another one, at which it is cut: those that were last written together count as
+    one."""
+    f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
+    rest, part = beginnings(parts) & (1 << behind) - (1 << first), part_at(parts, first)
+    written = writer = 0
+    start = first
+    while rest:
+        byte, rest = lowest_bit(rest), rest & rest - 1
+        c = CELL * part
+        if not likely(strip_of(cells[c + WRITTEN]) < 0):
+            _rarely_take_out(t, part, address, byte)
+        if cells[c + WRITTEN] != written or cells[c + WRITER] >> 32 != writer:
+            after_write(f, 1, site, written, writer, byte - start)
+            written, writer, start = cells[c + WRITTEN], cells[c + WRITER] >> 32, byte
+        be_read(k, part, site, time)
+        part += 1
+    after_write(f, 1, site, written, writer, behind - start)
+
+
+@kernel()
+def _write_parts(tables, cell, kind, site, address, stop):
+    """Those of ``cell`` between two bytes at which it is cut."""
+    t = tables_at(tables)
+    f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
+    parts, first, behind = parts_of(cells[CELL * cell + WRITTEN]), address & 7, (stop - 1 & 7) + 1
+    rest, part = beginnings(parts) & (1 << behind) - (1 << first), part_at(parts, first)
+    written = writer = 0
+    start = first
+    told = 0  # more than once: parts differ in who wrote or has read them
+    readers = cells[CELL * part + READERS]
+    while rest:
+        byte, rest = lowest_bit(rest), rest & rest - 1
+        size = lowest_bit(rest | 1 << behind) - byte
+        c = CELL * part
+        if not likely(strip_of(cells[c + WRITTEN]) < 0):
+            _rarely_take_out(t, part, address, byte)
+        if cells[c + WRITTEN] != written or cells[c + WRITER] >> 32 != writer:
+            after_write(f, kind, site, written, writer, byte - start)
+            written, writer, start = cells[c + WRITTEN], cells[c + WRITER] >> 32, byte
+            told += 1
+        told += cells[c + READERS] != readers
+        touch(f, k, part, kind, site, time, size)
+        part += 1
+    after_write(f, kind, site, written, writer, behind - start)
+    if told < 2:  # nobody has told them apart since they were written
+        join(k, cell, first, behind, site, time)
+
+
+@kernel()
 def _touch_parts(tables, cell, kind, site, address, stop):
     """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
     t = tables_at(tables)
-    k, first, behind, time = _keeping(t), address & 7, (stop - 1 & 7) + 1, t.state[TIME]
-    if not _cut_at_both(t.cells[CELL * cell + WRITTEN], first, behind):
-        if first == 0 and address & 63:  # bytes side by side, perhaps
-            cut_alike(k, cell, cell - 1, behind)
-        cut_at(tables, cell, address)
-        if behind < 8:
-            cut_at(tables, cell, stop)
-    parts = parts_of(t.cells[CELL * cell + WRITTEN])
-    if parts < 0:
-        _touch_place(t, cell, kind, site, 8)
-        return
-    rest = beginnings(parts) & (1 << behind) - (1 << first)
-    for part in range(part_at(parts, first) + 1, part_at(parts, behind - 1) + 1):
-        prefetch(t.cells, CELL * part)
-    written = writer = together = 0
-    told = 0  # more than once: parts differ in who wrote or has read them
-    readers = t.cells[CELL * part_at(parts, first) + READERS]
-    while rest:
-        byte, rest = lowest_bit(rest), rest & rest - 1
-        part, size = part_at(parts, byte), lowest_bit(rest | 1 << behind) - byte
-        if strip_of(t.cells[CELL * part + WRITTEN]) >= 0:
-            take_out(places_of(t), part, (address & ~7) + byte)
-        if t.cells[CELL * part + WRITTEN] != written or t.cells[CELL * part + WRITER] >> 32 != writer:
-            after_write(finding(t), kind, site, written, writer, together)
-            written, writer, together = t.cells[CELL * part + WRITTEN], t.cells[CELL * part + WRITER] >> 32, 0
-            told += 1
-        told += t.cells[CELL * part + READERS] != readers
-        together += size
-        touch(finding(t), k, part, kind, site, time, size)
-    after_write(finding(t), kind, site, written, writer, together)
-    if kind & 2 and told < 2:  # nobody has told them apart since they were written
-        join(k, cell, first, behind, site, time)
+    first, behind, value = address & 7, (stop - 1 & 7) + 1, t.cells[CELL * cell + WRITTEN]
+    if not likely(_cut_at_both(value, first, behind)):
+        value = _tell_apart(tables, cell, address, stop)
+        if value >= 0:
+            _touch_word(tables, cell, kind, site)
+            return
+    if likely(kind == 1):
+        _read_parts(t, parts_of(value), site, address, first, behind)
+    else:
+        _write_parts(tables, cell, kind, site, address, stop)
 
 
 @kernel()
@@ -236,24 +237,40 @@ def have_cells(tables, first, behind):
     return True
 
 
+@kernel(forceinline=True)
+def _rarely_touch_parts(t, cell, kind, site, address, stop):
+    _touch_parts(t.own, cell, kind, site, address, stop)
+
+
 @kernel()
 def _look_at_words(tables, kind, site, address, size):
     """An access of one word or several ones, in cells or not."""
     t, end = tables_at(tables), address + size
     while address < end:
-        row = page_of(places_of(t), address >> 12)
-        if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
-            stop = min(end, (address | 63) + 1)
-            if _touch_line(t.own, row, kind, site, address, stop):
-                address = stop
-                continue
-        cell, stop = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), min(end, (address | 7) + 1)
-        whole = _whole(t.cells, cell, address & 7, stop - address)
-        if likely(whole >= 0):
-            _touch_place(t, whole, kind, site, stop - address)
-        else:
-            _touch_parts(t.own, cell, kind, site, address, stop)
-        address = stop
+        row, behind = page_of(places_of(t), address >> 12), min(end, (address | 63) + 1)
+        if (not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1
+                and _touch_line(t.own, row, kind, site, address, behind)):
+            address = behind
+            continue
+        cell = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3)
+        while address < behind:
+            stop = min(behind, (address | 7) + 1)
+            whole = _whole(t.cells, cell, address & 7, stop - address)
+            if likely(whole >= 0):
+                _touch_place(t, whole, kind, site, stop - address)
+            else:
+                _rarely_touch_parts(t, cell, kind, site, address, stop)
+            cell, address = cell + 1, stop
+
+
+@kernel(forceinline=True)
+def _rarely_touch_line(t, row, kind, site, address, stop):
+    return _touch_line(t.own, row, kind, site, address, stop)
+
+
+@kernel(forceinline=True)
+def _rarely_look_at_words(t, kind, site, address, size):
+    _look_at_words(t.own, kind, site, address, size)
 
 
 @kernel(forceinline=True)
@@ -262,14 +279,17 @@ def look_at_access(t, kind, site, address, size):
     row = row_of_page(address >> 12)
     if likely(t.cache[row + NUMBER] == address >> 12):
         if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
-            if (address & 63) + size <= 64 and _touch_line(t.own, row, kind, site, address, address + size):
+            if (address & 63) + size <= 64 and _rarely_touch_line(t, row, kind, site, address, address + size):
                 return
         elif (address & 7) + size <= 8:
-            whole = _whole(t.cells, t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3), address & 7, size)
+            cell = t.cache[row + CELLS] + ((address & (PAGE - 1)) >> 3)
+            whole = _whole(t.cells, cell, address & 7, size)
             if likely(whole >= 0):
                 _touch_place(t, whole, kind, site, size)
-                return
-    _look_at_words(t.own, kind, site, address, size)
+            else:
+                _rarely_touch_parts(t, cell, kind, site, address, address + size)
+            return
+    _rarely_look_at_words(t, kind, site, address, size)
 
 
 @kernel(forceinline=True)

@@ -16,10 +16,10 @@ from memopt.traces.trace import PAGE
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
 # what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_PAIRS, FREE_FOURS,
 # FREE_EIGHTS: cells for so many parts; 0: none; the next ones are in the column WRITER. FREE_LINES: the same for lines,
-# by how often the room for them is doubled.
+# by how often the room for them is doubled. DUE: at which word of the trace to look ahead again, see ahead.py.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
  PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, LINE_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS,
- FREE_EIGHTS, NEXT_LINE, FREE_LINES) = range(OWN, OWN + 23)
+ FREE_EIGHTS, NEXT_LINE, DUE, FREE_LINES) = range(OWN, OWN + 24)
 NUMBERS = FREE_LINES + 5
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS, MORE_LINES = range(MORE_OWN, MORE_OWN + 6)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
@@ -174,13 +174,18 @@ def _look_for_reader(k, cell, site, time):
 
 
 @kernel(forceinline=True)
+def _rarely_look_for_reader(k, cell, site, time):
+    _look_for_reader(k, cell, site, time)
+
+
+@kernel(forceinline=True)
 def further_reader(k, cell, site, time):
     """The third or a later one since the last write."""
     row = _near(cell, site)
     if k.recent[row] == cell << 32 | site:
         k.chunks[k.recent[row + 1]] = time
     else:
-        _look_for_reader(k, cell, site, time)
+        _rarely_look_for_reader(k, cell, site, time)
 
 
 @kernel()

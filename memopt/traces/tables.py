@@ -38,6 +38,15 @@ def pointer(_typing, _address):
 
 
 @numba.extending.intrinsic
+def behind(_typing, table, _count):
+    """The table so many numbers behind another one."""
+    def generate(_context, builder, _signature, arguments):
+        return builder.gep(arguments[0], [arguments[1]])
+
+    return table(table, numba.types.int64), generate
+
+
+@numba.extending.intrinsic
 def prefetch(_typing, _table, _place):
     """Of a table behind a pointer, the cache line that the number at ``place`` is in will be used."""
     def generate(context, builder, _signature, arguments):

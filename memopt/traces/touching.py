@@ -35,7 +35,7 @@ def write_after_read(f, which, kind, site, source, first, last, size):
 
 
 @kernel()
-def write_after_further(f, k, kind, site, chunk, size):
+def _write_after_further(f, k, kind, site, chunk, size):
     """Also gives up the chunks."""
     chunks = k.chunks
     while chunk:
@@ -44,6 +44,12 @@ def write_after_further(f, k, kind, site, chunk, size):
             write_after_read(f, WAR, kind, site, site_in(chunks, chunk, number), chunks[times], chunks[times + 1],
                          size)
         chunk = free_chunk(k, chunk)
+
+
+@kernel(forceinline=True)
+def _rarely_write_after_further(f, k, kind, site, cell, size):
+    _write_after_further(f, k, kind, site, k.cells[CELL * cell + WRITER] & LOW, size)
+    k.cells[CELL * cell + MAY_READ] = 0
 
 
 @kernel(forceinline=True)
@@ -57,31 +63,36 @@ def after_write(f, kind, site, written, writer, size):
 
 
 @kernel(forceinline=True)
+def be_read(k, cell, site, time):
+    """A place is read; who has read it since it was written, as in its column READERS."""
+    cells, c = k.cells, CELL * cell
+    readers = cells[c + READERS]
+    if readers >> 32 == site:
+        cells[c + LAST] = time
+    elif readers & LOW == site:
+        cells[c + SECOND_LAST] = time
+    elif readers == 0:
+        readers = site << 32
+        cells[c + READERS], cells[c + FIRST], cells[c + LAST] = readers, time, time
+    elif readers & LOW == 0:
+        readers |= site
+        cells[c + READERS], cells[c + SECOND_FIRST], cells[c + SECOND_LAST] = readers, time, time
+    else:
+        further_reader(k, cell, site, time)
+    return readers
+
+
+@kernel(forceinline=True)
 def touch(f, k, cell, kind, site, time, size):
     """A place of so many bytes is read, written or both, after what ``after_write`` finds."""
     cells, c = k.cells, CELL * cell
-    writer, readers = cells[c + WRITER], cells[c + READERS]
-    if kind & 1:
-        if readers >> 32 == site:
-            cells[c + LAST] = time
-        elif readers & LOW == site:
-            cells[c + SECOND_LAST] = time
-        elif readers == 0:
-            readers = site << 32
-            cells[c + READERS], cells[c + FIRST], cells[c + LAST] = readers, time, time
-        elif readers & LOW == 0:
-            readers |= site
-            cells[c + READERS], cells[c + SECOND_FIRST], cells[c + SECOND_LAST] = readers, time, time
-        else:
-            further_reader(k, cell, site, time)
-            writer = cells[c + WRITER]
+    readers = be_read(k, cell, site, time) if kind & 1 else cells[c + READERS]
     if kind & 2:
         if readers:
             write_after_read(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
             if readers & LOW:
                 write_after_read(f, WAR, kind, site, readers & LOW, cells[c + SECOND_FIRST], cells[c + SECOND_LAST],
                                  size)
-                if writer & LOW:
-                    write_after_further(f, k, kind, site, writer & LOW, size)
-                    cells[c + MAY_READ] = 0
+                if cells[c + WRITER] & LOW:
+                    _rarely_write_after_further(f, k, kind, site, cell, size)
         cells[c + WRITTEN], cells[c + WRITER], cells[c + READERS] = time, site << 32, 0
