@@ -156,7 +156,7 @@ def _read_parts(t, parts, site, address, first, behind):
 
 @kernel()
 def _write_parts(tables, cell, kind, site, address, stop):
-    """Those of ``cell`` between two bytes at which it is cut."""
+    """Those of ``cell`` between two bytes at which it is cut; they may be read, too."""
     t = tables_at(tables)
     f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
     parts, first, behind = parts_of(cells[CELL * cell + WRITTEN]), address & 7, (stop - 1 & 7) + 1
@@ -179,7 +179,7 @@ def _write_parts(tables, cell, kind, site, address, stop):
         touch(f, k, part, kind, site, time, size)
         part += 1
     after_write(f, kind, site, written, writer, behind - start)
-    if told < 2:  # nobody has told them apart since they were written
+    if kind & 2 and told < 2:  # nobody has told them apart since they were written
         join(k, cell, first, behind, site, time)
 
 
