@@ -31,13 +31,11 @@ from memopt.traces.directory import (
     LENGTH,
     OF_CACHE,
     OF_FRAMES,
-    OF_HINTS,
     OF_KNOWN,
-    OF_RECENT,
     STATE,
     put,
+    room,
 )
-from memopt.traces.lines import HINTS
 from memopt.traces.pieces import look_at
 from memopt.traces.reading import named
 from memopt.traces.shadow import (
@@ -62,7 +60,6 @@ from memopt.traces.shadow import (
     NEXT_STRIP,
     NUMBERS,
     PAGE_PLACES,
-    RECENT,
     SHORT,
     STRIPS_AT_ONCE,
     TOGETHER,
@@ -111,10 +108,8 @@ class Dependences(Activity):
         self._block = zeros(LENGTH, 1)[:, 0]
         self._active, self._state = put(self._block, 0, self._active), put(self._block, STATE, self._state)
         self._frames = put(self._block, OF_FRAMES, self._frames)
-        self._cache = put(self._block, OF_CACHE, numpy.full((CACHE, CACHE_ROW), -1, numpy.int64))
-        self._known = put(self._block, OF_KNOWN, zeros(KNOWN, KNOWN_ROW))
-        self._recent = put(self._block, OF_RECENT, zeros(RECENT, 2))
-        self._hints = put(self._block, OF_HINTS, zeros(HINTS, 1))
+        self._known = room(self._block, OF_KNOWN, KNOWN, KNOWN_ROW)
+        room(self._block, OF_CACHE, CACHE, CACHE_ROW)[:] = -1
         self._state[[NEXT_CHUNK, NEXT_LINE, WEIGHT]] = 1
         self._pages = new_table(1 << 12, PAGE_ROW)
         self._cells = self._room(1 << 20, CELL)

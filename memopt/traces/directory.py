@@ -65,7 +65,8 @@ def _behind(start: int, numbers: int) -> int:
     return start + (numbers + 7 & -8)
 
 
-# Where what is in the block begins. First the active loops, which are told by numbers that are not known before.
+# Where what is in the block begins. First the active loops: where in them a time stands is known only when it is looked
+# up, and without a distance to add then, that is one instruction.
 ADDRESSES = _behind(0, ROW * (LEVELS + 1))
 STATE = _behind(ADDRESSES, len(Tables._fields))
 OF_FRAMES = _behind(STATE, NUMBERS)
@@ -74,6 +75,11 @@ OF_KNOWN = _behind(OF_CACHE, CACHE * CACHE_ROW)
 OF_RECENT = _behind(OF_KNOWN, KNOWN * KNOWN_ROW)
 OF_HINTS = _behind(OF_RECENT, 2 * RECENT)
 LENGTH = _behind(OF_HINTS, HINTS)
+
+
+def room(block: Array, start: int, rows: int, columns: int) -> Array:
+    """A table of the block, from ``start`` on."""
+    return block[start:start + rows * columns].reshape(rows, columns)
 
 
 def put(block: Array, start: int, table: Array) -> Array:

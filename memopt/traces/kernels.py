@@ -5,8 +5,9 @@ takes no care of processes that compile at the same time: each can find the othe
 (numba.core.caching, IndexDataCacheFile.save). Here it is kept by what all files of this folder say, and under a lock.
 Invariant: what a kernel is compiled from stands in this folder.
 
-What a function may return that is called and not inlined, numba clears where the calling one begins. So a call that is
-rare in what is not stands in an inlined function of its own, whose name tells that (``rarely``).
+What a call returns that is not inlined, numba clears where the function begins that makes the call, whether or not it
+comes to that. A call that is rare in a function that is not stands therefore in an inlined one of its own, named
+``_rarely_``: it is cleared there.
 """
 
 from __future__ import annotations

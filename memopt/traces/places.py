@@ -37,7 +37,7 @@ from memopt.traces.strips import (
     take_out,
 )
 from memopt.traces.tables import likely, lowest_bit
-from memopt.traces.touching import after_write, be_read, touch
+from memopt.traces.touching import after_write, touch
 from memopt.traces.trace import PAGE
 
 
@@ -134,40 +134,15 @@ def _rarely_take_out(t, part, address, byte):
 
 
 @kernel(forceinline=True)
-def _read_parts(t, parts, site, address, first, behind):
-    """From one byte of a word on, to another one, at which it is cut: those that were last written together count as
-    one."""
+def _touch_each(t, parts, kind, site, address, first, behind):
+    """The parts of a word between two bytes at which it is cut are read, written or both; those that were last written
+    together count as one. Whether they differed in who wrote or has read them."""
     f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
     rest, part = beginnings(parts) & (1 << behind) - (1 << first), part_at(parts, first)
-    written = writer = 0
-    start = first
+    written = writer = told = 0
+    start, readers = first, cells[CELL * part + READERS]
     while rest:
         byte, rest = lowest_bit(rest), rest & rest - 1
-        c = CELL * part
-        if not likely(strip_of(cells[c + WRITTEN]) < 0):
-            _rarely_take_out(t, part, address, byte)
-        if cells[c + WRITTEN] != written or cells[c + WRITER] >> 32 != writer:
-            after_write(f, 1, site, written, writer, byte - start)
-            written, writer, start = cells[c + WRITTEN], cells[c + WRITER] >> 32, byte
-        be_read(k, part, site, time)
-        part += 1
-    after_write(f, 1, site, written, writer, behind - start)
-
-
-@kernel()
-def _write_parts(tables, cell, kind, site, address, stop):
-    """Those of ``cell`` between two bytes at which it is cut; they may be read, too."""
-    t = tables_at(tables)
-    f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
-    parts, first, behind = parts_of(cells[CELL * cell + WRITTEN]), address & 7, (stop - 1 & 7) + 1
-    rest, part = beginnings(parts) & (1 << behind) - (1 << first), part_at(parts, first)
-    written = writer = 0
-    start = first
-    told = 0  # more than once: parts differ in who wrote or has read them
-    readers = cells[CELL * part + READERS]
-    while rest:
-        byte, rest = lowest_bit(rest), rest & rest - 1
-        size = lowest_bit(rest | 1 << behind) - byte
         c = CELL * part
         if not likely(strip_of(cells[c + WRITTEN]) < 0):
             _rarely_take_out(t, part, address, byte)
@@ -176,11 +151,20 @@ def _write_parts(tables, cell, kind, site, address, stop):
             written, writer, start = cells[c + WRITTEN], cells[c + WRITER] >> 32, byte
             told += 1
         told += cells[c + READERS] != readers
-        touch(f, k, part, kind, site, time, size)
+        touch(f, k, part, kind, site, time, lowest_bit(rest | 1 << behind) - byte)
         part += 1
     after_write(f, kind, site, written, writer, behind - start)
-    if kind & 2 and told < 2:  # nobody has told them apart since they were written
-        join(k, cell, first, behind, site, time)
+    return told > 1
+
+
+@kernel()
+def _write_parts(tables, cell, kind, site, address, stop):
+    """Those of a word between two bytes at which it is cut; they may be read, too."""
+    t = tables_at(tables)
+    first, behind = address & 7, (stop - 1 & 7) + 1
+    differed = _touch_each(t, parts_of(t.cells[CELL * cell + WRITTEN]), kind, site, address, first, behind)
+    if kind & 2 and not differed:  # nobody has told them apart since they were written
+        join(_keeping(t), cell, first, behind, site, t.state[TIME])
 
 
 @kernel()
@@ -193,8 +177,8 @@ def _touch_parts(tables, cell, kind, site, address, stop):
         if value >= 0:
             _touch_word(tables, cell, kind, site)
             return
-    if likely(kind == 1):
-        _read_parts(t, parts_of(value), site, address, first, behind)
+    if likely(kind == 1):  # nothing of what follows a write is compiled here
+        _touch_each(t, parts_of(value), 1, site, address, first, behind)
     else:
         _write_parts(tables, cell, kind, site, address, stop)
 

@@ -63,7 +63,7 @@ def after_write(f, kind, site, written, writer, size):
 
 
 @kernel(forceinline=True)
-def be_read(k, cell, site, time):
+def _be_read(k, cell, site, time):
     """A place is read; who has read it since it was written, as in its column READERS."""
     cells, c = k.cells, CELL * cell
     readers = cells[c + READERS]
@@ -86,7 +86,7 @@ def be_read(k, cell, site, time):
 def touch(f, k, cell, kind, site, time, size):
     """A place of so many bytes is read, written or both, after what ``after_write`` finds."""
     cells, c = k.cells, CELL * cell
-    readers = be_read(k, cell, site, time) if kind & 1 else cells[c + READERS]
+    readers = _be_read(k, cell, site, time) if kind & 1 else cells[c + READERS]
     if kind & 2:
         if readers:
             write_after_read(f, WAR_OF_FIRST, kind, site, readers >> 32, cells[c + FIRST], cells[c + LAST], size)
