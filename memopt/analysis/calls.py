@@ -93,19 +93,19 @@ def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedI
         else:
             added = {a + number * COPY: _copied(b, number * COPY) for a, b in called.blocks.items()}
             for copy in (a for a, b in added.items() if b.kind is Kind.RETURN):
-                added[copy] = replace(added[copy], successors=(block.end,))
+                added[copy] = added[copy]._replace(successors=(block.end,))
                 returns[copy] = block.end
             pending += [a for a, b in added.items() if b.kind is Kind.CALL]
             found |= added
             entry = called.entry + number * COPY
-        found[start] = replace(block, successors=(entry,))
+        found[start] = block._replace(successors=(entry,))
         calls[start] = entry
     return replace(graph, blocks=dict(sorted(found.items()))), Links(calls, returns, models)
 
 
 def _copied(block: BasicBlock, distance: int) -> BasicBlock:
-    return replace(block, start=block.start + distance, end=block.end + distance,
-                   successors=tuple(s + distance for s in block.successors))
+    return block._replace(start=block.start + distance, end=block.end + distance,
+                          successors=tuple(s + distance for s in block.successors))
 
 
 def _standing_for(routine: Routine, address: int, block: Block) -> BasicBlock:

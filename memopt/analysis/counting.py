@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy
 import numpy.typing
@@ -29,8 +30,7 @@ _DEEPEST = 6  # loops inside loops that make a difference to where counters stan
 _OFTEN = 16  # how much oftener a loop runs than what is around it, for want of anything better
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     """From one vertex to another: twice the number of a block for its way in, one more for its way out. ``place``: what
     runs whenever this way is taken; None: what no counter can stand at."""
 
@@ -128,19 +128,21 @@ def _ways(graph: FlowGraph) -> Iterator[_Way]:
 
 def _inwards(tree: Sequence[_Way]) -> Iterator[tuple[_Way, int]]:
     """The ways of a tree such that each is, at one of its ends, the only one that has not come before."""
-    at: dict[int, set[int]] = {}
+    degree: dict[int, int] = {}
+    indices: dict[int, int] = {}  # of the ways at a vertex, by exclusive or: where there is one, it is that one
     for index, way in enumerate(tree):
-        at.setdefault(way.source, set()).add(index)
-        at.setdefault(way.target, set()).add(index)
-    leaves = [vertex for vertex, ways in at.items() if len(ways) == 1]
+        for vertex in way[:2]:
+            degree[vertex] = degree.get(vertex, 0) + 1
+            indices[vertex] = indices.get(vertex, 0) ^ index
+    leaves = [vertex for vertex, ways in degree.items() if ways == 1]
     while leaves:
         leaf = leaves.pop()
-        if not at[leaf]:
+        if not degree[leaf]:
             continue
-        (index,) = at[leaf]
-        way = tree[index]
-        yield way, leaf
-        for vertex in (way.source, way.target):
-            at[vertex].discard(index)
-            if len(at[vertex]) == 1:
+        index = indices[leaf]
+        yield tree[index], leaf
+        for vertex in tree[index][:2]:
+            degree[vertex] -= 1
+            indices[vertex] ^= index
+            if degree[vertex] == 1:
                 leaves.append(vertex)

@@ -12,18 +12,19 @@ def reverse_postorder(graph: FlowGraph) -> tuple[int, ...]:
     stack = [(graph.entry, iter(graph.successors(graph.entry)))]
     while stack:
         block, successors = stack[-1]
-        following = next((s for s in successors if s not in seen), None)
-        if following is None:
+        for following in successors:
+            if following not in seen:
+                seen.add(following)
+                stack.append((following, iter(graph.successors(following))))
+                break
+        else:
             order.append(block)
             stack.pop()
-        else:
-            seen.add(following)
-            stack.append((following, iter(graph.successors(following))))
     return tuple(reversed(order))
 
 
 def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
-    """The immediate dominator of every reachable block; the entry is its own."""
+    """The immediate dominator of every reachable block, in reverse postorder; the entry is its own."""
     order = reverse_postorder(graph)
     number = {block: index for index, block in enumerate(order)}
     predecessors = graph.predecessors

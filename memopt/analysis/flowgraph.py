@@ -30,12 +30,12 @@ class Decoded:
     """Instructions that are known, by address, and will be."""
 
     def __init__(self) -> None:
-        self._known: dict[int, DecodedInstruction] = {}
+        self.known: dict[int, DecodedInstruction] = {}
         self._starts: list[int] = []  # of the pieces that were decoded, in order
 
     def at(self, address: int, end: int, read: Read) -> DecodedInstruction | None:
         """That at ``address``, of the bytes in front of ``end``; None where they are none."""
-        found = self._known.get(address)
+        found = self.known.get(address)
         if found is None:
             size = min(_CHUNK, end - address)
             index = bisect.bisect_right(self._starts, address)
@@ -43,8 +43,8 @@ class Decoded:
             self._starts.insert(index, address)
             for piece in (min(size, following - address), size):  # what follows is known, unless it overlaps
                 for instruction in decode(read(address, piece), address):
-                    self._known.setdefault(instruction.address, instruction)
-                found = self._known.get(address)
+                    self.known.setdefault(instruction.address, instruction)
+                found = self.known.get(address)
                 if found is not None:
                     break
         return found
@@ -64,67 +64,57 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
     known: dict[int, DecodedInstruction] = {}
     decoded = Decoded() if decoded is None else decoded
     leaders, pending = {start}, [start]
-
-    def extent(address: int) -> tuple[int, int] | None:
-        return next((e for e in (bounds, *parts) if e[0] <= address < e[1]), None)
-
+    successors: dict[int, tuple[int, ...]] = {}  # of what ends a block, by its address
+    extents = (bounds, *parts)
     while pending:
-        address = leader = pending.pop()
-        end, closing = (extent(leader) or bounds)[1], None
-        while True:  # to the end of the basic block, read piece by piece
-            found = known.get(address)
+        address = pending.pop()
+        end = next((high for low, high in extents if low <= address < high), bounds[1])
+        while address not in known:  # to the end of the basic block, or to where another way has led already
+            found = decoded.known.get(address) or decoded.at(address, end, read) if address < end else None
             if found is None:
-                found = decoded.at(address, end, read) if address < end else None
-                if found is None:
-                    break
-                known[address] = found
-                if len(known) > _MOST_INSTRUCTIONS:
-                    raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
-                if found.repeats:
-                    leaders |= {address, found.end}
-            closing = found
-            if found.kind is not Kind.PLAIN:
                 break
-            address = found.end
-        for target in _successors(closing, leads, last):
-            if target not in leaders and extent(target) is not None:
-                leaders.add(target)
-                pending.append(target)
-    blocks = (_block(known, leader, leaders, leads, last) for leader in sorted(leaders) if leader in known)
-    graph = FlowGraph(start, {block.start: block for block in blocks})
-    if start not in graph.blocks:
+            known[address] = found
+            if len(known) > _MOST_INSTRUCTIONS:
+                raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
+            address += found.size
+            if found.kind.ends_block:
+                successors[found.address] = _successors(found, leads, last)
+                for target in successors[found.address]:
+                    if target not in leaders and any(low <= target < high for low, high in extents):
+                        leaders.add(target)
+                        pending.append(target)
+                break
+            if found.repeats:
+                leaders |= {found.address, address}
+    blocks = {leader: _block(known, leader, leaders, successors) for leader in sorted(leaders) if leader in known}
+    if start not in blocks:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
-    return graph
+    return FlowGraph(start, blocks)
 
 
-def _successors(last: DecodedInstruction | None, leads: Mapping[int, tuple[int, ...]], final: Collection[int]
+def _successors(last: DecodedInstruction, leads: Mapping[int, tuple[int, ...]], final: Collection[int]
                 ) -> tuple[int, ...]:
-    if last is None or not last.kind.ends_block:
-        return ()
-    if last.kind is Kind.INDIRECT:
-        return leads.get(last.address, ())
-    result: tuple[int, ...] = (last.end,) if last.kind.falls_through and last.address not in final else ()
-    if last.target is not None and last.kind is not Kind.CALL and last.target not in result:
-        result += (last.target,)
-    if last.kind is Kind.CALL:
-        result += tuple(pad for pad in leads.get(last.address, ()) if pad not in result)
-    return result
+    address, size, _, _, kind, target, _ = last
+    if kind is Kind.INDIRECT:
+        return leads.get(address, ())
+    result: tuple[int, ...] = (address + size,) if kind.falls_through and address not in final else ()
+    if kind is Kind.CALL:
+        return result + tuple(pad for pad in leads.get(address, ()) if pad not in result)
+    return result if target is None or target in result else (*result, target)
 
 
-def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int], leads: Mapping[int, tuple[int, ...]],
-           final: Collection[int]) -> BasicBlock:
+def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int],
+           successors: Mapping[int, tuple[int, ...]]) -> BasicBlock:
     last = known[start]
-    instructions = [last]
-    while last.kind is Kind.PLAIN:
-        following = last.end
-        if following in leaders or following not in known:
-            break
-        last = known[following]
+    instructions, end = [last], start + last.size
+    while not last.kind.ends_block and end not in leaders and end in known:
+        last = known[end]
         instructions.append(last)
-    successors = (last.end,) if last.kind is Kind.PLAIN else _successors(last, leads, final)
+        end += last.size
+    leads_to = successors.get(last.address, (end,))
     if last.repeats:
-        successors = (last.end, last.address)
-    return BasicBlock(start, last.end, tuple(instructions), successors)
+        leads_to = end, last.address
+    return BasicBlock(start, end, tuple(instructions), leads_to)
 
 
 def function_containing(address: int, ranges: Iterable[tuple[int, int]]) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ def hyperblocks(graph: FlowGraph, nesting: Nesting, first: Collection[int], size
                 most: int) -> Mapping[int, tuple[int, ...]]:
     """All blocks that are reached from the entry, each in one of them: by the first one, in an order in which they may
     run. ``first``: blocks that begin one, as loop headers do; ``sizes``: of blocks, ``most`` of those in one."""
-    innermost, headers = nesting.innermost(), {loop.header for loop in nesting.loops}
+    innermost, headers = nesting.innermost, {loop.header for loop in nesting.loops}
     made: dict[int, list[int]] = {}
     of: dict[int, int] = {}
     taken: dict[int, int] = {}

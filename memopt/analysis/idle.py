@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 from memopt.ir.graph import DecodedInstruction
 
@@ -32,28 +34,44 @@ _WIDE = frozenset(FAMILIES.values()) | {"eax", "ebx", "ecx", "edx", "esi", "edi"
     f"r{n}d" for n in range(8, 16)}
 
 
+class _Effect(NamedTuple):
+    """``named``: 64-bit registers; ``target``: the one that is set after those ``read``, where that is all that is done
+    to it; ``flags``: whether all are set, None where they are left alone."""
+
+    named: frozenset[str]
+    target: str | None
+    read: frozenset[str]
+    flags: bool | None
+
+
 def idle(instructions: Iterable[DecodedInstruction]) -> tuple[frozenset[str], bool]:
     """Of a straight line: 64-bit registers that it sets before it reads them, and whether it does so with the flags."""
     met: set[str] = {"rsp"}
     free: set[str] = set()
     flags: bool | None = None
     for instruction in instructions:
-        name, text = instruction.mnemonic, instruction.operands_text
-        first, _, others = text.partition(", ")
-        vector = "mm" in text and _VECTOR.fullmatch(name) is not None and not name.startswith(_TESTS)
-        if name not in _ONLY_NAMED and not vector:
+        effect = _effect(instruction.mnemonic, instruction.operands_text)
+        if effect is None:
             break
-        named = {FAMILIES[word] for word in _WORD.findall(text) if word in FAMILIES}
-        clears = name == "xor" and first == others
-        if (name in _MOVES or clears) and first in _WIDE:
-            read = set() if clears else {FAMILIES[word] for word in _WORD.findall(others) if word in FAMILIES}
-            target = FAMILIES[first]
-            met |= read
-            if target not in met:
-                free.add(target)
-        met |= named
-        if flags is None and name in _SETTING:
-            flags = True
-        if name in ("inc", "dec"):
-            flags = flags if flags is not None else False  # they leave the carry as it was
+        if effect.target is not None and effect.target not in met and effect.target not in effect.read:
+            free.add(effect.target)
+        met |= effect.named
+        flags = effect.flags if flags is None else flags
     return frozenset(free), bool(flags)
+
+
+@lru_cache(maxsize=1 << 16)
+def _effect(name: str, text: str) -> _Effect | None:
+    """None where it is not sure."""
+    vector = "mm" in text and _VECTOR.fullmatch(name) is not None and not name.startswith(_TESTS)
+    if name not in _ONLY_NAMED and not vector:
+        return None
+    first, _, others = text.partition(", ")
+    clears = name == "xor" and first == others
+    flags = True if name in _SETTING else False if name in ("inc", "dec") else None  # these leave the carry as it was
+    target = FAMILIES[first] if (name in _MOVES or clears) and first in _WIDE else None
+    return _Effect(_families(text), target, frozenset() if clears else _families(others), flags)
+
+
+def _families(text: str) -> frozenset[str]:
+    return frozenset(FAMILIES[word] for word in _WORD.findall(text) if word in FAMILIES)

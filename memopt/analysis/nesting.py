@@ -8,14 +8,15 @@ Where flow is regular, both say the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from memopt.analysis.loops import nest
 from memopt.ir.graph import FlowGraph, Loop
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nesting:
     """``loops``: each after its parent, siblings by address; the blocks of a loop hold those of the loops in it.
     ``irreducible``: headers of loops that are entered at other blocks as well."""
@@ -23,13 +24,16 @@ class Nesting:
     loops: tuple[Loop, ...]
     irreducible: frozenset[int]
 
-    def innermost(self) -> dict[int, int]:
+    @cached_property
+    def innermost(self) -> Mapping[int, int]:
         """For each block that is in a loop, the index of the innermost one."""
         return {block: index for index, loop in enumerate(self.loops) for block in loop.blocks}  # inner ones come later
 
 
 def find_nesting(graph: FlowGraph) -> Nesting:
     """The loops among the blocks that are reached from the entry."""
+    if all(target > source for source in graph.blocks for target in graph.successors(source)):
+        return Nesting((), frozenset())  # nothing goes back
     order, last = _depth_first(graph)
     number = {block: index for index, block in enumerate(order)}
     into: list[list[int]] = [[] for _ in order]  # edges that come from elsewhere than from below, by number
@@ -99,13 +103,14 @@ def _depth_first(graph: FlowGraph) -> tuple[list[int], list[int]]:
     stack = [(0, iter(graph.successors(graph.entry)))]
     while stack:
         index, successors = stack[-1]
-        following = next((s for s in successors if s not in number), None)
-        if following is None:
+        for following in successors:
+            if following not in number:
+                number[following] = len(order)
+                stack.append((len(order), iter(graph.successors(following))))
+                order.append(following)
+                last.append(0)
+                break
+        else:
             last[index] = len(order) - 1
             stack.pop()
-        else:
-            number[following] = len(order)
-            order.append(following)
-            last.append(0)
-            stack.append((number[following], iter(graph.successors(following))))
     return order, last

@@ -64,8 +64,8 @@ def repeated(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: 
     for number in range(times):
         for start in loop.blocks:
             block = graph.blocks[start]
-            blocks[start + number * ROUND] = replace(
-                block, start=block.start + number * ROUND, end=block.end + number * ROUND,
+            blocks[start + number * ROUND] = block._replace(
+                start=block.start + number * ROUND, end=block.end + number * ROUND,
                 successors=tuple(target(number, s) for s in block.successors))
     longer = replace(graph, blocks=dict(sorted(blocks.items())))
     forest = find_loops(longer)

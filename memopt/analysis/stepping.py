@@ -45,7 +45,7 @@ class Stepping:
 def steppings(graph: FlowGraph, nesting: Nesting) -> dict[int, Stepping]:
     """By the index of the loop, for those that have one."""
     found = {}
-    innermost = nesting.innermost()
+    innermost = nesting.innermost
     for index, loop in enumerate(nesting.loops):
         if loop.header not in nesting.irreducible and all(
                 graph.blocks[b].kind in (Kind.PLAIN, Kind.JUMP, Kind.CONDITIONAL) for b in loop.blocks):

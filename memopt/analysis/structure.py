@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from memopt.analysis.dominators import immediate_dominators, reverse_postorder
+from memopt.analysis.dominators import immediate_dominators
 from memopt.analysis.endings import Endings, does_not_return, slot_of
 from memopt.analysis.flowgraph import NOWHERE, Decoded, discover
 from memopt.analysis.jumptables import switches
@@ -156,7 +156,7 @@ def intervals(graph: FlowGraph) -> dict[int, tuple[int, int]]:
         if block != above:
             below[above].append(block)
     sizes = dict.fromkeys(dominators, 1)
-    for block in reversed(reverse_postorder(graph)):  # a dominator comes before what it dominates
+    for block in reversed(dominators):  # a dominator comes before what it dominates
         if block != graph.entry:
             sizes[dominators[block]] += sizes[block]
     result: dict[int, tuple[int, int]] = {}

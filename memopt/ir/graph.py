@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 
 class Kind(Enum):
@@ -23,17 +24,12 @@ class Kind(Enum):
     INDIRECT = "indirect"
     TRAP = "trap"
 
-    @property
-    def ends_block(self) -> bool:
-        return self is not Kind.PLAIN
-
-    @property
-    def falls_through(self) -> bool:
-        return self in (Kind.PLAIN, Kind.CONDITIONAL, Kind.CALL)
+    def __init__(self, name: str) -> None:
+        self.ends_block = name != "plain"
+        self.falls_through = name in ("plain", "conditional", "call")
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedInstruction:
+class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass takes five times as long to make
     """``target`` is the absolute address of a direct jump, conditional jump or call, else None."""
 
     address: int
@@ -57,8 +53,7 @@ class DecodedInstruction:
         return f"{self.address:#x} {self.mnemonic} {self.operands_text}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class BasicBlock:
+class BasicBlock(NamedTuple):
     """``successors``: fall-through first, then the direct one, or all that are known of an indirect jump, or where a
     call that ends with an exception goes on; some may lie outside the graph."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,7 +108,7 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
         run = _run(unit, numpy.stack([item.counts for item in items], axis=1), cut)
         static.add_executions(unit, run)
         totals = sum(run.instructions.values(), numpy.zeros(len(items), numpy.int64))
-        innermost = unit.nesting.innermost()
+        innermost = unit.nesting.innermost
         inside = [numpy.zeros(len(items), numpy.int64) for _ in unit.nesting.loops]
         for start, amount in run.instructions.items():
             if start in innermost:
@@ -127,15 +129,15 @@ def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counte
     caught or a coroutine goes on, goes on in them."""
     by_address = {(item.tid, item.address): item for item in counted}
     units = {item.unit.number: item.unit for item in counted}
-    nestings = {number: found for number, unit in units.items() if (found := static.nesting(unit)) is not None}
+    whole = {number: replace(unit, nesting=found) for number, unit in units.items()
+             if (found := static.nesting(unit)) is not None}
     for item in counted:
         caller = by_address.get((item.tid, item.caller))
-        if caller is not None and caller.unit.number in nestings and item.site is not None:
-            around = replace(caller.unit, nesting=nestings[caller.unit.number])
-            item = replace(item, loop=around.loop_around(item.site))
-        if item.unit.number in nestings:
+        if caller is not None and caller.unit.number in whole and item.site is not None:
+            item = replace(item, loop=whole[caller.unit.number].loop_around(item.site))
+        if item.unit.number in whole:
             called = caller is not None and any(s.address == item.site and s.returns for s in caller.unit.sites)
-            item = replace(item, unit=replace(item.unit, nesting=nestings[item.unit.number]), resumed=not called)
+            item = replace(item, unit=whole[item.unit.number], resumed=not called)
         yield item
 
 
@@ -156,22 +158,24 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
             if item.loop is not None:
                 calls[above, item.loop] = calls.get((above, item.loop), 0) + inclusive[node]
     contexts: dict[int, dict[int, int]] = {}
+    rows: list[tuple[int | None, ...]] = []
     for item in order:
         node, above = (item.tid, item.address), (item.tid, item.caller)
         caller = by_address.get(above)
         unit = None if caller is None else caller.unit
         loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
         contexts.setdefault(item.tid, {})[item.address] = number[node]
-        connection.execute(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", (
-            number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
-            static.site(unit, item.site), loop, entries[node], own[node], inclusive[node]))
+        rows.append((number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
+                     static.site(unit, item.site), loop, entries[node], own[node], inclusive[node]))
+    connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows)
+    rows = []
     for item in order:
         node = item.tid, item.address
         found = {index: row for index, *row in loops[node]}
-        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls)
-        connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", (
-            (number[node], loop, *row, totals[index]) for index, row in found.items()
-            if (loop := static.loop(item.unit, index)) is not None))
+        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls) if found else {}
+        rows += ((number[node], loop, *row, totals[index]) for index, row in found.items()
+                 if (loop := static.loop(item.unit, index)) is not None)
+    connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", rows)
     return contexts
 
 
@@ -201,6 +205,25 @@ def _with_callees(item: Counted, instructions: Mapping[int, int],
     return totals
 
 
+class _Ranges:
+    """The functions of a file."""
+
+    def __init__(self, connection: sqlite3.Connection, image: int) -> None:
+        found = connection.execute("SELECT start, end, id FROM function WHERE image = ? ORDER BY start",
+                                   (image,)).fetchall()
+        self._starts, self._numbers = [start for start, _, _ in found], [number for _, _, number in found]
+        self._highest = list(itertools.accumulate((end for _, end, _ in found), max))  # end of it and those before
+
+    def begins_at(self, address: int) -> bool:
+        index = bisect.bisect_left(self._starts, address)
+        return index < len(self._starts) and self._starts[index] == address
+
+    def function_at(self, address: int) -> int | None:
+        """The first one around an address."""
+        index = bisect.bisect_right(self._highest, address)
+        return self._numbers[index] if index < len(self._starts) and self._starts[index] <= address else None
+
+
 class Static:
     """Where units are in the tables of the static structure."""
 
@@ -210,10 +233,7 @@ class Static:
         self._loops: dict[tuple[int, int], int] = {
             (function, header): loop
             for loop, function, header in connection.execute("SELECT id, function, header FROM loop")}
-        self._starts: dict[tuple[int, int], int] = {}
-        self._ranges = {image: connection.execute(
-            "SELECT start, end, id FROM function WHERE image = ? ORDER BY start", (image,)).fetchall()
-            for image in numbers.values()}
+        self._ranges = {image: _Ranges(connection, image) for image in numbers.values()}
 
     def site(self, caller: Unit | None, address: int | None) -> int | None:
         """Link-time address of an instruction of ``caller``."""
@@ -224,8 +244,7 @@ class Static:
         if unit.number not in self._functions:
             text = self._texts[unit.number]
             entry, image = unit.graph.entry - text.bias, self._numbers.get(text.mapping.path)
-            function = next((number for start, end, number in self._ranges.get(image or 0, ())
-                             if start <= entry < end), None)
+            function = None if image is None else self._ranges[image].function_at(entry)
             self._functions[unit.number] = function, image, entry
         return self._functions[unit.number]
 
@@ -239,23 +258,25 @@ class Static:
         """The loops of the function in whose middle ``unit`` begins, of those blocks that it has; None where it begins
         in no middle."""
         function, image, entry = self.function(unit)
-        if function is None or any(start == entry for start, _, _ in self._ranges[image or 0]):
+        if function is None or image is None or self._ranges[image].begins_at(entry):
             return None
         bias, graph = unit.graph.entry - entry, unit.graph
+        blocks = list(graph.blocks)
         inside: dict[int, set[int]] = {}
         ranges = self._connection.execute("""SELECT b.start, b.end, a.id FROM block b JOIN loop a
             ON a.function = b.function AND b.loop BETWEEN a.id AND a.last WHERE b.function = ?""", (function,))
         for start, end, loop in ranges:
-            inside.setdefault(loop, set()).update(b for b in graph.blocks if start <= b - bias < end)
+            first, behind = (bisect.bisect_left(blocks, address + bias) for address in (start, end))
+            inside.setdefault(loop, set()).update(blocks[first:behind])
         loops: list[Loop] = []
         indices: dict[int, int] = {}
         for loop, parent, header, depth in self._connection.execute(
                 "SELECT id, parent, header, depth FROM loop WHERE function = ? ORDER BY id", (function,)):
-            blocks = frozenset(inside.get(loop, ()))
-            edges = [(b, s) for b in blocks for s in graph.successors(b)]
+            body = frozenset(inside.get(loop, ()))
+            edges = [(b, s) for b in body for s in graph.successors(b)]
             indices[loop] = len(loops)
-            loops.append(Loop(header + bias, blocks, tuple(e for e in edges if e[1] == header + bias),
-                              tuple(e for e in edges if e[1] not in blocks), indices.get(parent), (), depth))
+            loops.append(Loop(header + bias, body, tuple(e for e in edges if e[1] == header + bias),
+                              tuple(e for e in edges if e[1] not in body), indices.get(parent), (), depth))
         return Nesting(tuple(loops), frozenset())
 
     def add_executions(self, unit: Unit, run: _Run) -> None:

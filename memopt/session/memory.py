@@ -100,7 +100,7 @@ class MemoryWatch:
         return _Readers(Dependences(), Streams(), WorkingSets(), Allocations(), Reuses() if self._reuse else None)
 
     def _add(self, unit: Unit) -> None:
-        first, innermost = len(self._loops), unit.nesting.innermost()
+        first, innermost = len(self._loops), unit.nesting.innermost
         for index, loop in enumerate(unit.nesting.loops):
             self._loops.append((None if loop.parent is None else first + loop.parent, loop.depth))
             self._of_loop.append((unit, index))

@@ -10,7 +10,6 @@ ever stopped while ``gate`` is held, and the main thread only waits for it while
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import time
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # while something may still be gained
 NICE = 10
-COLLECTIONS = (20_000, 20, 20)  # (gc.set_threshold): the default ones take a twelfth of what a decision takes
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 
 
@@ -77,7 +75,6 @@ class Session:
 
         At a low priority: where all processors are busy, memopt must not take the program's share of them.
         """
-        gc.set_threshold(*COLLECTIONS)
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), NICE))
         try:

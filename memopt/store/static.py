@@ -43,7 +43,7 @@ def _add_function(connection: sqlite3.Connection, image: int, structure: Functio
         ((first_loop + index, number, None if loop.parent is None else first_loop + loop.parent, loop.header,
           loop.depth, first_loop + last[index], loop.header in nesting.irreducible)
          for index, loop in enumerate(nesting.loops)))
-    innermost = nesting.innermost()
+    innermost = nesting.innermost
     blocks = {start: index for index, start in enumerate(graph.blocks, _next_id(connection, "block"))}
     connection.executemany("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (
         (blocks[b.start], number, first_loop + innermost[b.start] if b.start in innermost else None, b.start, b.end,

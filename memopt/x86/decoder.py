@@ -21,7 +21,7 @@ _RETURNS = frozenset(("ret", "retf", "retfq", "iretd", "iretq", "iret", "sysret"
 
 def rip_target(instruction: DecodedInstruction) -> int | None:
     """The address of the memory that ``instruction`` names by its distance from its own end, if it does."""
-    place = _RIP.search(instruction.operands_text)
+    place = _RIP.search(instruction.operands_text) if "[rip" in instruction.operands_text else None
     return instruction.end + int(place[1] + place[2], 0) if place else None
 
 
@@ -47,10 +47,8 @@ def _branches(mnemonic: str) -> Kind:
     return Kind.CONDITIONAL if name in _CONDITIONAL or name.startswith("j") else Kind.PLAIN
 
 
-def _classify(mnemonic: str, operands: str) -> tuple[Kind, int | None]:
-    kind = _branches(mnemonic)
-    if kind is Kind.PLAIN:
-        return kind, None
+def _classify(kind: Kind, operands: str) -> tuple[Kind, int | None]:
+    """Where an instruction of this kind by its name leads, if its bytes say that, and what it is then."""
     target = int(operands, 0) if operands[:1].isdigit() and "," not in operands else None  # "7", but "0x10"
     if kind is Kind.INDIRECT and target is not None:
         return Kind.JUMP, target
@@ -65,7 +63,9 @@ def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstructio
     """
     result = []
     for at, size, mnemonic, operands in _engine(False).disasm_lite(code, address, limit):
-        kind, target = _classify(mnemonic, operands)
+        kind, target = _branches(mnemonic), None
+        if kind.ends_block:
+            kind, target = _classify(kind, operands)
         data = bytes(code[at - address : at - address + size])
         result.append(DecodedInstruction(at, size, mnemonic, operands, kind, target, data))
     return tuple(result)

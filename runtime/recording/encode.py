@@ -8,6 +8,7 @@ volume 2, table 3-1); ``state`` names offsets in the page of the thread, which g
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI = range(8)
 R11 = 11
@@ -17,11 +18,13 @@ NAMES = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n
 _int32 = struct.Struct("<i").pack
 
 
+@cache
 def load_state(register: int, offset: int) -> bytes:
     """mov register, gs:[offset]"""
     return bytes((0x65, 0x48 | register >> 3 << 2, 0x8B, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)
 
 
+@cache
 def store_state(offset: int, register: int) -> bytes:
     """mov gs:[offset], register"""
     return bytes((0x65, 0x48 | register >> 3 << 2, 0x89, 0x04 | (register & 7) << 3, 0x25)) + _int32(offset)

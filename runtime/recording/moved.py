@@ -16,8 +16,8 @@ _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2,
 
 def repeats(instruction: DecodedInstruction) -> bool:
     """A string instruction that does it as often as rcx says."""
-    prefix, _, name = instruction.mnemonic.partition(" ")
-    return prefix.startswith("rep") and name.startswith(_STRINGS)
+    name = instruction.mnemonic
+    return name.startswith("rep") and name.partition(" ")[2].startswith(_STRINGS)
 
 
 def target_of(instruction: DecodedInstruction) -> int:

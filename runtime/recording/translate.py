@@ -72,6 +72,7 @@ from runtime.recording.writer import Writer
 
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _INSIDE = "inside"
+_NONE: frozenset[int] = frozenset()
 _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
 _SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 59, 101, 322
 
@@ -275,10 +276,10 @@ class _Translation:
         w(store(RAX, offset, RDX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
 
     @contextmanager
-    def _scratch(self, following: Sequence[DecodedInstruction], number: int, kept: frozenset[int] = frozenset()
+    def _scratch(self, unused: frozenset[str], number: int, kept: frozenset[int] = _NONE
                  ) -> Iterator[tuple[int, ...]]:
-        """Registers to use in front of ``following``, ``kept`` not among them; saved where that is needed."""
-        free = [r for r in (NAMES.index(name) for name in sorted(idle(following)[0])) if r not in kept]
+        """Registers to use where these are ``unused``, ``kept`` not among them; saved where that is needed."""
+        free = [r for r in (NAMES.index(name) for name in sorted(unused)) if r not in kept]
         others = (r for r in range(len(NAMES)) if r not in free and r not in kept and r != RSP)
         saved = tuple(itertools.islice(others, max(0, number - len(free))))
         for slot, register in zip(SAVED, saved, strict=False):
@@ -287,34 +288,34 @@ class _Translation:
         for slot, register in zip(SAVED, saved, strict=False):
             self.write(load_state(register, slot))
 
-    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
+    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = _NONE
                ) -> None:
         index = self.counter.get(place)
         if index is None:
             return
         self._increment(NODE_COUNTERS + 8 * index, following, kept)
 
-    def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
+    def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = _NONE
                    ) -> None:
         """The number of a node at this offset."""
-        w = self.write
-        if idle(following)[1]:
-            with self._scratch(following, 1, kept) as (node,):
+        w, (unused, flags_unused) = self.write, idle(following)
+        if flags_unused:
+            with self._scratch(unused, 1, kept) as (node,):
                 w(load_state(node, NODE), increment(node, offset))
         else:
-            with self._scratch(following, 2, kept) as (node, count):
+            with self._scratch(unused, 2, kept) as (node, count):
                 w(load_state(node, NODE), load(count, node, offset), lea(count, count, 1), store(node, offset, count))
 
     def _enter_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
         register = NAMES.index(self.stepped[index][1].register)
-        with self._scratch(following, 1, kept) as (node,):
+        with self._scratch(idle(following)[0], 1, kept) as (node,):
             self.write(load_state(node, NODE), store(node, self.node.start_of(index), register))
 
     def _leave_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
         """Add what the register has gone since the loop was entered, in the direction of its steps."""
         w, stepping = self.write, self.stepped[index][1]
         register, counter = NAMES.index(stepping.register), NODE_COUNTERS + 8 * index
-        with self._scratch(following, 3, kept) as (node, way, other):
+        with self._scratch(idle(following)[0], 3, kept) as (node, way, other):
             w(load_state(node, NODE), load(way, node, self.node.start_of(index)))
             if stepping.step > 0:
                 w(invert(way), lea_sum(way, way, register, 1, stepping.bits))
@@ -328,8 +329,9 @@ class _Translation:
         behind = self.graph.blocks[target].instructions if inside else ()
         if place is not None:
             self._tell_points(place, self.told.get(place, ()), target)
-            left, entered = self.left.get(place, []), self.entered.get(place, [])
-            kept = frozenset(NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
+            left, entered = self.left.get(place, ()), self.entered.get(place, ())
+            kept = _NONE if not left and not entered else frozenset(
+                NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
             for index in left:
                 self._leave_stepped(index, behind, kept)
             self._count(place, behind, kept)
@@ -404,7 +406,8 @@ class _Translation:
         """Where the accesses of ``instruction`` go to."""
         w = self.write
         for index, access in told:
-            with self._scratch((instruction,), 2, frozenset((RCX,) if access.repeated else ())) as (address, place):
+            kept = frozenset((RCX,) if access.repeated else ())
+            with self._scratch(idle((instruction,))[0], 2, kept) as (address, place):
                 if access.absolute is not None:
                     w.to(lea_relative(address), access.absolute)
                 else:

@@ -135,7 +135,7 @@ class Unit:
     def loop_around(self, address: int) -> int | None:
         """Index of the innermost loop around the instruction at ``address``."""
         block = self.block_around(address)
-        return None if block is None else self.nesting.innermost().get(block)
+        return None if block is None else self.nesting.innermost.get(block)
 
     def watched_around(self, address: int) -> Watched | None:
         """The hyperblock with the instruction at ``address``, if it is told."""

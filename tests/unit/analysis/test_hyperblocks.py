@@ -16,7 +16,7 @@ from tests.unit.analysis.test_nesting import drawn
 def test_any_walk_enters_them_at_their_first_block_and_in_one_iteration(seed: int) -> None:
     graph, source = drawn(seed), random.Random(seed)
     nesting = find_nesting(graph)
-    innermost, headers = nesting.innermost(), {loop.header for loop in nesting.loops}
+    innermost, headers = nesting.innermost, {loop.header for loop in nesting.loops}
     first = {b for b in graph.blocks if source.random() < 0.2}
     sizes = {b: source.randrange(5) for b in graph.blocks}
     made = hyperblocks(graph, nesting, first, sizes, 8)

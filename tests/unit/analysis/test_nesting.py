@@ -72,5 +72,5 @@ def test_where_flow_is_regular_they_are_the_natural_loops(seed: int) -> None:
 
 def test_the_innermost_loop_of_each_block() -> None:
     nesting = find_nesting(graph_of({1: (2,), 2: (3,), 3: (3, 4), 4: (2, 5), 5: ()}))
-    inside = {block: nesting.loops[index].header for block, index in nesting.innermost().items()}
+    inside = {block: nesting.loops[index].header for block, index in nesting.innermost.items()}
     assert inside == {2: 2, 3: 3, 4: 2}
