@@ -43,7 +43,7 @@ _REACH = (1 << 31) - (16 << 20)
 _MARGIN = 16 << 10  # from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
-_TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
+TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
     gaps = []
     position, below = lowest, None
     for mapping in maps:
-        if mapping.start >= _TOP:
+        if mapping.start >= TOP:
             break
         end = mapping.start - (_STACK_GROWTH if mapping.path == "[stack]" else 0)
         start = position + (_HEAP_GROWTH if below is not None and _grows(below, maps) else 0)
@@ -87,7 +87,7 @@ def _grows(mapping: Mapping, maps: Sequence[Mapping]) -> bool:
     # .bss is an anonymous mapping that follows the executable's last one.
     while index and not maps[index].path and maps[index - 1].end == maps[index].start:
         index -= 1
-    return bool(maps[index].inode) and mapping.start < min((m.start for m in maps if m.path == "[heap]"), default=_TOP)
+    return bool(maps[index].inode) and mapping.start < min((m.start for m in maps if m.path == "[heap]"), default=TOP)
 
 
 def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -> int:

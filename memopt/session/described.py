@@ -76,8 +76,11 @@ def _add_samples(connection: sqlite3.Connection, image: int | None,
         index = bisect.bisect_right(blocks, address, key=lambda b: b[0]) - 1
         return blocks[index][2] if index >= 0 and address < blocks[index][1] else None
 
+    def signed(address: int) -> int:
+        return address if address < 1 << 63 else address - (1 << 64)
+
     connection.execute("BEGIN")
     connection.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?)", (
-        (thread, image, block(address), address, count, seconds)
+        (thread, image, block(address), signed(address), count, seconds)
         for (thread, address), (count, seconds) in sorted(found.items())))
     connection.execute("COMMIT")

@@ -14,6 +14,8 @@ from memopt.traces.values import AMOUNTS, Value, Values
 from runtime.recording.process import Process
 from runtime.recording.unit import Unit
 
+_MOST_ALIGNED = 1 << 62  # numbers in tables are signed
+
 
 class ValueWatch:
     """A watcher (runtime.recording.recorder) of all threads, each by itself."""
@@ -53,10 +55,10 @@ class ValueWatch:
         loop = None if found.loop is None else written.static.loop(unit, found.loop)
         if context is None or (loop is None and found.loop is not None):
             return
-        amount = found.name in AMOUNTS
+        amount, divides = found.name in AMOUNTS, min(found.bits & -found.bits, _MOST_ALIGNED)
         number = connection.execute(f"INSERT INTO value VALUES (NULL, {', '.join('?' * 9)})", (
             context, loop, found.name, found.count, found.least, found.most, found.total if amount else None,
-            None if amount or not found.bits else found.bits & -found.bits, found.changes)).lastrowid
+            None if amount or not found.bits else divides, found.changes)).lastrowid
         connection.executemany("INSERT INTO frequent VALUES (?, ?, ?)", (
             (number, value, count) for value, count in found.frequent.items()))
         connection.executemany("INSERT INTO distribution VALUES (?, ?, ?)", (

@@ -174,7 +174,8 @@ CREATE TABLE value (              -- --values: what a function or a loop had in 
     least    INTEGER NOT NULL,    -- registers as signed numbers of 64 bits
     most     INTEGER NOT NULL,
     total    INTEGER,             -- NULL: of a register
-    alignment INTEGER,            -- of a register: the largest power of two that divides all; NULL: all are zero
+    alignment INTEGER,            -- of a register: the largest power of two that divides all, up to 2**62; NULL: all
+                                  -- are zero
     changes  INTEGER NOT NULL     -- how often it was another than the time before
 );
 CREATE TABLE frequent (           -- --values: the most frequent ones
@@ -287,7 +288,7 @@ CREATE TABLE sample (             -- processor time, by statistical sampling
     thread   INTEGER NOT NULL,
     image    INTEGER REFERENCES image,  -- NULL: code that is in no file
     block    INTEGER REFERENCES block,  -- NULL: in no block that was found
-    address  INTEGER NOT NULL,
+    address  INTEGER NOT NULL,    -- link-time, or a live one in no file; below 0: of the kernel
     count    INTEGER NOT NULL,
     seconds  REAL NOT NULL        -- that the samples stand for
 );

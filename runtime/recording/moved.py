@@ -23,7 +23,7 @@ def repeats(instruction: DecodedInstruction) -> bool:
 def target_of(instruction: DecodedInstruction) -> int:
     """Where a direct jump leads. Raises ``Rejected`` where that is not known."""
     if instruction.target is None:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} cannot be copied")
     return instruction.target
 
 
@@ -56,7 +56,7 @@ def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) 
     if place is None:
         place = rip_displacement_offset(data, instruction.end - len(data))
     if place is None:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} cannot be copied")
     distance = target - at - len(data)
     if not -(1 << 31) <= distance < 1 << 31:
         raise Rejected(Reason.NO_ROOM, f"{instruction} is out of reach")
@@ -75,7 +75,7 @@ def load_target(instruction: DecodedInstruction, at: int) -> bytes:
         rex |= data[0] & 0x03
         data = data[1:]
     if data[0] != 0xFF or data[1] >> 3 & 7 not in (2, 4):
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(instruction))
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} cannot be copied")
     code = prefixes + bytes((rex, 0x8B, data[1] & 0xC7 | RCX << 3)) + data[2:]
     target = rip_target(instruction)
     return code if target is None else _toward(code, target, instruction, at)

@@ -21,8 +21,9 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.analysis.counting import Counts
-from memopt.ir.reasons import Rejected
+from memopt.ir.reasons import Reason, Rejected
 from runtime import faults, ptrace
+from runtime.codecache import TOP
 from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.memory import mappings
 from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
@@ -186,8 +187,7 @@ class Recorder(Tracer):
         try:
             registers = self._answers[question](space, thread, region, asking)
         except Exception as error:  # noqa: BLE001 - the program goes on, whatever is wrong with memopt
-            self._note(f"ran unrecorded: {error}" if isinstance(error, Rejected)
-                       else f"ran unrecorded: memopt failed, please report it ({error!r})")
+            self._unrecorded(error)
             registers = asking
         space.memory.write(thread.state + ASKED, bytes(8))
         if self._recording.told is Told.VALUES:
@@ -198,6 +198,12 @@ class Recorder(Tracer):
         except Exception:  # it is answered later
             space.memory.write(thread.state + ASKED, question.value.to_bytes(8, "little"))
             raise
+
+    def _unrecorded(self, error: Exception) -> None:
+        why = f"memopt failed, please report it ({error!r})"
+        if isinstance(error, Rejected):
+            why = error.detail or str(error)
+        self._note(f"ran unrecorded: {why}")
 
     def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
         target = space.memory.word(thread.state + TARGET)
@@ -250,7 +256,10 @@ class Recorder(Tracer):
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
-        """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program."""
+        """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program. Raises
+        ``Rejected``."""
+        if address >= TOP:
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code that is not the program's own, at {address:#x}")
         found = space.region_near(address)
         if found is None:
             with standing(tid) as tracee:
@@ -297,7 +306,7 @@ class Recorder(Tracer):
                 way = space.way(after.rip, self._region_for(space, after.rip, tid))
                 ptrace.set_registers(tid, replace(after, rip=way))
             except Rejected as error:
-                self._note(f"ran unrecorded: {error}")
+                self._unrecorded(error)
         self._go(tid)
 
     def _signal_return(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
@@ -323,7 +332,7 @@ class Recorder(Tracer):
             way = space.way(rip, self._region_for(space, rip, thread.tid))
             space.memory.write(registers.rsp + _CONTEXT_RIP, way.to_bytes(8, "little"))
         except Rejected as error:
-            self._note(f"ran unrecorded: {error}")
+            self._unrecorded(error)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -346,7 +346,7 @@ class _Translation:
         w, target = self.write, target_of(last)
         place = (block.start, target)
         if last.mnemonic == "xbegin":
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(last))
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{last} cannot be copied")
         if target == block.end:
             self._mark(last)
             self._go(place, target, following)
@@ -501,7 +501,7 @@ class _Translation:
     def _return(self, block: BasicBlock, last: DecodedInstruction) -> None:
         w, found = self.write, ("return found", block.start)
         if last.mnemonic.rsplit(" ", 1)[-1] != "ret":
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, str(last))
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{last} cannot be copied")
         popped = 8 + (int(last.operands_text, 0) if last.operands_text else 0)
         self._mark(last)
         save(w)

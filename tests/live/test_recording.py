@@ -289,6 +289,16 @@ def test_what_runs_unobserved_is_told(build: Build, tmp_path: Path) -> None:
         assert row["outside"] == 0
 
 
+@pytest.mark.skipif("[vsyscall]" not in Path("/proc/self/maps").read_text(), reason="the kernel has no such code")
+def test_code_of_the_kernel_runs_unobserved(build: Build, tmp_path: Path) -> None:
+    command, path = (str(build("vsyscall.c")), "5000"), tmp_path / "p.db"
+    for how in ((), ("--exact",)):
+        done = run([*memopt_command(), "profile", *how, "-o", str(path), "--", *command], PATIENCE)
+        assert (done.exit_code, done.stdout) == (0, b"5000\n")
+        assert ("ran unrecorded: code that is not the program's own" in done.stderr) == bool(how)
+        assert "internal" not in done.stderr
+
+
 def test_progress_is_shown_on_a_terminal_and_goes(build: Build, tmp_path: Path) -> None:
     reader, terminal = os.openpty()
     command = [*memopt_command(), "profile", "--exact", "-o", str(tmp_path / "p.db"), "--",

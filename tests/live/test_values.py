@@ -35,6 +35,8 @@ def test_values_of_known_functions(build: Build, tmp_path: Path, compiler: str, 
     assert [(row["count"], row["changes"]) for row in of_sum] == [(TIMES, 0), (TIMES, 39), (TIMES, 0)]
     assert [row["frequent"] for row in of_sum[1:]] == ["9 x 40, 40 x 20", f"5 x {TIMES}"]
     assert int(str(of_sum[0]["alignment"])) % 64 == 0
+    lowest = had["lowest", 0, "rdi"]
+    assert (lowest["least"], lowest["alignment"]) == (-1 << 63, 1 << 62)
     assert (had["depth", 0, "rdi"]["count"], had["depth", 0, "rdi"]["least"], had["depth", 0, "rdi"]["most"]) == (
         11, 0, 10)
     assert had["leave", 0, "rdi"]["frequent"] == "1 x 1, 2 x 1, 3 x 1, 4 x 1"

@@ -1,5 +1,6 @@
 /* Functions and loops whose values are known: arguments, trip counts, what stays the same in a loop, recursion, calls
  * by tail, returns that skip frames. usage: program [times] */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,11 @@ ALONE long by_tail(long a)
     return last(a, 7);
 }
 
+ALONE long lowest(long a)
+{
+    return a ^ 1;
+}
+
 ALONE void leave(int code)
 {
     longjmp(back, code);
@@ -64,7 +70,7 @@ int main(int argc, char **argv)
         numbers[i] = i * i;
     for (int i = 0; i < times; i++)
         total += sum(numbers, i % 3 == 2 ? 40 : 9, 5);
-    total += depth(10) + by_tail(3) + triangle(times);
+    total += depth(10) + by_tail(3) + triangle(times) + (lowest(LONG_MIN) & 1);
     if (setjmp(back) < 4)
         go(++jumps);
     printf("%ld %d\n", total, jumps);
