@@ -24,14 +24,16 @@ NUMBERS = FREE_LINES + 5
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS, MORE_LINES = range(MORE_OWN, MORE_OWN + 6)
 PIECE = 4096  # bytes of a repeated access that are looked at in one go
 LOW = (1 << 32) - 1
-_COPIED = 64  # readers of a part that is cut in two; what is behind forgets more
+_COPIED = 64  # readers of a part that is cut in two, for which there always is room; of more there nearly always is
 
 # What there is room for before anything is looked at in one go, which is all of a run of alike iterations that is
 # looked at by strips, or one iteration of it access by access, or a piece of a repeated access. By strips, each place
 # can be taken out of a strip of another step, which then is two, and its MOST_READERS readers are in chunks. Access by
-# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each.
+# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each, which takes
+# _RESERVED chunks.
 MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
 CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
+_RESERVED = 2 * MOST_AT_ONCE
 STRIPS_AT_ONCE = MOST_AT_ONCE + (MOST_AT_ONCE >> 1)
 _CELLS_AT_ONCE = 8 * MOST_AT_ONCE + 3 * PAGE
 _FOUND_AT_ONCE = MOST_AT_ONCE >> 1
@@ -285,13 +287,16 @@ def _move(k, source, target):
 @kernel()
 def _copy(k, source, target):
     """What is known of a place is known of another one, too."""
-    cells, chunks = k.cells, k.chunks
+    state, cells, chunks = k.state, k.cells, k.chunks
     for column in range(CELL):
         cells[CELL * target + column] = cells[CELL * source + column]
     cells[CELL * target + WRITER] &= ~LOW
     cells[CELL * target + MAY_READ] = 0
     chunk, copied = cells[CELL * source + WRITER] & LOW, 0
-    while chunk and copied < _COPIED:
+    while chunk:
+        if copied >= _COPIED and state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _RESERVED:
+            state[FULL] = 1
+            return
         for number in range(chunks[CHUNK * chunk] & 15):
             times = CHUNK * chunk + TIMES + 2 * number
             new_reader(k, target, site_in(chunks, chunk, number), chunks[times], chunks[times + 1])

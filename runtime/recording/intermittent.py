@@ -190,7 +190,7 @@ class Intermittent(Recorder):
         now = time.monotonic()
         if self._interval is not None:
             self._due = now + self._interval
-        for tid in tuple(self._outside):
+        for tid in self._outside - {thread.tid for thread, *_ in self._ended_windows}:  # others have to be read first
             try:
                 if status_field(tid, "State")[:1] == "R":
                     ptrace.request(ptrace.INTERRUPT, tid)

@@ -250,9 +250,10 @@ class Recorder(Tracer):
         if self._watcher is None:
             return 0
         words = space.take_trace(thread)
+        nodes = space.trees.new_nodes(thread)  # where that fails, others tell of the new units
         self.words += len(words)
         new, self._told = self.made.units[self._told:], len(self.made.units)
-        self._watcher.take(thread.tid, new, space.trees.new_nodes(thread), words)
+        self._watcher.take(thread.tid, new, nodes, words)
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:

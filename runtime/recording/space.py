@@ -22,7 +22,7 @@ from memopt.analysis.nesting import find_nesting
 from memopt.analysis.structure import Surroundings, flow
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.trace import BLOCK, RESUMED
-from runtime import remote
+from runtime import faults, remote
 from runtime.codecache import MEMFD_NAME, choose_address, map_here
 from runtime.memory import PAGE, Mapping, Memory, mappings
 from runtime.ptrace import Registers
@@ -271,10 +271,12 @@ class Space:
                     raise
                 graph = flow(self.code.read, address, (address, min(bounds[1], address + PAGE)))
             made = self.made
+            name = text.name(address)
             found = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
-                              self._recording, made.watched, text.name(address))
+                              self._recording, made.watched, name)
+            faults.point(f"record.copy.{name}")
+            self.memory.write(found.start, found.code)  # where that fails, other processes go on with their numbers
             made.watched += len(found.watched) + len(found.points)
-            self.memory.write(found.start, found.code)
             region.next += -(-len(found.code) // 16) * 16
             made.units.append(found)
             bisect.insort(self._by_start, found, key=lambda u: u.start)

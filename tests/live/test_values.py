@@ -21,6 +21,21 @@ _HAD = """SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN 0 ELSE l.dept
 TIMES = 60
 
 
+def test_a_child_of_which_a_copy_fails_takes_nothing_from_others(build: Build, tmp_path: Path,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    program, path = str(build("child_fails.c")), tmp_path / "p.db"
+    monkeypatch.setenv("MEMOPT_FAULT", "raise:record.copy.in_child:1")
+    done = run([*memopt_command(), "profile", "--values", "-o", str(path), "--", program], PATIENCE)
+    assert (done.exit_code, done.stdout) == (0, b"4 -25\n")
+    assert "fault injected at record.copy.in_child" in done.stderr
+    had = [(row["function"], row["depth"], row["name"], row["frequent"])
+           for row in asked(path, _HAD.format(os.path.realpath(program))) if row["name"] in ("rdi", "trips")]
+    assert sorted(row for row in had if row[0] == "behind") == [
+        ("behind", depth, name, f"{times} x 1")
+        for depth, name in ((0, "rdi"), (1, "rdi"), (1, "trips")) for times in (5, 6)]
+    assert all(row[0] != "in_child" for row in had)
+
+
 @pytest.mark.parametrize(("compiler", "level", "options"), [
     ("gcc", "-O2", ()), ("gcc", "-O2", ("--no-elision",)), ("gcc", "-O3", ()), ("clang", "-O1", ())])
 def test_values_of_known_functions(build: Build, tmp_path: Path, compiler: str, level: str, options: tuple[str, ...]

@@ -137,6 +137,26 @@ def test_places_that_many_instructions_read(sites: int, size: int) -> None:
     assert counts_in(seen) == model.counted(shapes)
 
 
+@pytest.mark.parametrize("sites", [60, 70, 400])
+def test_places_that_many_instructions_have_read_are_cut(sites: int) -> None:
+    """Each part has had all of the readers."""
+    shapes = [BlockShape(0, True, False, (AccessShape(4, True, False),) * sites),
+              BlockShape(0, False, False, (AccessShape(1, False, True), AccessShape(2, False, True)))]
+    model, words = Model(), []
+    for iteration in range(1, 12):
+        writes = [(0, 4097), (1, 4098)] if iteration % 3 == 0 else []
+        for block, accesses in ((0, [(index, 4096) for index in range(iteration % 2, sites)]), (1, writes)):
+            words += [BLOCK << 48 | block, 16, *(index << 48 | address for index, address in accesses)]
+            for index, address in accesses:
+                model.access(shapes[block].accesses[index], Access(16, block, index), address,
+                             (((16, 0), 0, iteration),), 2 * iteration + block)
+    seen = Dependences()
+    seen.know(shapes, [(None, 1)])
+    seen.feed(numpy.array(words, numpy.uint64))
+    assert found_in(seen) == model.found
+    assert counts_in(seen) == model.counted(shapes)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_readers_before_a_write_are_not_taken_for_those_behind_it(seed: int) -> None:
     """They were where others are kept now, and share bits with these."""
