@@ -115,7 +115,7 @@ def compared(connection: sqlite3.Connection, texts: Texts, trace: Path, program:
     Left out are those in several contexts, the order of which the patterns do not tell."""
     rows = connection.execute("""
         SELECT a.address, a.id, a.kind FROM access a JOIN context c ON c.id = a.context JOIN image m ON m.id = c.image
-        WHERE m.path = ? AND a.parts IS NOT NULL GROUP BY a.address, a.kind HAVING count(*) = 1
+        WHERE m.path = ? GROUP BY a.address, a.kind HAVING count(*) = 1 AND a.parts IS NOT NULL
         """, (str(Path(program).resolve()),)).fetchall()
     hashes, bias = _hashes(trace, str(Path(program).resolve()))
     wrong = 0
