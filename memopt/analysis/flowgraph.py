@@ -34,20 +34,17 @@ class Decoded:
         self._starts: list[int] = []  # of the pieces that were decoded, in order
 
     def at(self, address: int, end: int, read: Read) -> DecodedInstruction | None:
-        """That at ``address``, of the bytes in front of ``end``; None where they are none."""
-        found = self.known.get(address)
-        if found is None:
-            size = min(_CHUNK, end - address)
-            index = bisect.bisect_right(self._starts, address)
-            following = self._starts[index] if index < len(self._starts) else end
-            self._starts.insert(index, address)
-            for piece in (min(size, following - address), size):  # what follows is known, unless it overlaps
-                for instruction in decode(read(address, piece), address):
-                    self.known.setdefault(instruction.address, instruction)
-                found = self.known.get(address)
-                if found is not None:
-                    break
-        return found
+        """That at ``address``, which is not known yet, of the bytes in front of ``end``; None where they are none."""
+        size = min(_CHUNK, end - address)
+        index = bisect.bisect_right(self._starts, address)
+        following = self._starts[index] if index < len(self._starts) else end
+        self._starts.insert(index, address)
+        for piece in (min(size, following - address), size):  # what follows is known, unless it overlaps
+            for instruction in decode(read(address, piece), address):
+                self.known.setdefault(instruction.address, instruction)
+            if address in self.known:
+                break
+        return self.known.get(address)
 
 
 def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,

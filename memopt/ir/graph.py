@@ -29,7 +29,7 @@ class Kind(Enum):
         self.falls_through = name in ("plain", "conditional", "call")
 
 
-class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass takes five times as long to make
+class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass takes three times as long to make
     """``target`` is the absolute address of a direct jump, conditional jump or call, else None."""
 
     address: int

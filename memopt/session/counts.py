@@ -157,25 +157,28 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
             inclusive[above] += inclusive[node]
             if item.loop is not None:
                 calls[above, item.loop] = calls.get((above, item.loop), 0) + inclusive[node]
-    contexts: dict[int, dict[int, int]] = {}
-    rows: list[tuple[int | None, ...]] = []
-    for item in order:
+
+    def context(item: Counted) -> tuple[int | None, ...]:
         node, above = (item.tid, item.address), (item.tid, item.caller)
         caller = by_address.get(above)
         unit = None if caller is None else caller.unit
         loop = None if unit is None or item.loop is None else static.loop(unit, item.loop)
-        contexts.setdefault(item.tid, {})[item.address] = number[node]
-        rows.append((number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
-                     static.site(unit, item.site), loop, entries[node], own[node], inclusive[node]))
-    connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", rows)
-    rows = []
-    for item in order:
+        return (number[node], last[node], item.tid, number.get(above), *static.function(item.unit),
+                static.site(unit, item.site), loop, entries[node], own[node], inclusive[node])
+
+    def context_loops(item: Counted) -> Iterator[tuple[int, ...]]:
         node = item.tid, item.address
         found = {index: row for index, *row in loops[node]}
-        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls) if found else {}
-        rows += ((number[node], loop, *row, totals[index]) for index, row in found.items()
-                 if (loop := static.loop(item.unit, index)) is not None)
-    connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)", rows)
+        totals = _with_callees(item, {index: row[2] for index, row in found.items()}, calls)
+        return ((number[node], loop, *row, totals[index]) for index, row in found.items()
+                if (loop := static.loop(item.unit, index)) is not None)
+
+    connection.executemany(f"INSERT INTO context VALUES ({', '.join('?' * 12)})", map(context, order))
+    connection.executemany("INSERT OR IGNORE INTO context_loop VALUES (?, ?, ?, ?, ?, ?)",
+                           (row for item in order for row in context_loops(item)))
+    contexts: dict[int, dict[int, int]] = {}
+    for (tid, address), index in number.items():
+        contexts.setdefault(tid, {})[address] = index
     return contexts
 
 

@@ -29,8 +29,8 @@ _COPIED = 64  # readers of a part that is cut in two, for which there always is 
 # What there is room for before anything is looked at in one go, which is all of a run of alike iterations that is
 # looked at by strips, or one iteration of it access by access, or a piece of a repeated access. By strips, each place
 # can be taken out of a strip of another step, which then is two, and its MOST_READERS readers are in chunks. Access by
-# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each, which takes
-# _RESERVED chunks.
+# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each, for which there
+# are _RESERVED chunks.
 MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
 CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
 _RESERVED = 2 * MOST_AT_ONCE
@@ -66,11 +66,16 @@ class Keeping(NamedTuple):
     free: Any
 
 
+@kernel(forceinline=True)
+def _chunks_left(state):
+    return state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK]
+
+
 @kernel()
 def look_for_room(state):
     """Whether there is enough of everything for what is looked at in one go."""
     short = 0
-    if state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < CHUNKS_AT_ONCE:
+    if _chunks_left(state) < CHUNKS_AT_ONCE:
         short = MORE_READERS
     elif state[NEXT_CELL] + _CELLS_AT_ONCE > state[CELL_ROOM]:
         short = MORE_CELLS
@@ -294,7 +299,7 @@ def _copy(k, source, target):
     cells[CELL * target + MAY_READ] = 0
     chunk, copied = cells[CELL * source + WRITER] & LOW, 0
     while chunk:
-        if copied >= _COPIED and state[FREE_CHUNKS] + state[CHUNK_ROOM] - state[NEXT_CHUNK] < _RESERVED:
+        if copied >= _COPIED and _chunks_left(state) < _RESERVED:
             state[FULL] = 1
             return
         for number in range(chunks[CHUNK * chunk] & 15):

@@ -72,7 +72,6 @@ from runtime.recording.writer import Writer
 
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _INSIDE = "inside"
-_NONE: frozenset[int] = frozenset()
 _NUMBER = re.compile(r"[er]ax, (0x[0-9a-f]+|\d+)")
 _SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 59, 101, 322
 
@@ -276,7 +275,7 @@ class _Translation:
         w(store(RAX, offset, RDX), load_state(RAX, SAVED[0]), load_state(RDX, SAVED[2]))
 
     @contextmanager
-    def _scratch(self, unused: frozenset[str], number: int, kept: frozenset[int] = _NONE
+    def _scratch(self, unused: frozenset[str], number: int, kept: frozenset[int] = frozenset()
                  ) -> Iterator[tuple[int, ...]]:
         """Registers to use where these are ``unused``, ``kept`` not among them; saved where that is needed."""
         free = [r for r in (NAMES.index(name) for name in sorted(unused)) if r not in kept]
@@ -288,14 +287,14 @@ class _Translation:
         for slot, register in zip(SAVED, saved, strict=False):
             self.write(load_state(register, slot))
 
-    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = _NONE
+    def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
                ) -> None:
         index = self.counter.get(place)
         if index is None:
             return
         self._increment(NODE_COUNTERS + 8 * index, following, kept)
 
-    def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = _NONE
+    def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
                    ) -> None:
         """The number of a node at this offset."""
         w, (unused, flags_unused) = self.write, idle(following)
@@ -329,9 +328,8 @@ class _Translation:
         behind = self.graph.blocks[target].instructions if inside else ()
         if place is not None:
             self._tell_points(place, self.told.get(place, ()), target)
-            left, entered = self.left.get(place, ()), self.entered.get(place, ())
-            kept = _NONE if not left and not entered else frozenset(
-                NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
+            left, entered = self.left.get(place, []), self.entered.get(place, [])
+            kept = frozenset(NAMES.index(self.stepped[index][1].register) for index in (*left, *entered))
             for index in left:
                 self._leave_stepped(index, behind, kept)
             self._count(place, behind, kept)
