@@ -20,8 +20,8 @@ from memopt.ir.plan import Date
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
-from passes.base import Context
 from passes.blocking import BLOCK, Blocking
+from passes.context import Context
 from passes.grouping import components
 from passes.leaves import Option, Position, cut, options
 from passes.ordering import Conflicts, carry, keeps, within

@@ -11,28 +11,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from memopt.analysis.dependences import Dependences
-from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
+from memopt.ir.plan import Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import Access, Apply, Read, Scop, Statement
-from memopt.machine.description import Machine, has_fused_multiply_add
+from memopt.machine.description import has_fused_multiply_add
 from memopt.models.cost import Estimate
-
-# Trips of the patched loop where nobody says: its count is a run-time value, taken as large.
-UNKNOWN_TRIPS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a pass may ask about the world. ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that
-    was seen, for the model only (a version serves any). ``packed``: bytes of the vectors that the original computes
-    with, 0 where it computes with single numbers."""
-
-    machine: Machine
-    isa: Isa
-    fp: str = "exact"
-    trips: int = UNKNOWN_TRIPS
-    packed: int = 0
+from passes.context import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes import retry
 from passes.entry import displaced_code, entry_code
 from passes.function_calls import is_of_call
-from passes.kernel import KernelCode
 from passes.magnitude import magnitude_guards
 from passes.rejoin import exit_code
+from passes.version_kernel import KernelCode
 
 _STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
 

@@ -17,7 +17,8 @@ from memopt.analysis.polyhedra import IntegerSet, budget
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 from memopt.models.cost import stride
-from passes.base import Context, Roles, ScheduledRegion
+from passes.base import Roles, ScheduledRegion
+from passes.context import Context
 from passes.contraction import element_of
 
 

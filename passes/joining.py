@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memopt.ir.scop import Access, Scop, Statement
-from memopt.models.loop_cost import LeafNest, step
+from memopt.ir.plan import MOST_LANES
 from passes.leaf_shape import Along, LeafShape
-
-MOST_LANES = 32  # of one row; longer ones fill vectors by themselves, and bounds stay small (passes.magnitude)
 
 
 def joined(shape: LeafShape) -> LeafShape:
@@ -61,26 +58,3 @@ def _of_lanes(bound: Along, count: int) -> Along:
     if not bound.row:
         return bound
     return Along(0, bound.row, 0, bound.rest * count + (count - 1 if bound.row < 0 else 0))
-
-
-def joinable(scop: Scop, statement: Statement, nest: LeafNest) -> LeafNest | None:
-    """``nest`` with one loop for its rows and vectors where ``joined`` will make one of them, for the cost model."""
-    rows, vector = nest.rows, nest.vector
-    if rows is None or vector is None:
-        return None
-    trips = {d.name: d.trips for d in statement.dimensions}
-    if not trips[vector].is_constant or vector in _coupled(statement) or nest.counts[vector] != trips[vector].constant:
-        return None
-    accesses: tuple[Access, ...] = (statement.write, *statement.reads)
-    count = nest.counts[vector]
-    follows = all(step(scop, a, nest, rows) == count * step(scop, a, nest, vector) for a in accesses)
-    if not 1 < count <= MOST_LANES or not follows:
-        return None
-    levels = tuple((n, c * nest.counts[rows] if n == vector else c) for n, c in nest.levels if n != rows)
-    return replace(nest, levels=levels, rows=None)
-
-
-def _coupled(statement: Statement) -> set[str]:
-    """Loops whose number a condition or another loop's length depends on."""
-    expressions = [*statement.conditions, *(d.trips for d in statement.dimensions)]
-    return {s for e in expressions for s in e.symbols}

@@ -14,8 +14,8 @@ from math import ceil
 
 from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Date, Leaf
-from memopt.ir.scop import Scop, Statement
+from memopt.ir.plan import MOST_LANES, Date, Leaf
+from memopt.ir.scop import Access, Scop, Statement
 from memopt.models.loop_cost import (
     LINE,
     MOST_NEIGHBOURS,
@@ -29,8 +29,7 @@ from memopt.models.loop_cost import (
     neighbours,
     step,
 )
-from passes.base import Context
-from passes.joining import joinable
+from passes.context import Context
 from passes.ordering import Conflicts, carry, equal, keeps
 
 MOST_COEFFICIENT = 3
@@ -94,9 +93,32 @@ Found = tuple[Leaf, LeafNest]
 def _joinable(scop: Scop, statement: Statement, found: Found) -> Iterator[Found]:
     """The leaf as the generator runs it where its rows follow each other in memory."""
     leaf, nest = found
-    one = joinable(scop, statement, nest)
+    one = _joined(scop, statement, nest)
     if one is not None:
         yield leaf, one
+
+
+def _joined(scop: Scop, statement: Statement, nest: LeafNest) -> LeafNest | None:
+    """``nest`` with one loop for its rows and vectors where the generator will make one of them, for the cost model."""
+    rows, vector = nest.rows, nest.vector
+    if rows is None or vector is None:
+        return None
+    trips = {d.name: d.trips for d in statement.dimensions}
+    if not trips[vector].is_constant or vector in _coupled(statement) or nest.counts[vector] != trips[vector].constant:
+        return None
+    accesses: tuple[Access, ...] = (statement.write, *statement.reads)
+    count = nest.counts[vector]
+    follows = all(step(scop, a, nest, rows) == count * step(scop, a, nest, vector) for a in accesses)
+    if not 1 < count <= MOST_LANES or not follows:
+        return None
+    levels = tuple((n, c * nest.counts[rows] if n == vector else c) for n, c in nest.levels if n != rows)
+    return replace(nest, levels=levels, rows=None)
+
+
+def _coupled(statement: Statement) -> set[str]:
+    """Loops whose number a condition or another loop's length depends on."""
+    expressions = [*statement.conditions, *(d.trips for d in statement.dimensions)]
+    return {s for e in expressions for s in e.symbols}
 
 
 def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:

@@ -15,25 +15,12 @@ Three things are shown:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from memopt.analysis.polyhedra import DEFAULT_BUDGET, IntegerSet, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
-from passes.base import Context, ScheduledRegion, plan_of
-
-
-@dataclass(frozen=True, slots=True)
-class Legality:
-    """Passes the schedule on unchanged, or rejects it."""
-
-    name = "legality"
-
-    def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
-        check(state.scop, plan_of(state, context))
-        return state
 
 
 def check(scop: Scop, plan: Plan, operations: int = DEFAULT_BUDGET) -> None:

@@ -14,8 +14,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from passes.arrangement import Arrangement, cycles
-from passes.base import Context
 from passes.blocking import STEPS, blockings
+from passes.context import Context
 from passes.leaves import Option, latency
 from passes.ordering import Conflicts, carry, within
 from passes.rebasing import rebase

@@ -1,63 +1,29 @@
-"""The passes in their order, and the way from a region to a plan."""
+"""Which schedulers are asked for a plan, in which order: the one for contractions, then the one for all other loops.
+
+In: a ``Region``. Out: plans for it, best first, each of them proved legal by passes.legality or passes.loop_legality;
+or ``Rejected``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from math import prod
 
 from memopt.analysis.conflicts import conflicts
-from memopt.analysis.dependences import dependences
 from memopt.analysis.polyhedra import budget
 from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import Scop, Statement
 from memopt.machine.description import Machine
-from passes.base import UNKNOWN_TRIPS, Context, Pass, ScheduledRegion, plan_of, trip_counts, verify
-from passes.distribution import ONCE, distribute
+from passes.base import plan_of
+from passes.context import UNKNOWN_TRIPS, Context
+from passes.contraction_pipeline import PIPELINE, Observer, plan_nest, schedule
+from passes.distribution import distribute
 from passes.grouping import components
-from passes.interchange import Interchange
-from passes.legality import Legality
 from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans
-from passes.packing import Packing
-from passes.profitability import Profitability
-from passes.register_tile import RegisterTile, Vectorize
-from passes.tiling import Tiling
-
-PIPELINE: tuple[Pass, ...] = (
-    Interchange(),
-    Vectorize(),
-    RegisterTile(),
-    Tiling(),
-    Packing(),
-    Profitability(),
-    Legality(),
-)
-
-Observer = Callable[[str, ScheduledRegion], None]
-"""Called after each pass with its name and what it returned (``--print-after``)."""
-
-
-def plan(
-    region: Region,
-    machine: Machine,
-    isa: Isa,
-    fp: str = "exact",
-    *,
-    trips: int | None = None,
-    observer: Observer | None = None,
-) -> Plan:
-    """The plan for ``region`` on ``machine`` with ``isa``; raises ``Rejected`` with the reason there is none.
-
-    ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that was seen, for the profitability model
-    alone; without it the loop is taken as long.
-    """
-    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
-    return plan_of(schedule(region, context, PIPELINE, observer), context)
-
 
 Candidate = tuple[tuple[Region, ...], NestPlan]
 """A plan, and a region for each of its parts: that of a loop plan has the plan's statements."""
@@ -74,8 +40,10 @@ def plan_candidates(
     observer: Observer | None = None,
     most: int = 2,
 ) -> tuple[Candidate, ...]:
-    """Up to ``most`` plans for ``region``, the one expected to be best first; arguments as ``plan``, and ``packed``:
-    bytes of the vectors that the original computes with.
+    """Up to ``most`` plans for ``region``, the one expected to be best first.
+
+    ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that was seen, for the models alone; without it
+    the loop is taken as long. ``packed``: bytes of the vectors that the original computes with.
 
     Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. Raises
     ``Rejected`` with the reason there is no plan.
@@ -83,7 +51,7 @@ def plan_candidates(
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed)
     try:
         parts = distribute(region)
-        return ((parts, plan_nest(parts, machine, isa, fp, trips=trips, observer=observer)),)
+        return ((parts, plan_nest(parts, context, observer)),)
     except Rejected as refusal:
         if refusal.reason is Reason.TOO_SHORT:
             raise
@@ -168,53 +136,3 @@ def _accumulates(scop: Scop, statement: Statement) -> bool:
     """Whether it adds to what is in memory, or the like, and has to do with no private array."""
     private = {a.name for a in scop.arrays if a.private}
     return statement.write in statement.reads and not private & {a.array for a in statement.reads}
-
-
-def plan_nest(
-    regions: tuple[Region, ...],
-    machine: Machine,
-    isa: Isa,
-    fp: str = "exact",
-    *,
-    trips: int | None = None,
-    observer: Observer | None = None,
-) -> NestPlan:
-    """Plans for the statements of a distributed nest (passes.distribution); arguments and errors as ``plan``.
-
-    The statement with most iterations decides whether it pays, which it does only when operands are used again and
-    again; the others only have to be possible.
-    """
-    context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1))
-    largest = max(regions, key=lambda r: _volume(r, context))
-    if any(d.name == ONCE for d in largest.scop.statements[0].dimensions):
-        raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
-    unconditional = tuple(p for p in PIPELINE if not isinstance(p, Profitability))
-    return NestPlan(tuple(
-        plan_of(schedule(r, context, PIPELINE if r is largest else unconditional, observer), context) for r in regions))
-
-
-def _volume(region: Region, context: Context) -> int:
-    return prod(trip_counts(region.scop.statements[0], context.trips).values())
-
-
-def schedule(
-    region: Region, context: Context, passes: tuple[Pass, ...] = PIPELINE, observer: Observer | None = None
-) -> ScheduledRegion:
-    """``region`` after ``passes``; the value is verified after each of them."""
-    state = initial(region, context)
-    for each in passes:
-        state = each.run(state, context)
-        verify(state, context)
-        if observer is not None:
-            observer(each.name, state)
-    return state
-
-
-def initial(region: Region, context: Context) -> ScheduledRegion:
-    """The nest in its original order."""
-    if len(region.scop.statements) != 1:
-        raise Rejected(Reason.NO_PLAN, f"{len(region.scop.statements)} statements in one nest")
-    statement = region.scop.statements[0]
-    trip_counts(statement, context.trips)  # rejects what is no box before isl sees it
-    points = tuple(d.name for d in statement.dimensions)
-    return ScheduledRegion(region, statement, dependences(region.scop), loops=(), points=points)

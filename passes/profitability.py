@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.models.cost import estimate
-from passes.base import Context, ScheduledRegion, plan_of, trip_counts
+from passes.base import ScheduledRegion, plan_of, trip_counts
+from passes.context import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from memopt.ir.plan import Isa, TileLoop
 from memopt.ir.reasons import VerifyError
 from memopt.models.cost import stride
 from memopt.models.tiles import Panel, cache_tiles
-from passes.base import Context, ScheduledRegion, known_trips
+from passes.base import ScheduledRegion, known_trips
+from passes.context import Context
 from passes.register_tile import roles_of
 
 

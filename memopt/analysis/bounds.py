@@ -222,3 +222,8 @@ def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
     if slope < 0 and limits.longest is None:
         return None
     return rest.constant + slope * (2 if slope >= 0 or limits.longest is None else max(limits.longest, 2))
+
+
+def is_bit(linear: Linear) -> bool:
+    """Whether ``linear`` is what a division by two leaves: zero or one."""
+    return any(linear == q.numerator - Linear.symbol(q, 2) for q in linear.quotients if q.divisor == 2)

@@ -22,7 +22,7 @@ from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, run
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
-from memopt.analysis.parameters import Sample, live_in, parametric, register_of
+from memopt.analysis.parameters import live_in, parametric, register_of
 from memopt.analysis.pivots import apart
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
@@ -59,21 +59,11 @@ from memopt.ir.region import (
     Rejoin,
     Relation,
     Trips,
+    with_room,
 )
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 
-ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
 _Found = TypeVar("_Found")
-
-
-def with_room(region: Region, sample: Sample, trips: int) -> Region:
-    """``region`` with room for copies of what is written, where it has to be copied: for entries with ``trips``
-    iterations to go, and some more."""
-    if region.retried is None:
-        return region
-    known = {**sample, TRIPS: trips}
-    written = [f.interval for f in region.footprints if f.written]
-    return replace(region, retried=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))
 
 
 @dataclass

@@ -23,6 +23,7 @@ from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
 
 Items = tuple[StatementItem, ...]
+Cell = tuple[Linear, int]  # address, bytes
 _LATER = f"{LOOP_COUNTER}later"  # how many iterations later, less one
 
 
@@ -38,6 +39,13 @@ class Captured(Protocol):
 
     def equate(self, one: Scalar, two: Scalar) -> None:
         """From now on the region relies on ``alike``."""
+
+    def bits(self, cell: Cell) -> int | None:
+        """What the cell holds; None when a guard could not look at it."""
+
+    def same_cells(self, one: Cell, two: Cell) -> None:
+        """From now on the region relies on the two holding the same at entry, and on the second, which it no longer
+        reads, lying apart from all that it writes."""
 
 
 @dataclass

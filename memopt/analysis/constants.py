@@ -9,30 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import greatest, least
+from memopt.analysis.claims import Captured, Cell
 from memopt.analysis.privates import is_private
 from memopt.analysis.statements import CellStatement, ItemT, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
 
 VECTOR = 64  # bytes of the widest vector
-
-Cell = tuple[Linear, int]  # address, bytes
-
-
-class Captured(Protocol):
-    """The captured state, and what may be relied on: the region's guards."""
-
-    def bits(self, cell: Cell) -> int | None:
-        """What the cell holds; None when a guard could not look at it."""
-
-    def same_cells(self, one: Cell, two: Cell) -> None:
-        """From now on the region relies on the two holding the same at entry, and on the second, which it no longer
-        reads, lying apart from all that it writes."""
 
 
 def with_one_of_each(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:

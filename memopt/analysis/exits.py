@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
-from memopt.analysis.bounds import sufficient
+from memopt.analysis.bounds import is_bit, sufficient
 from memopt.analysis.parameters import parametric
 from memopt.analysis.restarts import Split
 from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
@@ -236,11 +236,6 @@ class Exits:
                 return number == 0 if equal else number >= 0
             case Opaque():
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {self.algebra.address:#x}")
-
-
-def is_bit(linear: Linear) -> bool:
-    """Whether ``linear`` is what a division by two leaves: zero or one."""
-    return any(linear == q.numerator - Linear.symbol(q, 2) for q in linear.quotients if q.divisor == 2)
 
 
 def width_of(formula: Formula) -> int:

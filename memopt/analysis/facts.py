@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from memopt.analysis.parameters import (
-    Sample,
     counted,
     fit,
     is_parameter,
@@ -26,6 +25,7 @@ from memopt.analysis.tables import Table, table_around
 from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Sample
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))

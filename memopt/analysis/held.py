@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.needs import stores_of
-from memopt.analysis.nest import Item
+from memopt.analysis.nest import Item, stores_of
 from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin
 from memopt.analysis.values import Value

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from memopt.analysis.held import Held
-from memopt.analysis.needs import Needs, loop_name
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.needs import Needs
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Final, Loaded, Value, within

@@ -9,15 +9,15 @@ Inside the trial of an outer loop the same loop comes by again and again: what w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import lcm
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
+from memopt.analysis.dead_registers import dead_registers
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
-from memopt.analysis.overwritten import overwritten
 from memopt.analysis.places import Places, stack_stores
 from memopt.analysis.restarts import Defer, Specialise, Together
-from memopt.analysis.rotation import turns
 from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 from memopt.analysis.walk import Walk, Walker
 from memopt.ir.graph import Loop
@@ -26,6 +26,7 @@ from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
 
 WRAPPED = 1 << 31  # at least: what a 32-bit number that wraps around seems to move by
+MOST_TURNS = 4
 
 Found = tuple[dict[str, int], frozenset[str], Walk, State]
 
@@ -165,7 +166,7 @@ class Induction:
                     continue
                 step = self._step(before, value, steady)
             except Specialise as need:
-                if overwritten(self.walker.graph, self.walker.lift, loop.header, (location,)):
+                if dead_registers(self.walker.graph, self.walker.lift, loop.header, (location,)):
                     opaque.add(location)  # no matter what it holds there: nothing is asked of its first value
                 else:
                     needs.append(need)
@@ -319,3 +320,19 @@ class Induction:
         symbol = f"{TRIAL}{loop.header:x}:{location}"
         self.algebra.sample[symbol] = self.algebra.at_sample(entry.linear)
         return Integer(Linear.symbol(symbol), entry.width)
+
+
+def turns(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
+    """After how many iterations each location holds again what it held ``before`` (a number of its own each), where
+    iterations exchange some of them; else 1."""
+    names = {v.linear: p for p, v in before.items() if isinstance(v, Integer)}
+    source = {p: names[v.linear] for p, v in after.items()
+              if p in before and isinstance(v, Integer) and v.linear in names}
+    found = 1
+    for location in source:
+        length, at = 1, source[location]
+        while at != location and at in source and length <= MOST_TURNS:
+            length, at = length + 1, source[at]
+        if at == location:
+            found = lcm(found, length)
+    return found if found <= MOST_TURNS else 1

@@ -17,6 +17,7 @@ from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.building import Builder
 from memopt.analysis.constants import with_one_of_each
+from memopt.analysis.dead_registers import dead_registers
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, LANES, Facts
@@ -25,10 +26,10 @@ from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import limits
 from memopt.analysis.operand_order import in_one_order
 from memopt.analysis.overlays import whole_rows
-from memopt.analysis.overwritten import overwritten
-from memopt.analysis.parameters import PARAMETER, Sample, is_parameter, live_in
+from memopt.analysis.parameters import PARAMETER, is_parameter, live_in
 from memopt.analysis.places import stack_stores
 from memopt.analysis.privates import PRIVATE, private_sample
+from memopt.analysis.quotients import trimmed, without_quotients
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
@@ -49,15 +50,13 @@ from memopt.analysis.restarts import (
     Written,
 )
 from memopt.analysis.rotation import repeated
-from memopt.analysis.rounding import without_quotients
 from memopt.analysis.statements import StatementLoop, statements_of
-from memopt.analysis.trimming import trimmed
 from memopt.analysis.values import Carried, Final, Node, Value, constant_of
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Lane, Region
+from memopt.ir.region import Lane, Region, Sample
 from memopt.ir.scop import TRIPS
 
 ATTEMPTS = 192
@@ -233,7 +232,7 @@ def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced
     statements, builder.settled = recovered.loop, recovered.settled
     builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
     registers = {c.location for c in outer.node.carried} & {*GENERAL, *LANES}
-    dead = overwritten(code.graph, code.lift, loop.header, registers)
+    dead = dead_registers(code.graph, code.lift, loop.header, registers)
     builder.settled, builder.dead = builder.settled | dead, dead.intersection(GENERAL)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))

@@ -14,8 +14,7 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.bounds import proved, sign
 from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
-from memopt.analysis.needs import loop_name
-from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.privates import is_private
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Value, constant_of

@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.nest import LoopNode, loop_name, loops_of, stores_of
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Final, Loaded, Node, Value
-
-
-def loop_name(node: LoopNode) -> str:
-    """What Carried and Final call the loop."""
-    return node.counter.removeprefix(LOOP_COUNTER)
-
-
-def loops_of(items: Iterable[Item]) -> Iterator[LoopNode]:
-    """Every loop, outer ones first."""
-    for item in items:
-        match item:
-            case LoopNode():
-                yield item
-                yield from loops_of(item.items)
-            case Guarded():
-                yield from loops_of(item.items)
-
-
-def stores_of(items: Iterable[Item]) -> Iterator[StoreEvent]:
-    for item in items:
-        match item:
-            case StoreEvent():
-                yield item
-            case LoopNode() | Guarded():
-                yield from stores_of(item.items)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from memopt.analysis.bounds import is_bit
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import (
     Shape,
@@ -19,7 +20,6 @@ from memopt.analysis.copies import (
     shape,
     unconditional,
 )
-from memopt.analysis.exits import is_bit
 from memopt.analysis.leftovers import Leftovers
 from memopt.analysis.short_rows import ShortRows
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of

@@ -6,8 +6,10 @@ This is the form between symbolic execution (memopt.analysis.execute) and the st
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from memopt.analysis.numbers import LOOP_COUNTER
 from memopt.analysis.values import Substitution, Value
 from memopt.ir.linear import Linear
 
@@ -165,3 +167,28 @@ def show(value: Value) -> str:
         case Node(operator, operands, width):
             return f"{operator}{width}({', '.join(map(show, operands))})"
     return str(value)
+
+
+def loop_name(node: LoopNode) -> str:
+    """What Carried and Final call the loop."""
+    return node.counter.removeprefix(LOOP_COUNTER)
+
+
+def loops_of(items: Iterable[Item]) -> Iterator[LoopNode]:
+    """Every loop, outer ones first."""
+    for item in items:
+        match item:
+            case LoopNode():
+                yield item
+                yield from loops_of(item.items)
+            case Guarded():
+                yield from loops_of(item.items)
+
+
+def stores_of(items: Iterable[Item]) -> Iterator[StoreEvent]:
+    for item in items:
+        match item:
+            case StoreEvent():
+                yield item
+            case LoopNode() | Guarded():
+                yield from stores_of(item.items)

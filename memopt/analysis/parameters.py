@@ -7,14 +7,13 @@ number is guessed from entries that were seen, and guarded like the number: a wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from memopt.ir.linear import Linear
+from memopt.ir.region import Sample
 
 PARAMETER = "n:"  # prefix of a parameter's symbol
 LOW_BYTE = "b:"  # prefix of the symbol of a register's low byte, sign-extended
-
-Sample = Mapping[str, int]
 
 
 def parameter(symbol: str) -> str:

@@ -25,8 +25,8 @@ from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
 from memopt.analysis.held import Held, implied
 from memopt.analysis.homes import CarriedPart, Home, Homes
 from memopt.analysis.mirrors import Alone
-from memopt.analysis.needs import Needs, loop_name
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.analysis.needs import Needs
+from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.packed import unpacked
 from memopt.analysis.privates import Privates, counters_of, is_private
 from memopt.analysis.slices import origin, part

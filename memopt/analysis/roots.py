@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from memopt.analysis.canonical import canonical, canonical_nest
-from memopt.analysis.needs import loop_name, loops_of
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent, loop_name, loops_of
 from memopt.analysis.slices import origin, part
 from memopt.analysis.values import Carried, Final, Formula, Node, Value, data, within
 from memopt.ir.reasons import Reason, Rejected

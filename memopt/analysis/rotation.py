@@ -7,34 +7,15 @@ other in the flow graph. A region counts those rounds; the guard's exact divisio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from math import lcm
 
 from memopt.analysis.calls import COPY
 from memopt.analysis.loops import find_loops
-from memopt.analysis.values import Integer, Value
 from memopt.ir.graph import BasicBlock, FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block, Exit, Jump, Operation
 
 ROUND = COPY << 8  # between copies: further than those of called functions
-MOST_TURNS = 4
-
-
-def turns(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
-    """After how many iterations each location holds again what it held ``before`` (a number of its own each), where
-    iterations exchange some of them; else 1."""
-    names = {v.linear: p for p, v in before.items() if isinstance(v, Integer)}
-    source = {p: names[v.linear] for p, v in after.items()
-              if p in before and isinstance(v, Integer) and v.linear in names}
-    found = 1
-    for location in source:
-        length, at = 1, source[location]
-        while at != location and at in source and length <= MOST_TURNS:
-            length, at = length + 1, source[at]
-        if at == location:
-            found = lcm(found, length)
-    return found if found <= MOST_TURNS else 1
 
 
 def repeated(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: int) -> (

@@ -8,13 +8,8 @@ not lie inside the source, which is required ("forwards"). An element is as larg
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import Algebra
-from memopt.analysis.values import Value, constant
-from memopt.ir.linear import Linear
 from memopt.ir.operations import CALL, CHECK, Block, Literal, Operand
 from memopt.x86.folding import BlockBuilder
 
@@ -28,7 +23,7 @@ FUNCTIONS = {name + suffix: (operator, operands, bits)
 """By name: the operator, how many operands, their bits. ``CALL``: the only value that errno is ever set to is ERANGE,
 so that the order of calls does not matter."""
 _STEP = 0x100  # between the addresses of a model's blocks
-_GRANULES = (8, 4, 2, 1)
+GRANULES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ def model(routine: Routine, base: int, behind: int) -> dict[int, Block]:
     is where it returns to."""
     if routine.name in FUNCTIONS:
         return {base: _function(routine, base, behind)}
-    loops = {size: base + (1 + number) * _STEP for number, size in enumerate(_GRANULES)}
+    loops = {size: base + (1 + number) * _STEP for number, size in enumerate(GRANULES)}
     last = base + (1 + len(loops)) * _STEP
     blocks = {base: _entry(routine, base, loops, last)}
     blocks |= {at: _loop(routine, at, size, last) for size, at in loops.items()}
@@ -121,32 +116,3 @@ def _return(address: int, behind: int) -> Block:
     b.forget(in_rax=True)
     b.jump(behind, "boring")
     return b.finish(address, 0)
-
-
-# -- what symbolic execution makes of the operators -----------------------------------------------------------------
-
-
-def _granule(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:
-    """What divides the size whatever its symbols are, which are fixed where they would leave single bytes.
-
-    0 in a trial, where only what registers hold afterwards is looked at: then there is no loop."""
-    if algebra.trial:
-        return constant(0, 64)
-    size, = operands
-    known = math.gcd(_GRANULES[0], size.constant, *(c for _, c in size.terms))
-    if known < 4 and not size.is_constant and algebra.settles(size):
-        known = math.gcd(_GRANULES[0], algebra.specialised(size).constant)
-    return constant(known, 64)
-
-
-def _forwards(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:
-    """True, once it is required: the destination begins before the source or behind it."""
-    to, source, size = operands
-    distance = to - source
-    behind = algebra.at_sample(distance) > 0
-    algebra.require(distance - size if behind else -distance, "a destination does not begin inside its source")
-    return constant(1, 1)
-
-
-ABOUT_COPIES: dict[str, Callable[[Algebra, tuple[Linear, ...]], Value]] = {
-    "granule": _granule, "forwards": _forwards}

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from memopt.analysis.expressions import element_of
-from memopt.analysis.needs import Flow, Needs, loop_name, stores_of
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
+from memopt.analysis.needs import Flow, Needs
+from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
 from memopt.analysis.privates import Privates
 from memopt.analysis.slices import origin, part, zext
 from memopt.analysis.values import Carried, Final, LiveVector, Node, Value, constant_of, within

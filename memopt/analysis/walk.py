@@ -18,6 +18,7 @@ from memopt.analysis.choices import (
     raises_alone,
     repeats,
 )
+from memopt.analysis.copy_operators import ABOUT_COPIES
 from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import TO_THE_END, State
@@ -25,7 +26,6 @@ from memopt.analysis.nest import Item, Raising, Read
 from memopt.analysis.places import Places
 from memopt.analysis.restarts import Mask
 from memopt.analysis.roots import answered, elsewhere, invalid_root
-from memopt.analysis.routines import ABOUT_COPIES
 from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
 from memopt.analysis.values import (
     Formula,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
-from memopt.analysis.exits import is_bit
+from memopt.analysis.bounds import is_bit
 from memopt.analysis.facts import SLOT, Facts, State
 from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.places import Places

@@ -18,6 +18,10 @@ from memopt.ir.isa import Isa as Isa
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Statement
 
+MOST_LANES = 32
+"""Lanes of a row at most whose rows, where they follow each other in memory, the generator runs as one long vector
+dimension. Longer rows fill vectors by themselves; and the bounds of the joined loop stay small."""
+
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Scop
+from memopt.ir.scop import TRIPS, Scop
+
+ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
+
+Sample = Mapping[str, int]
+"""Values of live-in symbols, by symbol, as they were seen at one entry of a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +305,13 @@ def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Reg
               for footprint, (low, high) in places.items() if footprint.written or region.wider or region.numeric
               for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
     return replace(region, guards=(*region.guards, *guards))
+
+
+def with_room(region: Region, sample: Sample, trips: int) -> Region:
+    """``region`` with room for copies of what is written, where it has to be copied: for entries with ``trips``
+    iterations to go, and some more."""
+    if region.retried is None:
+        return region
+    known = {**sample, TRIPS: trips}
+    written = [f.interval for f in region.footprints if f.written]
+    return replace(region, retried=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))

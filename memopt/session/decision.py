@@ -7,16 +7,16 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason
+from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import LoopReport, Outcome
-from memopt.session.service import Service, ticks_per_second
+from memopt.session.service import Service
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
-    from memopt.analysis.parameters import Sample
     from memopt.ir.code import CompiledRegion
     from memopt.ir.graph import Loop
     from memopt.ir.plan import NestPlan
-    from memopt.ir.region import Guard
+    from memopt.ir.region import Guard, Sample
     from memopt.session.site import Ranges, Site
     from runtime.codecache import CodeCache
     from runtime.trial import Measurement

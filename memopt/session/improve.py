@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from memopt import __version__
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
+from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import RunReport, Stage
 from memopt.session.decision import Decision
 from memopt.session.glance import around, computes
-from memopt.session.service import Service, Verdict, ticks_per_second
+from memopt.session.service import Service, Verdict
 from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
@@ -26,9 +27,8 @@ from runtime.processes import running_seconds, thread_count
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
-    from memopt.analysis.parameters import Sample
     from memopt.ir.graph import Loop
-    from memopt.ir.region import Guard
+    from memopt.ir.region import Guard, Sample
     from memopt.session.site import Site
     from memopt.session.turns import Outcome
     from runtime.codecache import CodeCache

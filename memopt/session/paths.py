@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from memopt.analysis.paths import PathNumbers, number_paths
 from memopt.ir.reasons import Rejected
+from memopt.machine.tsc import ticks_per_second
 from memopt.options import Options
 from memopt.session.counts import Static
 from memopt.traces.paths import PathBlock, Paths
@@ -117,12 +118,5 @@ class PathWatch:
 
 def intermittent(options: Options, supervisor: Supervisor, watch: PathWatch) -> Intermittent:
     """The recorder that ``options`` ask for."""
-    interval = None if options.rehook is None else options.rehook / _cycles_per_second()
+    interval = None if options.rehook is None else options.rehook / ticks_per_second()
     return Intermittent(supervisor, watch, 0 if options.exact else options.unhook, interval, options.overhead / 100)
-
-
-def _cycles_per_second() -> float:
-    """Of the time-stamp counter, which counts at the nominal rate."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        rates = [float(line.partition(":")[2]) for line in file if line.startswith("cpu MHz")]
-    return 1e6 * max(rates, default=2000.0)

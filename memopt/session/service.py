@@ -6,7 +6,6 @@ and out of the version again costs time too, which the version's own clock does 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, fields
 
 from memopt.ir.reasons import Reason
@@ -113,13 +112,3 @@ class Service:
     def pass_over(self, counted: Statistics, elapsed: float, processor: float) -> None:
         """What happened up to now is judged, or says nothing of the version."""
         self._judged, self.began = counted, (elapsed, processor)
-
-
-@functools.cache
-def ticks_per_second() -> float:
-    """The time stamp counter's rate: the kernel calibrates its delay loop by it (twice tsc_khz, in BogoMIPS)."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("bogomips"):
-                return float(line.split(":")[1]) * 0.5e6
-    return 1e9

@@ -25,12 +25,11 @@ from runtime.processes import running_seconds
 
 if TYPE_CHECKING:
     from memopt.analysis.lift import Lifted
-    from memopt.analysis.parameters import Sample
     from memopt.ir.code import CompiledRegion, Placement
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
-    from memopt.ir.region import Footprint, Region
+    from memopt.ir.region import Footprint, Region, Sample
     from memopt.machine.description import Machine
     from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
@@ -136,8 +135,8 @@ class Stages:
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
         from passes.generate import copies_offset
-        from passes.kernel import nest_scratch_bytes
         from passes.retry import copies_bytes
+        from passes.version_kernel import nest_scratch_bytes
         from runtime.codecache import CodeCache
         from runtime.handlers import check_handler
         from runtime.tracee import attach
@@ -204,8 +203,7 @@ class Stages:
     def _capture_and_lift(self, site: Site, loop: Loop,
                           operations: Callable[[int], Block]) -> tuple[Lifted, int]:
         """The region, without the displaced bytes, and the trip count to plan for."""
-        from memopt.analysis.building import with_room
-        from memopt.ir.region import confined
+        from memopt.ir.region import confined, with_room
         from memopt.session.single import one_thread
         from runtime.memory import mappings
 
@@ -259,7 +257,7 @@ class Stages:
     def _lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
               shadow: Shadow) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
         """The region as the shadow stands there, and where its footprints may lie."""
-        from memopt.analysis.flags import flags_dead
+        from memopt.analysis.dead_registers import flags_dead
         from memopt.analysis.lift import Code, lift_region
         from memopt.ir.region import Progression
         from runtime.memory import check_private, mappings
@@ -307,7 +305,7 @@ class Stages:
                   machine: Machine, displaced: Callable[[int], bytes]) -> tuple[CompiledRegion, ...]:
         """Code for each candidate that can be generated, all for the same place; one at least."""
         from passes.generate import generate
-        from passes.kernel import nest_kernel
+        from passes.version_kernel import nest_kernel
 
         versions: list[CompiledRegion] = []
         refusal: Rejected | None = None

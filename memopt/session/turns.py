@@ -19,7 +19,7 @@ from statistics import mean, median, quantiles
 
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.service import ticks_per_second
+from memopt.machine.tsc import ticks_per_second
 from runtime.codecache import NO_LIMIT, CodeCache, Statistics
 from runtime.memory import Memory
 from runtime.processes import processor_seconds

@@ -12,8 +12,8 @@ import pytest
 
 from memopt.ir.plan import Isa
 from memopt.ir.scop import ElementType
-from passes.pipeline import plan
 from tests.support.machines import HASWELL, ZEN5
+from tests.support.plans import plan
 from tests.support.products import product
 
 _FOLDER = Path(__file__).parent / "schedules"

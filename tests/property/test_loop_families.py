@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
-from passes.base import Context
+from passes.context import Context
 from passes.loop_plans import loop_plans
 from tests.support.affine_nests import nests
 from tests.support.inprocess import host_isas

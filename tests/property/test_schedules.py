@@ -15,9 +15,9 @@ from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import FLOATS, Access, Apply, Array, Dimension, ElementType, Read, Scop, Statement
 from passes.legality import check, order_violations
-from passes.pipeline import plan
 from tests.support.enumeration import PlanRun, Point, Undefined, conflicts, run_original, with_trips
 from tests.support.machines import HASWELL, SMALL, ZEN5
+from tests.support.plans import plan
 from tests.support.products import product
 
 _ARRAYS = ("X", "Y")

@@ -12,10 +12,10 @@ from memopt.analysis.facts import GENERAL
 from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.analysis.loops import find_loops, with_headers
-from memopt.analysis.parameters import Sample
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected
+from memopt.ir.region import Sample
 from memopt.x86.semantics import lift_block
 from tests.support.binaries import assemble
 from tests.support.traced import Traced

@@ -29,7 +29,8 @@ from memopt.session.improve import Improver
 from memopt.session.site import Site, find_site
 from memopt.session.stages import TRANSIENT
 from memopt.session.worker import Worker
-from passes.base import Context, ScheduledRegion
+from passes.base import ScheduledRegion
+from passes.context import Context
 from passes.loop_plans import loop_plans
 from passes.profitability import Profitability
 from runtime import ptrace

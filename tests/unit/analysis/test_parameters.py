@@ -12,7 +12,7 @@ from memopt.analysis.parameters import fit, parameter, varies
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
 from memopt.ir.region import Disjoint, Guard
-from passes.base import Context
+from passes.context import Context
 from passes.loop_legality import check_loops
 from passes.loop_plans import loop_plans
 from tests.support.inprocess import host_isas

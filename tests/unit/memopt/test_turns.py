@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from memopt.ir.reasons import Rejected
+from memopt.machine.tsc import ticks_per_second
 from memopt.session import turns
 from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
 from runtime.codecache import CodeCache, Statistics
@@ -110,7 +111,7 @@ class Program:
                     self._count(runs=1)
                     yield iterations * self.version
                     self._count(iterations=iterations,
-                                cycles=round(iterations * self.version * turns.ticks_per_second()))
+                                cycles=round(iterations * self.version * ticks_per_second()))
                     at += iterations
                 at += 1
                 yield self.original

@@ -16,7 +16,7 @@ from memopt.x86.decoder import decode
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Code, Label, Mem, code, instruction, jump
 from passes.generate import generate
-from passes.kernel import KernelCode
+from passes.version_kernel import KernelCode
 from tests.support.header import PLAN, linear
 
 PLACE = Placement(0x10000, 0x2000, 0x20000, 0x2000, 0x30000, 0x40000, 0x1000)

@@ -28,7 +28,8 @@ from memopt.ir.scop import (
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
 from passes.contraction import contraction
-from passes.kernel import kernel, scratch_bytes
+from passes.kernel import scratch_bytes
+from passes.version_kernel import kernel
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.kernel_check import check
 from tests.support.products import MULTIPLY_ADD, A, B, C, Layout, product, tiled

@@ -18,8 +18,8 @@ from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
 from passes.contraction import contraction
 from passes.emitter import Emitter
-from passes.kernel import kernel
 from passes.leaf import MicroKernel, shape
+from passes.version_kernel import kernel
 from tests.support.products import MULTIPLY_ADD, A, B, C, product, tiled
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "kernels"

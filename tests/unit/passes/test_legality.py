@@ -9,8 +9,8 @@ from memopt.ir.plan import Isa, Pack, Plan, TileLoop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Dimension, Scop, Statement
 from passes.legality import check, dates, order_violations
-from passes.pipeline import plan
 from tests.support.machines import ZEN5
+from tests.support.plans import plan
 from tests.support.products import product
 
 _REGION = product("ijk", {"i": 2048, "j": 2048, "k": 2048})

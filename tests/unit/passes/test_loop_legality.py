@@ -13,7 +13,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Dimension, Scop
-from passes.base import Context
+from passes.context import Context
 from passes.loop_legality import check_loops
 from passes.loop_plans import loop_plans
 from passes.rebasing import counted_from, rebase

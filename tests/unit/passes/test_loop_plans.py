@@ -15,8 +15,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
 from passes.arrangement import Arrangement
-from passes.base import Context
 from passes.blocking import blockings
+from passes.context import Context
 from passes.leaves import STRIP
 from passes.loop_legality import check_loops, check_sequence
 from passes.loop_plans import loop_plans

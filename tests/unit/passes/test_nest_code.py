@@ -13,12 +13,12 @@ from memopt.ir.region import Lane, LiveIn, Passed, Region, Register
 from memopt.ir.scop import Access, Apply, Constant, ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
-from passes.base import Context
+from passes.context import Context
 from passes.joining import joined
-from passes.kernel import nest_kernel
 from passes.leaf_shape import leaf_shape
 from passes.loop_legality import check_loops
 from passes.loop_plans import loop_plans
+from passes.version_kernel import nest_kernel
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.machines import ZEN5

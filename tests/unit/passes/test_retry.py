@@ -13,8 +13,8 @@ from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trip
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Label, Mem, code, instruction, jump
 from passes.generate import copies_offset
-from passes.kernel import KernelCode
 from passes.retry import copies_bytes
+from passes.version_kernel import KernelCode
 from tests.support.header import LIMIT, MXCSR, Header, linear
 
 DATA, BYTES = 0x9000_0000, 48

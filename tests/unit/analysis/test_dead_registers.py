@@ -1,26 +1,37 @@
-"""Registers at a loop header: dead only when every way writes them before anything reads them."""
+"""Registers and flags at a loop header: dead only when every way writes them before anything reads them."""
 
 from __future__ import annotations
 
 import pytest
 
+from memopt.analysis.dead_registers import dead_registers, flags_dead
 from memopt.analysis.flowgraph import discover
-from memopt.analysis.overwritten import overwritten
+from memopt.analysis.lift import Code
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 
 REGISTERS = ("rbx", "xmm7.0")
 
 
-def dead(source: str) -> set[str]:
-    """Of ``REGISTERS`` at the label ``header``, which must be the first instruction."""
+def code(source: str) -> Code:
+    """The label ``header`` must be the first instruction."""
     machine_code = assemble(".intel_syntax noprefix\n" + source)
 
     def read(address: int, size: int) -> bytes:
         return machine_code[address - TEXT:address - TEXT + size]
 
-    code = code_of(discover(read, TEXT, (TEXT, TEXT + len(machine_code))))
-    return set(overwritten(code.graph, code.lift, TEXT, REGISTERS))
+    return code_of(discover(read, TEXT, (TEXT, TEXT + len(machine_code))))
+
+
+def dead(source: str) -> set[str]:
+    """Of ``REGISTERS``, at the header."""
+    it = code(source)
+    return set(dead_registers(it.graph, it.lift, TEXT, REGISTERS))
+
+
+def dead_flags(source: str) -> bool:
+    it = code(source)
+    return flags_dead(it.graph, it.lift, TEXT)
 
 
 @pytest.mark.parametrize(("source", "expected"), [
@@ -42,3 +53,21 @@ def test_written_on_every_way(source: str, expected: set[str]) -> None:
 ])
 def test_read_or_passed_on(source: str) -> None:
     assert not dead(source)
+
+
+@pytest.mark.parametrize("source", [
+    "header: add rax, 8; cmp rax, rcx; jne header; ret",
+    "header: mov rdx, [rax]; jrcxz other; add rax, 1; jmp header; other: sub rax, 1; ret",
+])
+def test_flags_set_on_every_way(source: str) -> None:
+    assert dead_flags(source)
+
+
+@pytest.mark.parametrize("source", [
+    "header: mov rdx, [rax]; jne header; ret",
+    "header: inc rax; cmp rax, rcx; jne header; ret",  # keeps the carry
+    "header: setb dl; cmp rax, rcx; jne header; ret",
+    "header: jrcxz other; add rax, 1; jmp header; other: ret",  # the caller may look
+])
+def test_flags_read_or_passed_on(source: str) -> None:
+    assert not dead_flags(source)

@@ -1,22 +1,85 @@
-"""Rounded trip counts that are left over, as loops of one iteration.
+"""Trip counts and bounds that contain a floor division, made affine.
 
-Pieces of a row whose operand orders differ stay apart, and where one ends and the other begins is a quotient. A
-domain has no quotients, but ``q = n / d`` rounded down is the one number with ``0 <= n - d * q < d``: a loop over all
-numbers that it can be, with that as a condition, runs once.
+Example: ``for (j = 0; j < 4 * (n / 4); j++)`` is what is left of a loop over n elements that was unrolled by four.
+
+In: a ``StatementLoop``. Out: one with the same iterations in the same order and fewer floor divisions, in two steps:
+
+1. ``trimmed`` cuts a loop where a bound without a floor division is: ``4 * (n / 4)`` is at least ``n - 3``, so it
+   becomes a loop of ``n - 3`` iterations and another of up to three. The first is as plain as the source was; what is
+   left of a row, with the statements for the remainder beside it, is little work, however involved its domain.
+2. ``without_quotients`` replaces the floor divisions that are left over. Pieces of a row whose operand orders differ
+   stay apart, and where one ends and the other begins is a quotient. A domain has no quotients, but ``q = n / d``
+   rounded down is the one number with ``0 <= n - d * q < d``: a loop over all numbers that it can be, with that as a
+   condition, runs once.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.bounds import Limits, Ranges, greatest, least, number_at_least, proved, sign
-from memopt.analysis.copies import linears, rebuilt, restricted
+from memopt.analysis.copies import linears, moved, rebuilt, restricted
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
+
+WORTH = 8  # iterations of the plain part for each one that may be left
+
+
+def trimmed(loop: StatementLoop, limits: Limits, sample: Mapping[str, int]) -> StatementLoop:
+    """``loop`` with the same iterations in the same order, its inner loops cut where that is worth while for the
+    captured values ``sample``."""
+    return _Trimming(limits, sample).inside(loop, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Trimming:
+    limits: Limits
+    sample: Mapping[str, int]
+
+    def inside(self, loop: StatementLoop, around: Ranges) -> StatementLoop:
+        ranges = {**around, loop.counter: loop.trips - 1}
+        return replace(loop, items=tuple(i for item in loop.items for i in self._item(item, ranges)))
+
+    def _item(self, item: StatementItem, around: Ranges) -> tuple[StatementItem, ...]:
+        if isinstance(item, CellStatement):
+            return (item,)
+        plain = _at_least(item.trips)
+        left = self._left(item.trips, plain, around)
+        if left is None:
+            return (self.inside(item, around),)
+        counter = f"{item.counter}~rest"
+        onwards = plain if left == Linear.of(1) else Linear.symbol(counter) + plain
+        conditions = [item.trips - onwards - 1]
+        if not proved(sign(plain, around), self.limits):
+            conditions.append(onwards)
+        rest = tuple(restricted(moved(i, {item.counter: onwards}), conditions) for i in item.items)
+        again = self.inside(StatementLoop(counter, left, rest), around)
+        return (self.inside(replace(item, trips=plain), around), *(again.items if left == Linear.of(1) else (again,)))
+
+    def _left(self, trips: Linear, plain: Linear, around: Ranges) -> Linear | None:
+        """How many iterations there are at most besides ``plain``; None: it is not worth while to part them."""
+        if plain == trips or plain.quotients:
+            return None
+        try:
+            left = greatest(trips - plain, around)
+            many = greatest(plain, around).evaluate(self.sample)
+        except Rejected:
+            return None
+        return left if left.is_constant and many >= WORTH * left.constant else None
+
+
+def _at_least(linear: Linear) -> Linear:
+    """A lower bound that is without those quotients that are multiplied by their divisor."""
+    for rounded in linear.quotients:
+        often, rest = divmod(linear.factor(rounded), rounded.divisor)
+        if not rest:
+            bound = rounded.numerator * often - max(0, often) * (rounded.divisor - 1)
+            return _at_least(Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant) + bound)
+    return linear
 
 
 def without_quotients(loop: StatementLoop, limits: Limits) -> StatementLoop:

@@ -1,0 +1,78 @@
+"""Registers and flags that are dead at a loop header: every path from there writes them before it reads them.
+
+Example: in ``header: mov rbx, rcx; add rax, rbx; jne header`` the register rbx is dead at the header, rax is not.
+What a dead register holds at the header is of no concern: a version need not restore it, and a guard may use dead
+flags before it has saved anything.
+
+In: the flow graph, the operations of its blocks, the header. Out: the dead ones among the locations asked for. A path
+that is not known (a call, a jump out of the function, code that is not understood) counts as one that reads everything.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+from memopt.analysis.asides import calls_out
+from memopt.ir.graph import BasicBlock, FlowGraph
+from memopt.ir.operations import Block, Get, Put
+from memopt.ir.reasons import Rejected
+
+_FLAGS = frozenset({"cc_op", "cc_dep1", "cc_dep2", "cc_ndep"})
+
+
+def dead_registers(graph: FlowGraph, operations: Callable[[int], Block], header: int,
+                   locations: Iterable[str]) -> frozenset[str]:
+    """Those of ``locations`` (registers, and lanes of vector registers) that are dead at ``header``."""
+    first_uses = functools.cache(lambda start: _first_uses(operations, start))
+
+    def dead(location: str) -> bool:
+        return _dead(graph, header, lambda start: first_uses(start).get(location), stop=calls_out)
+
+    try:
+        return frozenset(filter(dead, locations))
+    except Rejected:
+        return frozenset()
+
+
+def flags_dead(graph: FlowGraph, operations: Callable[[int], Block], header: int) -> bool:
+    """Whether the arithmetic flags are dead at ``header``.
+
+    The direction flag and the system flags do not count: no guard changes them. No calling convention passes flags, so
+    a path goes on behind a call.
+    """
+    def writes(start: int) -> bool | None:
+        return next((isinstance(o, Put) for o in operations(start).operations
+                     if isinstance(o, Get | Put) and o.location in _FLAGS), None)
+
+    return _dead(graph, header, writes)
+
+
+def _dead(graph: FlowGraph, header: int, writes: Callable[[int], bool | None],
+          stop: Callable[[BasicBlock], bool] | None = None) -> bool:
+    """Whether every path from ``header`` comes to a block that ``writes`` first. It says of a block by its start: True,
+    it writes before it reads; False, it reads first; None, it does neither. Paths are not followed through blocks of
+    which ``stop`` is true."""
+    pending, seen = [header], {header}
+    while pending:
+        start = pending.pop()
+        if start not in graph.blocks:
+            return False
+        first = writes(start)
+        if first:
+            continue
+        successors = graph.blocks[start].successors
+        if first is not None or not successors or (stop and stop(graph.blocks[start])):
+            return False
+        pending += [s for s in successors if s not in seen]
+        seen.update(successors)
+    return True
+
+
+def _first_uses(operations: Callable[[int], Block], start: int) -> dict[str, bool]:
+    """For each location that the block at ``start`` touches, whether it writes it first."""
+    found: dict[str, bool] = {}
+    for operation in operations(start).operations:
+        if isinstance(operation, Get | Put):
+            found.setdefault(operation.location, isinstance(operation, Put))
+    return found

@@ -1,0 +1,92 @@
+"""The passes that schedule a contraction, in their order, and the way from a region to a plan.
+
+A contraction is one statement that accumulates products, as ``C[i][j] += A[i][k] * B[k][j]``. In: a ``Region`` (or
+several, the statements of a distributed nest). Out: a ``Plan`` with tiles, register tile and packed operands, or
+``Rejected`` with the reason there is none. The last pass is the second legality check, which knows no other pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from memopt.analysis.dependences import dependences
+from memopt.ir.plan import NestPlan
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Region
+from passes.base import Pass, ScheduledRegion, plan_of, trip_counts, verify
+from passes.context import Context
+from passes.distribution import ONCE
+from passes.interchange import Interchange
+from passes.legality import check
+from passes.packing import Packing
+from passes.profitability import Profitability
+from passes.register_tile import RegisterTile, Vectorize
+from passes.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Legality:
+    """Passes the schedule on unchanged, or rejects it."""
+
+    name = "legality"
+
+    def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        check(state.scop, plan_of(state, context))
+        return state
+
+
+PIPELINE: tuple[Pass, ...] = (
+    Interchange(),
+    Vectorize(),
+    RegisterTile(),
+    Tiling(),
+    Packing(),
+    Profitability(),
+    Legality(),
+)
+
+Observer = Callable[[str, ScheduledRegion], None]
+"""Called after each pass with its name and what it returned (``--print-after``)."""
+
+
+def plan_nest(regions: tuple[Region, ...], context: Context, observer: Observer | None = None) -> NestPlan:
+    """Plans for the statements of a distributed nest (passes.distribution). Raises ``Rejected`` where there is none.
+
+    The statement with most iterations decides whether it pays, which it does only when operands are used again and
+    again; the others only have to be possible.
+    """
+    largest = max(regions, key=lambda r: _volume(r, context))
+    if any(d.name == ONCE for d in largest.scop.statements[0].dimensions):
+        raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
+    unconditional = tuple(p for p in PIPELINE if not isinstance(p, Profitability))
+    return NestPlan(tuple(
+        plan_of(schedule(r, context, PIPELINE if r is largest else unconditional, observer), context) for r in regions))
+
+
+def _volume(region: Region, context: Context) -> int:
+    return prod(trip_counts(region.scop.statements[0], context.trips).values())
+
+
+def schedule(
+    region: Region, context: Context, passes: tuple[Pass, ...] = PIPELINE, observer: Observer | None = None
+) -> ScheduledRegion:
+    """``region`` after ``passes``; the value is verified after each of them."""
+    state = initial(region, context)
+    for each in passes:
+        state = each.run(state, context)
+        verify(state, context)
+        if observer is not None:
+            observer(each.name, state)
+    return state
+
+
+def initial(region: Region, context: Context) -> ScheduledRegion:
+    """The nest in its original order."""
+    if len(region.scop.statements) != 1:
+        raise Rejected(Reason.NO_PLAN, f"{len(region.scop.statements)} statements in one nest")
+    statement = region.scop.statements[0]
+    trip_counts(statement, context.trips)  # rejects what is no box before isl sees it
+    points = tuple(d.name for d in statement.dimensions)
+    return ScheduledRegion(region, statement, dependences(region.scop), loops=(), points=points)
