@@ -42,19 +42,19 @@ def main() -> NoReturn:
 
 
 def _execute(arguments: tuple[str, ...], chosen: dict[str, bool | str]) -> int:
-    from memopt import session
+    from memopt.session import driver
 
-    started = session.start(arguments) if "profile" not in chosen else None  # before the rest is imported
+    started = driver.start(arguments) if "profile" not in chosen else None  # before the rest is imported
 
     from memopt.options import Options
 
-    return session.run(Options(arguments=arguments, **chosen), started)  # type: ignore[arg-type]  # fields of Options
+    return driver.run(Options(arguments=arguments, **chosen), started)  # type: ignore[arg-type]  # fields of Options
 
 
 def _run(options: Options) -> int:
-    from memopt import session
+    from memopt.session import driver
 
-    return session.run(options) if options.pid is None else session.attach(options)
+    return driver.run(options) if options.pid is None else driver.attach(options)
 
 
 def _guarded(run: Callable[[], int], arguments: Sequence[str] | None) -> int:

@@ -10,11 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# The command with a driver of its own: ``body`` is the body of session.run and session.attach.
+# The command with a driver of its own: ``body`` is the body of driver.run and driver.attach.
 FAKE = """
 import sys, types
 sys.path.insert(0, {root!r})
-fake = types.ModuleType("memopt.session")
+fake = types.ModuleType("memopt.session.driver")
 source = '''
 def start(arguments):
     return None
@@ -23,8 +23,8 @@ def run(options, target=None):
 def attach(options):
 {body}
 '''
-exec(compile(source, "session", "exec"), fake.__dict__)
-sys.modules["memopt.session"] = fake
+exec(compile(source, "driver", "exec"), fake.__dict__)
+sys.modules["memopt.session.driver"] = fake
 from memopt.cli import main
 main()
 """
@@ -132,7 +132,7 @@ def test_internal_error_leaves_the_program_its_own_way(before: str, error: str) 
 
 
 def test_internal_error_names_the_stage() -> None:
-    assert "error in session: ZeroDivisionError" in memopt("exec", "true", body="    1 / 0").stderr
+    assert "error in driver: ZeroDivisionError" in memopt("exec", "true", body="    1 / 0").stderr
 
 
 def test_internal_error_when_the_program_cannot_run() -> None:
@@ -165,12 +165,12 @@ def test_import_is_light() -> None:
     loaded = set(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout.split())
     assert "memopt.cli" in loaded
     assert not loaded & {"numpy", "islpy", "lief", "capstone", "keystone", "pyvex", "unicorn", "elftools", "rich",
-                         "click", "memopt.session"}
+                         "click", "memopt.session.driver"}
 
 
 def test_the_program_is_started_before_anything_slow_is_imported() -> None:
-    code = "import sys, memopt.cli, memopt.session; print(*sys.modules)"
+    code = "import sys, memopt.cli, memopt.session.driver; print(*sys.modules)"
     loaded = set(subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True,
                                 text=True).stdout.split())
-    assert {"memopt.session", "runtime.launch"} <= loaded
+    assert {"memopt.session.driver", "runtime.launch"} <= loaded
     assert not loaded & {"dataclasses", "inspect", "typing", "re", "memopt.options", "runtime.jobcontrol"}
