@@ -1,4 +1,4 @@
-"""The two operators of the models of memcpy and memset (memopt.analysis.routines), as symbolic execution sees them.
+"""The two operators of the models of memcpy and memset (memopt.cfg.library_models), as symbolic execution sees them.
 
 ``granule`` is the element size a copy is modelled with, ``forwards`` the demand that the destination of a copy does
 not begin inside its source.
@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable
 
 from memopt.analysis.algebra import Algebra
-from memopt.analysis.routines import GRANULES
 from memopt.analysis.values import Value, constant
+from memopt.cfg.library_models import GRANULES
 from memopt.ir.linear import Linear
 
 

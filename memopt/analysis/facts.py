@@ -46,7 +46,7 @@ class Facts:
     memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only follow one
     another; such a guard seldom holds at first entry; ``declined``: where attempts that are not ``eager`` would have
     gone on otherwise if they were. ``turns``: after how many iterations the loop with a header has what its iterations
-    exchange where it was (memopt.analysis.rotation). ``by_trips``: express the exit test's counter by the iterations
+    exchange where it was (memopt.cfg.unroll). ``by_trips``: express the exit test's counter by the iterations
     that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
     is whether a loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the
     iteration.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from memopt.analysis.dominators import reverse_postorder
-from memopt.analysis.nesting import Nesting
+from memopt.cfg.dominators import reverse_postorder
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import FlowGraph
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from math import lcm
 
 from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
-from memopt.analysis.dead_registers import dead_registers
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
 from memopt.analysis.places import Places, stack_stores
 from memopt.analysis.restarts import Defer, Specialise, Together
 from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 from memopt.analysis.walk import Walk, Walker
+from memopt.cfg.dead_registers import dead_registers
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put

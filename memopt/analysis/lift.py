@@ -17,7 +17,6 @@ from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.building import Builder
 from memopt.analysis.constants import with_one_of_each
-from memopt.analysis.dead_registers import dead_registers
 from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, LANES, Facts
@@ -49,9 +48,10 @@ from memopt.analysis.restarts import (
     Together,
     Written,
 )
-from memopt.analysis.rotation import repeated
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.analysis.values import Carried, Final, Node, Value, constant_of
+from memopt.cfg.dead_registers import dead_registers
+from memopt.cfg.unroll import repeated
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from memopt.analysis.idle import FAMILIES
-from memopt.analysis.nesting import Nesting
 from memopt.analysis.stepping import Stepping, written
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 
 ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")

@@ -1,6 +1,6 @@
 """Branches that leave a loop for a negative operand of a square root: staying must compute that root.
 
-It raises the invalid flag, by which a version knows that the branch would have been taken (memopt.analysis.asides).
+It raises the invalid flag, by which a version knows that the branch would have been taken (memopt.cfg.cold_calls).
 """
 
 from __future__ import annotations

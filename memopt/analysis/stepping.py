@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memopt.analysis.idle import FAMILIES
-from memopt.analysis.nesting import Nesting
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 
 _STEP = re.compile(r"(\w+), (-?(?:0x[0-9a-f]+|\d+))")

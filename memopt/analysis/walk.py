@@ -19,7 +19,6 @@ from memopt.analysis.choices import (
     repeats,
 )
 from memopt.analysis.copy_operators import ABOUT_COPIES
-from memopt.analysis.dominators import immediate_postdominators
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import TO_THE_END, State
 from memopt.analysis.nest import Item, Raising, Read
@@ -42,6 +41,7 @@ from memopt.analysis.values import (
     within,
 )
 from memopt.analysis.ways import Way, join_ways
+from memopt.cfg.dominators import immediate_postdominators
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import (

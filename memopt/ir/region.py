@@ -229,7 +229,7 @@ class Region:
     ``stale``: cells on the stack that the version leaves as they were at entry: those that the loop writes but, as has
     been proved, nobody reads before the last iterations have written them. ``dead``: general registers that it leaves
     as they were, too: whatever they hold at the header, they are written before they are read.
-    ``period``: iterations of the original loop that are one of the region (memopt.analysis.rotation).
+    ``period``: iterations of the original loop that are one of the region (memopt.cfg.unroll).
     ``numeric``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
     footprints are read as a whole."""
 

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memopt.analysis.calls import is_small
-from memopt.analysis.flowgraph import discover
-from memopt.analysis.routines import COPIES, FILLS, FUNCTIONS, Routine
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.inlining import is_small
+from memopt.cfg.library_models import COPIES, FILLS, FUNCTIONS, Routine
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
@@ -23,7 +23,7 @@ from memopt.x86.decoder import decode, rip_target
 from runtime.memory import Mapping, Memory, mapping_at
 
 if TYPE_CHECKING:
-    from memopt.analysis.calls import Callee
+    from memopt.cfg.inlining import Callee
 
 _LIBRARIES = {name: re.compile(rf"{library}(\.so\.6|-2\.\d+\.so)")
               for names, library in (((*COPIES, *FILLS), "libc"), (FUNCTIONS, "libm")) for name in names}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy
 
 from memopt.analysis.counting import Counts, Place
-from memopt.analysis.nesting import Nesting
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import Loop
 from runtime.recording.code import Text
 from runtime.recording.recorder import Counted

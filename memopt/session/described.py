@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 
-from memopt.analysis.structure import structures
+from memopt.cfg.functions import structures
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Function, Symbols
 from memopt.session.images import Located, Place

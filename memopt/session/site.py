@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from memopt.analysis.calls import Links
-from memopt.analysis.flowgraph import flow_around
-from memopt.analysis.loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
+from memopt.cfg.flowgraph import flow_around
+from memopt.cfg.inlining import Links
+from memopt.cfg.natural_loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
@@ -112,7 +112,7 @@ def calls_of(pid: int, site: Site) -> tuple[int, ...]:
 
 def calling(pid: int, site: Site) -> Site | None:
     """The code around the calls of ``site``'s function, when all of them are in one loop of one function: what is
-    called there is part of that loop (memopt.analysis.calls)."""
+    called there is part of that loop (memopt.cfg.inlining)."""
     calls = calls_of(pid, site) if site.function else ()
     if not 0 < len(calls) <= _MOST_CALLS:
         return None
@@ -128,7 +128,7 @@ def calling(pid: int, site: Site) -> Site | None:
 def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     """``loop`` among the loops as seen from its header, with what it calls as part of it, and without calls that it
     makes only in exceptional iterations, where that is possible."""
-    from memopt.analysis.asides import calls_out, without_calls
+    from memopt.cfg.cold_calls import calls_out, without_calls
 
     site = replace(site, forest=site.views.get(loop, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
@@ -142,7 +142,7 @@ def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
 
 def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     """``loop`` with copies of the functions it calls."""
-    from memopt.analysis.calls import spliced
+    from memopt.cfg.inlining import spliced
     from memopt.session.callees import Callees
 
     memory = Memory(pid)
@@ -168,7 +168,7 @@ def screen(site: Site, loop: Loop) -> Callable[[int], Block]:
 
     Returns what gives the operations of a basic block by its address, each worked out once.
     """
-    from memopt.analysis.asides import calls_out
+    from memopt.cfg.cold_calls import calls_out
 
     for start in sorted(loop.blocks):
         block = site.graph.blocks[start]

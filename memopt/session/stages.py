@@ -257,8 +257,8 @@ class Stages:
     def _lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
               shadow: Shadow) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
         """The region as the shadow stands there, and where its footprints may lie."""
-        from memopt.analysis.dead_registers import flags_dead
         from memopt.analysis.lift import Code, lift_region
+        from memopt.cfg.dead_registers import flags_dead
         from memopt.ir.region import Progression
         from runtime.memory import check_private, mappings
         from runtime.refusals import other_threads

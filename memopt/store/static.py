@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from memopt.analysis.structure import FunctionStructure
+from memopt.cfg.functions import FunctionStructure
 from memopt.ir.graph import Kind
 
 

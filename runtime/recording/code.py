@@ -7,7 +7,7 @@ import functools
 from contextlib import suppress
 from dataclasses import dataclass
 
-from memopt.analysis.endings import Endings, does_not_return
+from memopt.cfg.noreturn import Endings, does_not_return
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of

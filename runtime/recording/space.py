@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.nesting import find_nesting
-from memopt.analysis.structure import Surroundings, flow
+from memopt.cfg.functions import Surroundings, flow
+from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.trace import BLOCK, RESUMED
 from runtime import faults, remote

@@ -12,8 +12,8 @@ from enum import Enum
 
 from memopt.analysis.accesses import Access, accesses
 from memopt.analysis.hyperblocks import hyperblocks
-from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Moment, Point
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates

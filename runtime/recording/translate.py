@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting, Place, plan_counters
 from memopt.analysis.idle import idle
-from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Moment, Point, points
 from memopt.analysis.stepping import Stepping, steppings
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording import encode

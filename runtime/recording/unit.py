@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from memopt.analysis.accesses import Access
 from memopt.analysis.counting import Counting
-from memopt.analysis.nesting import Nesting
 from memopt.analysis.points import Point
 from memopt.analysis.stepping import Stepping
+from memopt.cfg.loop_nesting import Nesting
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.state import NODE_COUNTERS
 

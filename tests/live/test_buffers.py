@@ -1,4 +1,4 @@
-"""Time loops that exchange their buffers: several iterations are one (memopt.analysis.rotation)."""
+"""Time loops that exchange their buffers: several iterations are one (memopt.cfg.unroll)."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from memopt.analysis.facts import GENERAL
-from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
-from memopt.analysis.loops import find_loops, with_headers
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.natural_loops import find_loops, with_headers
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected

@@ -6,7 +6,7 @@ import pytest
 
 from memopt.analysis.beginnings import iterations_over
 from memopt.analysis.facts import GENERAL
-from memopt.analysis.flowgraph import discover
+from memopt.cfg.flowgraph import discover
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 

@@ -6,12 +6,12 @@ import functools
 
 import pytest
 
-from memopt.analysis.calls import COPY, is_small, spliced
 from memopt.analysis.facts import GENERAL
-from memopt.analysis.flowgraph import discover
 from memopt.analysis.lift import Code, Lifted, lift_region
-from memopt.analysis.loops import find_loops
-from memopt.analysis.routines import Routine
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.inlining import COPY, is_small, spliced
+from memopt.cfg.library_models import Routine
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import DecodedInstruction, FlowGraph
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected

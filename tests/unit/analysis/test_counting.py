@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memopt.analysis.counting import Place, plan_counters
-from memopt.analysis.nesting import find_nesting
+from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 
 _NAMES = {Kind.PLAIN: "nop", Kind.JUMP: "jmp", Kind.CONDITIONAL: "je", Kind.CALL: "call", Kind.RETURN: "ret",

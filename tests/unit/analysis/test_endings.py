@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.endings import Endings, does_not_return
-from memopt.analysis.flowgraph import discover
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.noreturn import Endings, does_not_return
 from memopt.elf.symbols import Function
 from tests.support.binaries import assemble
 

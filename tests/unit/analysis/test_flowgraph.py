@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.flowgraph import discover, flow_around, function_containing
-from memopt.analysis.loops import find_loops, innermost_loop_at
+from memopt.cfg.flowgraph import discover, flow_around, function_containing
+from memopt.cfg.natural_loops import find_loops, innermost_loop_at
 from memopt.ir.graph import FlowGraph, Loop
 from memopt.ir.reasons import Reason, Rejected
 from tests.support.binaries import Text, assemble, compile_c

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from memopt.analysis.hyperblocks import hyperblocks
-from memopt.analysis.nesting import find_nesting
+from memopt.cfg.loop_nesting import find_nesting
 from tests.unit.analysis.test_loops import graph_of
 from tests.unit.analysis.test_nesting import drawn
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
-from memopt.analysis.loops import (
+from memopt.cfg.dominators import dominates, immediate_dominators, reverse_postorder
+from memopt.cfg.natural_loops import (
     entered_in_the_middle,
     find_loops,
     innermost_loop_at,

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from memopt.analysis.loops import find_loops
-from memopt.analysis.nesting import find_nesting
+from memopt.cfg.loop_nesting import find_nesting
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import FlowGraph
 from tests.unit.analysis.test_loops import graph_of, reachable_without
 

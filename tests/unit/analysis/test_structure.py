@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memopt.analysis.dominators import dominates, immediate_dominators
-from memopt.analysis.structure import FunctionStructure, intervals, structures
+from memopt.cfg.dominators import dominates, immediate_dominators
+from memopt.cfg.functions import FunctionStructure, intervals, structures
 from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import Kind

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.analysis.flowgraph import discover
-from memopt.analysis.loops import find_loops
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.site import Site, screen, vector_bytes
 from tests.support.binaries import assemble

@@ -6,9 +6,9 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
 from unicorn import x86_const as x86
 
-from memopt.analysis.asides import without_calls
-from memopt.analysis.flowgraph import discover
-from memopt.analysis.loops import find_loops
+from memopt.cfg.cold_calls import without_calls
+from memopt.cfg.flowgraph import discover
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.displacement import Displacement, displacement
 from tests.support.binaries import assemble

@@ -6,7 +6,7 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
 from unicorn.x86_const import UC_X86_REG_EFLAGS, UC_X86_REG_RAX, UC_X86_REG_RIP, UC_X86_REG_RSP
 
-from memopt.analysis.flowgraph import discover
+from memopt.cfg.flowgraph import discover
 from memopt.ir.graph import Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import capstone_detail, decode

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memopt.analysis.structure import structures
+from memopt.cfg.functions import structures
 from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
 from memopt.store import schema

@@ -4,7 +4,7 @@ Copies have addresses of their own, beyond what a process can use: the original 
 What a call does to the stack stays as it is (the return address is stored and loaded again, and a copy goes on behind
 its call only where that is proved to be the address loaded), so nothing is assumed about the function.
 
-Functions of the C library that copy or fill memory have a model in place of their code (memopt.analysis.routines).
+Functions of the C library that copy or fill memory have a model in place of their code (memopt.cfg.library_models).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
 
 if TYPE_CHECKING:
-    from memopt.analysis.routines import Routine
+    from memopt.cfg.library_models import Routine
 
     Callee = FlowGraph | Routine
 
@@ -84,7 +84,7 @@ def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedI
         if called is None:
             continue
         if not isinstance(called, FlowGraph):
-            from memopt.analysis.routines import model
+            from memopt.cfg.library_models import model
 
             copies = model(called, number * COPY, block.end)
             models |= copies

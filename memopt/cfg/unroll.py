@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from memopt.analysis.calls import COPY
-from memopt.analysis.loops import find_loops
+from memopt.cfg.inlining import COPY
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import BasicBlock, FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block, Exit, Jump, Operation
 

@@ -1,7 +1,7 @@
 """Every loop of a control-flow graph, whichever way it is entered, and how loops nest: what a profile counts.
 
-A version needs a loop with one header, which ``memopt.analysis.loops`` finds; here a cycle that is entered at several
-blocks is a loop too, with the first of them in depth-first order for its head (Havlak, Nesting of reducible and
+A version needs a loop with one header, which ``memopt.cfg.natural_loops`` finds; here a cycle that is entered at
+several blocks is a loop too, with the first of them in depth-first order for its head (Havlak, Nesting of reducible and
 irreducible loops, 1997, with the bound on its work by Ramalingam, Identifying loops in almost linear time, 1999).
 Where flow is regular, both say the same.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from memopt.analysis.loops import nest
+from memopt.cfg.natural_loops import nest
 from memopt.ir.graph import FlowGraph, Loop
 
 

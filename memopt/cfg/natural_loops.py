@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memopt.analysis.dominators import dominates, immediate_dominators, reverse_postorder
+from memopt.cfg.dominators import dominates, immediate_dominators, reverse_postorder
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.reasons import Reason, Rejected
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from memopt.analysis.flowgraph import Read, discover
+from memopt.cfg.flowgraph import Read, discover
 from memopt.elf.symbols import Function, function_among
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Rejected

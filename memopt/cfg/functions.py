@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from memopt.analysis.dominators import immediate_dominators
-from memopt.analysis.endings import Endings, does_not_return, slot_of
-from memopt.analysis.flowgraph import NOWHERE, Decoded, discover
-from memopt.analysis.jumptables import switches
-from memopt.analysis.nesting import Nesting, find_nesting
+from memopt.cfg.dominators import immediate_dominators
+from memopt.cfg.flowgraph import NOWHERE, Decoded, discover
+from memopt.cfg.jump_tables import switches
+from memopt.cfg.loop_nesting import Nesting, find_nesting
+from memopt.cfg.noreturn import Endings, does_not_return, slot_of
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots

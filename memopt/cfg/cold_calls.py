@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from memopt.analysis.loops import find_loops
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import BasicBlock, FlowGraph, Kind, Loop, LoopForest
 
 

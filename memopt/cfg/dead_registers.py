@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
-from memopt.analysis.asides import calls_out
+from memopt.cfg.cold_calls import calls_out
 from memopt.ir.graph import BasicBlock, FlowGraph
 from memopt.ir.operations import Block, Get, Put
 from memopt.ir.reasons import Rejected

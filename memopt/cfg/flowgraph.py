@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from memopt.analysis.loops import find_loops
+from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode
