@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice, product
 
-from memopt.analysis.conflicts import shared_loops
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
+from memopt.polyhedral.dependence_pieces import shared_loops
 from passes.blocking import BLOCK, Blocking
 from passes.context import Context
 from passes.grouping import components

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from memopt.analysis.dependences import Dependences
 from memopt.ir.plan import Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import Access, Apply, Read, Scop, Statement
 from memopt.machine.description import has_fused_multiply_add
 from memopt.models.cost import Estimate
+from memopt.polyhedral.dependences import Dependences
 from passes.context import Context
 
 

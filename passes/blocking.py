@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import ceil, prod
 
-from memopt.analysis.conflicts import between
-from memopt.analysis.polyhedra import Polyhedron, instances
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
+from memopt.polyhedral.dependence_pieces import between
+from memopt.polyhedral.isl import Polyhedron, instances
 from passes.leaves import Position
 from passes.ordering import Conflicts, carry, equal, keeps
 from passes.rows import Rows

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from memopt.analysis.dependences import dependences
 from memopt.ir.plan import NestPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
+from memopt.polyhedral.dependences import dependences
 from passes.base import Pass, ScheduledRegion, plan_of, trip_counts, verify
 from passes.context import Context
 from passes.distribution import ONCE

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import combinations
 
-from memopt.analysis.dependences import dependences, iteration_domain
-from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import Access, Dimension, Scop, Statement
+from memopt.polyhedral.dependences import dependences, iteration_domain
+from memopt.polyhedral.isl import budget
 
 MOST_STATEMENTS = 32
 ONCE = "unit"  # the loop of one iteration of a statement that accumulates over none

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memopt.analysis.conflicts import Conflict
 from memopt.ir.scop import Statement
+from memopt.polyhedral.dependence_pieces import Conflict
 
 
 def components(statements: Iterable[Statement], conflicts: Iterable[Conflict]) -> tuple[tuple[Statement, ...], ...]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from memopt.analysis.polyhedra import IntegerSet, budget
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 from memopt.models.cost import stride
+from memopt.polyhedral.isl import IntegerSet, budget
 from passes.base import Roles, ScheduledRegion
 from passes.context import Context
 from passes.contraction import element_of

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 
-from memopt.analysis.polyhedra import Polyhedron, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected, VerifyError
@@ -27,6 +26,7 @@ from memopt.ir.scop import (
     Scop,
     Statement,
 )
+from memopt.polyhedral.isl import Polyhedron, budget
 from passes.contracted import contracted
 from passes.narrowing import narrowed
 

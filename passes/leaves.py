@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations, product
 from math import ceil
 
-from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
 from memopt.ir.plan import MOST_LANES, Date, Leaf
 from memopt.ir.scop import Access, Scop, Statement
@@ -29,6 +28,7 @@ from memopt.models.loop_cost import (
     neighbours,
     step,
 )
+from memopt.polyhedral.isl import instances
 from passes.context import Context
 from passes.ordering import Conflicts, carry, equal, keeps
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memopt.analysis.polyhedra import DEFAULT_BUDGET, IntegerSet, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
+from memopt.polyhedral.isl import DEFAULT_BUDGET, IntegerSet, budget
 
 
 def check(scop: Scop, plan: Plan, operations: int = DEFAULT_BUDGET) -> None:

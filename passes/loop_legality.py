@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from memopt.analysis.dependences import iteration_domain
-from memopt.analysis.polyhedra import DEFAULT_BUDGET, Polyhedron, budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Access, Apply, Expression, Index, Scop, Statement
+from memopt.polyhedral.dependences import iteration_domain
+from memopt.polyhedral.isl import DEFAULT_BUDGET, Polyhedron, budget
 
 
 def check_loops(

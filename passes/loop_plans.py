@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from memopt.analysis.conflicts import conflicts
-from memopt.analysis.polyhedra import budget
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
+from memopt.polyhedral.dependence_pieces import conflicts
+from memopt.polyhedral.isl import budget
 from passes.arrangement import Arrangement, cycles
 from passes.blocking import STEPS, blockings
 from passes.context import Context

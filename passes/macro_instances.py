@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet
-from memopt.analysis.scanning import Node, scan
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Guard, Relation
 from memopt.ir.scop import LIMIT, TRIPS, Statement
+from memopt.polyhedral.isl import IntegerMap, IntegerSet
+from memopt.polyhedral.loop_ast import Node, scan
 from passes.leaf_shape import domain
 
 

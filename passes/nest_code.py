@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from memopt.analysis.scanning import Block, Call, For, If, Node
 from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import Constant, ElementType, Expression, Index, Scalar, Scop
+from memopt.polyhedral.loop_ast import Block, Call, For, If, Node
 from memopt.x86.instructions import Mem
 from passes.emitter import Emitter, Value
 from passes.joining import joined

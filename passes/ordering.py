@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from memopt.analysis.conflicts import Conflict
 from memopt.ir.linear import Linear
+from memopt.polyhedral.dependence_pieces import Conflict
 
 Conflicts = tuple[Conflict, ...]
 

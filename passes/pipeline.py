@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from memopt.analysis.conflicts import conflicts
-from memopt.analysis.polyhedra import budget
 from memopt.ir.plan import Isa, LoopPlan, NestPlan, Part, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import Scop, Statement
 from memopt.machine.description import Machine
+from memopt.polyhedral.dependence_pieces import conflicts
+from memopt.polyhedral.isl import budget
 from passes.base import plan_of
 from passes.context import UNKNOWN_TRIPS, Context
 from passes.contraction_pipeline import PIPELINE, Observer, plan_nest, schedule

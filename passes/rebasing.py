@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Rebase
 from memopt.ir.scop import Access, Apply, Dimension, Expression, Index, Scop, Statement
+from memopt.polyhedral.isl import instances
 
 Loop = tuple[int, tuple[int, ...]]
 """Its level, and the textual positions down to it: statements with equal ones share it."""

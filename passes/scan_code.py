@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from memopt.analysis.scanning import Block, Call, For, If, Name, Node, Number, Operation, Term
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected, VerifyError
+from memopt.polyhedral.loop_ast import Block, Call, For, If, Name, Node, Number, Operation, Term
 from memopt.x86.instructions import Imm, Mem
 from passes.emitter import Emitter, Value, fits
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memopt.analysis.conflicts import Conflict
-from memopt.analysis.polyhedra import instances
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
+from memopt.polyhedral.dependence_pieces import Conflict
+from memopt.polyhedral.isl import instances
 from passes.ordering import Conflicts, carry, within
 
 MOST_PIECES = 12

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from memopt.analysis.polyhedra import Polyhedron
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
+from memopt.polyhedral.isl import Polyhedron
 
 MOST_BYTES = 1 << 24
 

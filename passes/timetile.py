@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from memopt.analysis.conflicts import shared_loops
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Date
 from memopt.ir.scop import Access, Scop, Statement
 from memopt.machine.description import Machine
+from memopt.polyhedral.dependence_pieces import shared_loops
 from passes.leaves import Position, cut
 from passes.ordering import Conflicts, carry, keeps, within
 

@@ -287,8 +287,8 @@ class Stages:
         return lifted, places
 
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int, packed: int) -> tuple[Candidate, ...]:
-        from memopt.analysis.polyhedra import patience
         from memopt.machine.description import usable_isas
+        from memopt.polyhedral.isl import patience
         from passes.pipeline import plan_candidates
 
         with self._timed("schedule"), patience(_patient(PATIENCE)):

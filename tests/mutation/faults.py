@@ -41,21 +41,21 @@ _PRODUCT = Nests(("product",), "contractions")
 
 FAULTS: tuple[Fault, ...] = (
     # which iterations depend on which
-    Fault("dropped anti-dependences", "memopt.analysis.conflicts",
+    Fault("dropped anti-dependences", "memopt.polyhedral.dependence_pieces",
           "if first.array == second.array and (first == earlier.write or second == later.write):",
           "if first.array == second.array and first == earlier.write:",
           f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
-    Fault("dropped dependences within an iteration", "memopt.analysis.conflicts",
+    Fault("dropped dependences within an iteration", "memopt.polyhedral.dependence_pieces",
           "if earlier.position[common] < later.position[common]:", "if False:",
           f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
-    Fault("last iteration left out of the dependences", "memopt.analysis.conflicts",
+    Fault("last iteration left out of the dependences", "memopt.polyhedral.dependence_pieces",
           "yield dimension.trips - Linear.symbol(dimension.name) - 1",
           "yield dimension.trips - Linear.symbol(dimension.name) - 2",
           f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
     Fault("numbers by which branches go are not held", "memopt.analysis.building",
           "        self._numbers()\n", "",
           f"{_ANALYSIS}/test_lift.py::test_a_comparison_of_registers_that_never_change_is_guarded"),
-    Fault("dropped output dependences", "memopt.analysis.dependences",
+    Fault("dropped output dependences", "memopt.polyhedral.dependences",
           "output=writes.then(writes.inverse) & order,", "output=no_pairs(),",
           f"{_ANALYSIS}/test_dependences.py::test_a_product_depends_along_its_reduction_only"),
     # the order of loop plans

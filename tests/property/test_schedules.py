@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.analysis.dependences import dependences
-from memopt.analysis.polyhedra import IntegerMap
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import FLOATS, Access, Apply, Array, Dimension, ElementType, Read, Scop, Statement
+from memopt.polyhedral.dependences import dependences
+from memopt.polyhedral.isl import IntegerMap
 from passes.legality import check, order_violations
 from tests.support.enumeration import PlanRun, Point, Undefined, conflicts, run_original, with_trips
 from tests.support.machines import HASWELL, SMALL, ZEN5

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.conflicts import conflicts, shared_loops
-from memopt.analysis.dependences import dependences
-from memopt.analysis.polyhedra import IntegerMap
 from memopt.ir.scop import Scop
+from memopt.polyhedral.dependence_pieces import conflicts, shared_loops
+from memopt.polyhedral.dependences import dependences
+from memopt.polyhedral.isl import IntegerMap
 from tests.support.enumeration import conflicts as enumerated
 from tests.support.nests import scop
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.dependences import dependences, iteration_domain, original_schedule
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
+from memopt.polyhedral.dependences import dependences, iteration_domain, original_schedule
+from memopt.polyhedral.isl import IntegerMap, IntegerSet
 from tests.support.products import product
 
 _SIZES = {"i": 2048, "j": 2048, "k": 2048}

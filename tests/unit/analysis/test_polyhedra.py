@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.polyhedra import (
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.polyhedral.isl import (
     IntegerMap,
     IntegerSet,
     Polyhedron,
@@ -12,8 +14,6 @@ from memopt.analysis.polyhedra import (
     no_points,
     patience,
 )
-from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected
 
 
 def test_equality_is_of_sets_not_of_texts() -> None:

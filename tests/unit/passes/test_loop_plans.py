@@ -8,12 +8,12 @@ from itertools import islice
 
 import pytest
 
-from memopt.analysis.conflicts import conflicts
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
+from memopt.polyhedral.dependence_pieces import conflicts
 from passes.arrangement import Arrangement
 from passes.blocking import blockings
 from passes.context import Context

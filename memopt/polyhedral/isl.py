@@ -288,7 +288,7 @@ def _least(points: Polyhedron, expression: Linear) -> int | None:
 def syntax_tree(schedule: IntegerMap, context: IntegerSet) -> Any:
     """isl's loop nest that visits the domain of ``schedule`` in the order of its dates, a node of isl's own.
 
-    ``context``: a set without dimensions that holds for the parameters. Read by ``memopt.analysis.scanning``.
+    ``context``: a set without dimensions that holds for the parameters. Read by ``memopt.polyhedral.loop_ast``.
     """
     build = isl.AstBuild.from_context(isl.Set(str(context.handle)))
     return build.node_from_schedule_map(schedule.handle)

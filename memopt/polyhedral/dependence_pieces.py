@@ -2,7 +2,7 @@
 
 A conflict is a set of pairs of instances that touch one cell, one of them writing, the earlier one first, which agree
 in a given number of shared loops. Conflicts of a SCoP together are its memory-based dependences, exactly
-(memopt.analysis.dependences gives the same relation as one isl map).
+(memopt.polyhedral.dependences gives the same relation as one isl map).
 
 In ``pairs`` the counters of the earlier instance have their own names, those of the later one a prime.
 """
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memopt.analysis.polyhedra import Polyhedron
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
+from memopt.polyhedral.isl import Polyhedron
 
 MOST_CONFLICTS = 4000
 

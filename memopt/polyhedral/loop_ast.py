@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from memopt.analysis.polyhedra import IntegerMap, IntegerSet, budget, syntax_tree
 from memopt.ir.reasons import VerifyError
+from memopt.polyhedral.isl import IntegerMap, IntegerSet, budget, syntax_tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memopt.analysis.polyhedra import DEFAULT_BUDGET, IntegerMap, IntegerSet, budget, no_pairs, no_points
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS, Access, Scop, Statement
+from memopt.polyhedral.isl import DEFAULT_BUDGET, IntegerMap, IntegerSet, budget, no_pairs, no_points
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
