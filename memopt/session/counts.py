@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy
 
-from memopt.analysis.counting import Counts, Place
 from memopt.cfg.loop_nesting import Nesting
+from memopt.instrumentation.edge_counters import Counts, Place
 from memopt.ir.graph import Loop
 from runtime.recording.code import Text
 from runtime.recording.recorder import Counted

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.reductions import accumulates
+from memopt.instrumentation.reductions import accumulates
 from memopt.session.counts import Written
 from memopt.session.objects import Objects
 from memopt.traces import notation

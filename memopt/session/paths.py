@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.paths import PathNumbers, number_paths
+from memopt.instrumentation.path_numbering import PathNumbers, number_paths
 from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.options import Options

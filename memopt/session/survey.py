@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.accesses import accesses
 from memopt.analysis.beginnings import iterations_over
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.footprints import addresses, curves, from_the_start, with_cells
 from memopt.analysis.nest import Guarded, LoopNode
+from memopt.instrumentation.memory_operands import accesses
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.points import Point
+from memopt.instrumentation.value_probes import Point
 from memopt.session.counts import Written
 from memopt.traces.values import AMOUNTS, Value, Values
 from runtime.recording.process import Process

@@ -1,8 +1,8 @@
 """How often each acyclic path of each function was taken, from runs of blocks.
 
 A path begins where its function does or behind a jump back, goes on behind the calls in it, and ends at a jump back or
-where the function is left; its number is the sum of values that its edges have (memopt.analysis.paths). What the trace
-shows only the end of is left out.
+where the function is left; its number is the sum of values that its edges have (memopt.instrumentation.path_numbering).
+What the trace shows only the end of is left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What functions and loops had when they were entered and left, from a trace of values.
 
-An entry of such a trace is: BLOCK and the number of a point (memopt.analysis.points), its node, the time stamp counter,
+An entry of such a trace is: BLOCK and the number of a point (memopt.instrumentation.value_probes), its node, the time
+stamp counter,
 the stack pointer, how much of the time memopt was waited for, then what belongs to its moment: at the entry of a
 function its caller's node and the registers, at that of a loop how often its header has run until now and the
 registers, at its exit how often it has run then.
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy
 
-from memopt.analysis.points import Moment, Point
+from memopt.instrumentation.value_probes import Moment, Point
 from memopt.traces.frequent import count_value, counted
 from memopt.traces.kernels import kernel
 from memopt.traces.reading import Reading, first_site

@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.counting import Counts
+from memopt.instrumentation.edge_counters import Counts
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults, ptrace
 from runtime.codecache import TOP

@@ -10,10 +10,10 @@ import itertools
 from dataclasses import dataclass
 from enum import Enum
 
-from memopt.analysis.accesses import Access, accesses
-from memopt.analysis.hyperblocks import hyperblocks
-from memopt.analysis.points import Moment, Point
 from memopt.cfg.loop_nesting import Nesting
+from memopt.instrumentation.hyperblocks import hyperblocks
+from memopt.instrumentation.memory_operands import Access, accesses
+from memopt.instrumentation.value_probes import Moment, Point
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates

@@ -15,12 +15,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from memopt.analysis.accesses import Access
-from memopt.analysis.counting import Counting, Place, plan_counters
-from memopt.analysis.idle import idle
-from memopt.analysis.points import Moment, Point, points
-from memopt.analysis.stepping import Stepping, steppings
 from memopt.cfg.loop_nesting import Nesting
+from memopt.instrumentation.edge_counters import Counting, Place, plan_counters
+from memopt.instrumentation.induction_registers import Stepping, steppings
+from memopt.instrumentation.memory_operands import Access
+from memopt.instrumentation.scratch_registers import idle
+from memopt.instrumentation.value_probes import Moment, Point, points
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording import encode

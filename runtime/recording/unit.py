@@ -6,11 +6,11 @@ import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from memopt.analysis.accesses import Access
-from memopt.analysis.counting import Counting
-from memopt.analysis.points import Point
-from memopt.analysis.stepping import Stepping
 from memopt.cfg.loop_nesting import Nesting
+from memopt.instrumentation.edge_counters import Counting
+from memopt.instrumentation.induction_registers import Stepping
+from memopt.instrumentation.memory_operands import Access
+from memopt.instrumentation.value_probes import Point
 from memopt.ir.graph import FlowGraph, Loop
 from runtime.recording.state import NODE_COUNTERS
 

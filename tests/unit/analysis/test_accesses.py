@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memopt.analysis.accesses import Access, accesses
 from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
+from memopt.instrumentation.memory_operands import Access, accesses
 from memopt.ir.operations import Load, Store
 from memopt.ir.reasons import Rejected
 from memopt.x86.decoder import decode

@@ -9,8 +9,8 @@ import numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memopt.analysis.counting import Place, plan_counters
 from memopt.cfg.loop_nesting import find_nesting
+from memopt.instrumentation.edge_counters import Place, plan_counters
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 
 _NAMES = {Kind.PLAIN: "nop", Kind.JUMP: "jmp", Kind.CONDITIONAL: "je", Kind.CALL: "call", Kind.RETURN: "ret",

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from memopt.analysis.hyperblocks import hyperblocks
 from memopt.cfg.loop_nesting import find_nesting
+from memopt.instrumentation.hyperblocks import hyperblocks
 from tests.unit.analysis.test_loops import graph_of
 from tests.unit.analysis.test_nesting import drawn
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from memopt.analysis import paths
-from memopt.analysis.paths import number_paths
+from memopt.instrumentation import path_numbering
+from memopt.instrumentation.path_numbering import number_paths
 from memopt.ir.graph import BasicBlock, FlowGraph
 from memopt.ir.reasons import Rejected
 
@@ -63,6 +63,6 @@ def test_too_many_paths_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         [(3 * n + 1, 3 * n + 2), (3 * n + 3,), (3 * n + 3,)])}
     graph = graph_of({**diamonds, 15: ()})
     assert number_paths(graph).count == 32
-    monkeypatch.setattr(paths, "MOST_PATHS", 31)
+    monkeypatch.setattr(path_numbering, "MOST_PATHS", 31)
     with pytest.raises(Rejected):
         number_paths(graph)

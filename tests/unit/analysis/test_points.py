@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.points import Moment, Point, points
-from memopt.analysis.stepping import steppings
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.loop_nesting import find_nesting
+from memopt.instrumentation.induction_registers import steppings
+from memopt.instrumentation.value_probes import Moment, Point, points
 from tests.support.binaries import assemble
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.reductions import accumulates
+from memopt.instrumentation.reductions import accumulates
 from memopt.x86.decoder import decode
 from tests.support.binaries import assemble
 

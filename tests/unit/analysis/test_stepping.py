@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.idle import idle
-from memopt.analysis.stepping import Stepping, steppings, written
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.loop_nesting import find_nesting
+from memopt.instrumentation.induction_registers import Stepping, steppings, written
+from memopt.instrumentation.scratch_registers import idle
 from memopt.x86.decoder import decode
 from tests.support.binaries import assemble
 

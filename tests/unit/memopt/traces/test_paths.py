@@ -8,7 +8,7 @@ from collections import Counter
 import numpy
 import pytest
 
-from memopt.analysis.paths import PathNumbers, number_paths
+from memopt.instrumentation.path_numbering import PathNumbers, number_paths
 from memopt.ir.graph import BasicBlock, FlowGraph
 from memopt.traces.paths import PathBlock, Paths
 from memopt.traces.trace import BLOCK, RESUMED

@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy
 import pytest
 
-from memopt.analysis.points import Moment, Point
-from memopt.analysis.stepping import Stepping
+from memopt.instrumentation.induction_registers import Stepping
+from memopt.instrumentation.value_probes import Moment, Point
 from memopt.traces.trace import BLOCK
 from memopt.traces.values import AMOUNTS, PLACES, Value, Values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memopt.analysis.stepping import written
+from memopt.instrumentation.induction_registers import written
 from memopt.ir.graph import DecodedInstruction
 
 _COMBINES = re.compile(r"v?(p?add|p?mul|p?max|p?min|sub)(s|ps|pd|ss|sd|[bwdq]|s[bwd]|u[bwdq]|l[dw])?"

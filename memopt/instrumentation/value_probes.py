@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from memopt.analysis.idle import FAMILIES
-from memopt.analysis.stepping import Stepping, written
 from memopt.cfg.loop_nesting import Nesting
+from memopt.instrumentation.induction_registers import Stepping, written
+from memopt.instrumentation.scratch_registers import FAMILIES
 from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 
 ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
