@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from memopt.analysis.bounds import least_where, proved
 from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
 from memopt.ir.scop import TRIPS, Access, Array, ElementType
+from memopt.lifting.values.bounds import least_where, proved
 
 MOST_FIRST = 3  # coefficients that are tried as the outermost stride
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 
 from memopt.analysis.facts import GENERAL
-from memopt.analysis.values import centred
 from memopt.ir.graph import FlowGraph, Kind, Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Exit, Forget, Get, Jump, Literal, Load, Operand, Put, Temp
 from memopt.ir.reasons import Rejected
+from memopt.lifting.values.values import centred
 
 _OVER = "over"
 _MOST_BLOCKS = 64

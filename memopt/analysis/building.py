@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
-from memopt.analysis.algebra import Obligation
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.expressions import INTEGERS
@@ -26,19 +25,9 @@ from memopt.analysis.parameters import live_in, parametric, register_of
 from memopt.analysis.pivots import apart
 from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.remaining import Remaining
-from memopt.analysis.restarts import (
-    Keep,
-    KeepOrder,
-    Moves,
-    RelateToTrips,
-    Specialise,
-    Together,
-    Written,
-)
 from memopt.analysis.short_sums import written_out
 from memopt.analysis.statements import StatementLoop
 from memopt.analysis.tables import WORD
-from memopt.analysis.widening import WIDE
 from memopt.analysis.witnesses import Witnesses
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
@@ -62,6 +51,17 @@ from memopt.ir.region import (
     with_room,
 )
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
+from memopt.lifting.values.algebra import Obligation
+from memopt.lifting.values.extensions import WIDE
+from memopt.lifting.values.requests import (
+    Keep,
+    KeepOrder,
+    Moves,
+    RelateToTrips,
+    Specialise,
+    Together,
+    Written,
+)
 
 _Found = TypeVar("_Found")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.canonical import made
-from memopt.analysis.values import Atom, Node, Truth, Value, constant, within
 from memopt.ir.linear import Linear
+from memopt.lifting.values.canonical import made
+from memopt.lifting.values.values import Atom, Node, Truth, Value, constant, within
 
 MOST_ATOMS = 4  # beyond that a statement chooses itself
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from memopt.analysis.facts import SLOT, State
-from memopt.analysis.nest import Item, LoadEvent, Raising, StoreEvent
 from memopt.analysis.places import Places
-from memopt.analysis.values import Formula, Loaded, Node, Truth, Value, constant
 from memopt.analysis.ways import Way
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
+from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 
 _ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen

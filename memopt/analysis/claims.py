@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
-from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import proved, sign_where
 from memopt.analysis.copies import Shape, counters, moved
 from memopt.analysis.privates import is_private
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
-from memopt.analysis.widening import WIDE
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
+from memopt.lifting.values.algebra import LOOP_COUNTER
+from memopt.lifting.values.bounds import proved, sign_where
+from memopt.lifting.values.extensions import WIDE
 
 Items = tuple[StatementItem, ...]
 Cell = tuple[Linear, int]  # address, bytes

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.statements import (
     CellStatement,
     ItemT,
@@ -21,6 +20,7 @@ from memopt.analysis.statements import (
 )
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, Expression, Read, Scalar
+from memopt.lifting.values.algebra import LOOP_COUNTER
 
 _OWN = f"{LOOP_COUNTER}#"  # prefix of an item's own counters, numbered in order
 

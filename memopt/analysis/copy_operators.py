@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from memopt.analysis.algebra import Algebra
-from memopt.analysis.values import Value, constant
 from memopt.cfg.library_models import GRANULES
 from memopt.ir.linear import Linear
+from memopt.lifting.values.algebra import Algebra
+from memopt.lifting.values.values import Value, constant
 
 
 def _granule(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:

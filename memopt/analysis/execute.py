@@ -11,18 +11,33 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import Algebra, Obligation
 from memopt.analysis.exits import Exits, is_equality, width_of
 from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
 from memopt.analysis.induction import Induction
-from memopt.analysis.nest import CarriedValue, Guarded, Item, LoadEvent, LoopNode, Read, StoreEvent, rewritten
 from memopt.analysis.places import Places
 from memopt.analysis.remaining import Remaining
-from memopt.analysis.restarts import Inline, Specialise
 from memopt.analysis.roots import check_roots, invalid_root
 from memopt.analysis.tables import Table
 from memopt.analysis.unchanging import Fixed
-from memopt.analysis.values import (
+from memopt.analysis.walk import LeavingPoint, Passage, Walk, Walker
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.linear import Linear
+from memopt.ir.operations import Block
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
+from memopt.lifting.values.algebra import Algebra, Obligation
+from memopt.lifting.values.loop_tree import (
+    CarriedValue,
+    Guarded,
+    Item,
+    LoadEvent,
+    LoopNode,
+    Read,
+    StoreEvent,
+    rewritten,
+)
+from memopt.lifting.values.requests import Inline, Specialise
+from memopt.lifting.values.values import (
     Carried,
     Final,
     Formula,
@@ -36,12 +51,6 @@ from memopt.analysis.values import (
     constant,
     constant_of,
 )
-from memopt.analysis.walk import LeavingPoint, Passage, Walk, Walker
-from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
-from memopt.ir.operations import Block
-from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import ElementType
 from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
-from memopt.analysis.bounds import is_bit, sufficient
 from memopt.analysis.parameters import parametric
-from memopt.analysis.restarts import Split
-from memopt.analysis.values import Atom, Either, Formula, Not, Opaque, data, negate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.lifting.values.bounds import is_bit, sufficient
+from memopt.lifting.values.requests import Split
+from memopt.lifting.values.values import Atom, Either, Formula, Not, Opaque, data, negate
 
 MOST_WAYS = 32  # each of them is run through, in every attempt
 

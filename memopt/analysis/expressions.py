@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from memopt.analysis.facts import GENERAL
 from memopt.analysis.held import Held
 from memopt.analysis.privates import is_private
-from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import INDEX
-from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant_of
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CALL, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant_of
 
 MOST_OPERATIONS = 400  # in one expression
 

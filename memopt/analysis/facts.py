@@ -22,10 +22,10 @@ from memopt.analysis.parameters import (
     varies,
 )
 from memopt.analysis.tables import Table, table_around
-from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Sample
+from memopt.lifting.values.values import Value
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
@@ -51,7 +51,8 @@ class Facts:
     is whether a loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the
     iteration.
     ``masked``: branches on data on whose ways operands are masked (memopt.analysis.choices). ``deferred``: instructions
-    whose widenings wait (memopt.analysis.widening). ``inlined``: headers of loops that never go round. ``lanes``:
+    whose widenings wait (memopt.lifting.values.extensions). ``inlined``: headers of loops that never go round.
+    ``lanes``:
     vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
     ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on. ``tables``: of
     pointers to rows, by the address of the instruction that loads from them. ``ordered``: the order of operands is to

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy
 from numpy.typing import NDArray
 
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
-from memopt.analysis.values import Substitution
 from memopt.ir.linear import Linear
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
+from memopt.lifting.values.values import Substitution
 
 MOST_RUNS = 1 << 24  # that one count may go through
 _MOST_BOXES = 1 << 14

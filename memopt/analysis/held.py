@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.nest import Item, stores_of
 from memopt.analysis.privates import is_private
-from memopt.analysis.slices import origin
-from memopt.analysis.values import Value
 from memopt.ir.linear import Linear
+from memopt.lifting.values.bits import origin
+from memopt.lifting.values.loop_tree import Item, stores_of
+from memopt.lifting.values.values import Value
 
 _Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
 

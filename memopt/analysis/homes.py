@@ -12,11 +12,11 @@ from types import MappingProxyType
 
 from memopt.analysis.held import Held
 from memopt.analysis.needs import Needs
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.privates import is_private
-from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Loaded, Value, within
 from memopt.ir.linear import Linear
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
+from memopt.lifting.values.values import Carried, Final, Loaded, Value, within
 
 
 @dataclass(frozen=True, slots=True)

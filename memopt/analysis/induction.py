@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
 from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
 from memopt.analysis.places import Places, stack_stores
-from memopt.analysis.restarts import Defer, Specialise, Together
-from memopt.analysis.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 from memopt.analysis.walk import Walk, Walker
 from memopt.cfg.dead_registers import dead_registers
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
+from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
+from memopt.lifting.values.requests import Defer, Specialise, Together
+from memopt.lifting.values.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 
 WRAPPED = 1 << 31  # at least: what a 32-bit number that wraps around seems to move by
 MOST_TURNS = 4

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.building import Builder
 from memopt.analysis.constants import with_one_of_each
@@ -21,7 +20,6 @@ from memopt.analysis.elements import split
 from memopt.analysis.execute import Executor, OuterLoop
 from memopt.analysis.facts import GENERAL, LANES, Facts
 from memopt.analysis.needs import Flow
-from memopt.analysis.nest import bounds
 from memopt.analysis.obligations import limits
 from memopt.analysis.operand_order import in_one_order
 from memopt.analysis.overlays import whole_rows
@@ -32,7 +30,18 @@ from memopt.analysis.quotients import trimmed, without_quotients
 from memopt.analysis.recovery import recover
 from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
-from memopt.analysis.restarts import (
+from memopt.analysis.statements import StatementLoop, statements_of
+from memopt.cfg.dead_registers import dead_registers
+from memopt.cfg.unroll import repeated
+from memopt.ir.graph import FlowGraph, Loop, LoopForest
+from memopt.ir.linear import Linear
+from memopt.ir.operations import Block
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Lane, Region, Sample
+from memopt.ir.scop import TRIPS
+from memopt.lifting.values.algebra import LOOP_COUNTER
+from memopt.lifting.values.loop_tree import bounds
+from memopt.lifting.values.requests import (
     Defer,
     Inline,
     Keep,
@@ -48,16 +57,7 @@ from memopt.analysis.restarts import (
     Together,
     Written,
 )
-from memopt.analysis.statements import StatementLoop, statements_of
-from memopt.analysis.values import Carried, Final, Node, Value, constant_of
-from memopt.cfg.dead_registers import dead_registers
-from memopt.cfg.unroll import repeated
-from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
-from memopt.ir.operations import Block
-from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Lane, Region, Sample
-from memopt.ir.scop import TRIPS
+from memopt.lifting.values.values import Carried, Final, Node, Value, constant_of
 
 ATTEMPTS = 192
 FRAME = 1 << 16  # bytes from rsp to where rbp is not taken for a pointer to the frame any more

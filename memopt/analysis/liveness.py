@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from memopt.analysis.algebra import LOOP_COUNTER
-from memopt.analysis.bounds import UNLIMITED, Limits, Ranges, proved, sign
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import GENERAL, LANES
-from memopt.analysis.nest import Guarded, LoopNode
-from memopt.analysis.values import (
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import TRIPS
+from memopt.lifting.values.algebra import LOOP_COUNTER
+from memopt.lifting.values.bounds import UNLIMITED, Limits, Ranges, proved, sign
+from memopt.lifting.values.loop_tree import Guarded, LoopNode
+from memopt.lifting.values.values import (
     Atom,
     Carried,
     Either,
@@ -32,9 +35,6 @@ from memopt.analysis.values import (
     data,
     negate,
 )
-from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import TRIPS
 from memopt.x86.conditions import flag_family
 
 MOST_LEFT = 16  # iterations that a version may leave to the original

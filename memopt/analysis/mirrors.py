@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import proved, sign
 from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
-from memopt.analysis.nest import Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.privates import is_private
-from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Value, constant_of
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Mirror, Register
 from memopt.ir.scop import LIMIT
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bounds import proved, sign
+from memopt.lifting.values.loop_tree import Item, LoadEvent, LoopNode, StoreEvent, loop_name
+from memopt.lifting.values.values import Carried, Value, constant_of
 
 _VECTOR_BITS = 128  # of the vector registers that can be loaded in part
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from memopt.analysis.nest import LoopNode, loop_name, loops_of, stores_of
-from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Loaded, Node, Value
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.loop_tree import LoopNode, loop_name, loops_of, stores_of
+from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value
 
 
 @dataclass(frozen=True, slots=True)

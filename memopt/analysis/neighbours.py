@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from memopt.analysis.bounds import is_bit
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import (
     Shape,
@@ -24,6 +23,7 @@ from memopt.analysis.leftovers import Leftovers
 from memopt.analysis.short_rows import ShortRows
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
+from memopt.lifting.values.bounds import is_bit
 
 LOOK_BACK = 24  # items before the last one that it may be joined to
 MOST_LEFT = 7  # iterations that a compiler writes out one by one after a loop of eight copies

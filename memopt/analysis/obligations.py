@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memopt.analysis.algebra import Obligation
-from memopt.analysis.bounds import Limits, sign_where
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.facts import Facts
 from memopt.analysis.parameters import is_parameter
-from memopt.analysis.restarts import Defer, Split
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
+from memopt.lifting.values.algebra import Obligation
+from memopt.lifting.values.bounds import Limits, sign_where
+from memopt.lifting.values.requests import Defer, Split
 
 _LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import Ranges, least, proved, sign
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Read
+from memopt.lifting.values.bounds import Ranges, least, proved, sign
 
 Items = tuple[StatementItem, ...]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memopt.analysis.needs import Flow
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent
-from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Node, Value
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent
+from memopt.lifting.values.values import Carried, Final, Node, Value
 
 _SPLIT = ("and", "or", "xor", "not")
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from memopt.analysis.bounds import Limits, greatest, least, proved
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import Access, Scop, Statement
+from memopt.lifting.values.bounds import Limits, greatest, least, proved
 
 _Placed = tuple[Statement, Access]
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from itertools import count
 
-from memopt.analysis.algebra import Algebra, Promote, fixable
 from memopt.analysis.facts import SLOT, TO_THE_END, Facts, State, bits_of, slot_name, slot_range
-from memopt.analysis.nest import Item, LoadEvent, StoreEvent
-from memopt.analysis.numbers import LOOP_COUNTER, uneven_part
-from memopt.analysis.restarts import Split, Tabulate
 from memopt.analysis.tables import WORD, Table, words
-from memopt.analysis.values import Carried, Integer, Loaded, Node, Truth, Value, centred, data, within
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import Algebra, Promote, fixable
+from memopt.lifting.values.loop_tree import Item, LoadEvent, StoreEvent
+from memopt.lifting.values.numbers import LOOP_COUNTER, uneven_part
+from memopt.lifting.values.requests import Split, Tabulate
+from memopt.lifting.values.values import Carried, Integer, Loaded, Node, Truth, Value, centred, data, within
 
 
 class Places:

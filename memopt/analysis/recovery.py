@@ -16,27 +16,27 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from memopt.analysis import mirrors
-from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.bounds import proved, sign_where
-from memopt.analysis.canonical import canonical_nest
 from memopt.analysis.cases import Case, cases_of, contradictory
 from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
 from memopt.analysis.held import Held, implied
 from memopt.analysis.homes import CarriedPart, Home, Homes
 from memopt.analysis.mirrors import Alone
 from memopt.analysis.needs import Needs
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.analysis.packed import unpacked
 from memopt.analysis.privates import Privates, counters_of, is_private
-from memopt.analysis.slices import origin, part
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
 from memopt.analysis.vain import with_unused
-from memopt.analysis.values import Carried, Final, Loaded, Node, Value, within
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Mirror
 from memopt.ir.scop import Apply
+from memopt.lifting.values.algebra import Obligation
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bounds import proved, sign_where
+from memopt.lifting.values.canonical import canonical_nest
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
+from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value, within
 
 ATTEMPTS = 200
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from memopt.analysis.canonical import canonical, canonical_nest
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent, loop_name, loops_of
-from memopt.analysis.slices import origin, part
-from memopt.analysis.values import Carried, Final, Formula, Node, Value, data, within
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.canonical import canonical, canonical_nest
+from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, loops_of
+from memopt.lifting.values.values import Carried, Final, Formula, Node, Value, data, within
 
 
 def invalid_root(address: int) -> Rejected:

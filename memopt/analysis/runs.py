@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import Shape, linears, rebuilt, shape
 from memopt.analysis.statements import StatementLoop
 from memopt.ir.linear import Linear
+from memopt.lifting.values.algebra import LOOP_COUNTER
 
 LEAST = 4  # copies that are taken for a loop
 

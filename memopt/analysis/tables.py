@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memopt.analysis.values import Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
+from memopt.lifting.values.values import Loaded, Node, Value
 
 WORD = 8
 MOST_ROWS = 1 << 14  # in each direction

@@ -12,10 +12,10 @@ import struct
 import sys
 from collections.abc import Mapping
 
-from memopt.analysis.canonical import canonical
-from memopt.analysis.values import Integer, LiveVector, Node, Value, constant_of
 from memopt.ir.linear import Linear
 from memopt.ir.scop import ElementType
+from memopt.lifting.values.canonical import canonical
+from memopt.lifting.values.values import Integer, LiveVector, Node, Value, constant_of
 
 Fixed = dict[tuple[str, ElementType], bytes]
 """Lanes ("xmm2.0") that hold these numbers at entry."""

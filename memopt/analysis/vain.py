@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from memopt.analysis.expressions import element_of
 from memopt.analysis.needs import Flow, Needs
-from memopt.analysis.nest import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
 from memopt.analysis.privates import Privates
-from memopt.analysis.slices import origin, part, zext
-from memopt.analysis.values import Carried, Final, LiveVector, Node, Value, constant_of, within
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, RAISING, SIGNALLING
 from memopt.ir.scop import FLOATS
+from memopt.lifting.values.bits import origin, part, zext
+from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
+from memopt.lifting.values.values import Carried, Final, LiveVector, Node, Value, constant_of, within
 
 _COMMUTING = ("fadd", "fmul")
 _ADDING = ("fadd", "fsub", "fma", "fms", "fnma", "fnms")

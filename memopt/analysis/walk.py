@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.algebra import LOOP_COUNTER, Algebra, fixable
-from memopt.analysis.canonical import canonical_formula
 from memopt.analysis.choices import (
     MOST_CHOICES,
     compared_in,
@@ -21,25 +19,9 @@ from memopt.analysis.choices import (
 from memopt.analysis.copy_operators import ABOUT_COPIES
 from memopt.analysis.exits import Conditions, Exits, depends
 from memopt.analysis.facts import TO_THE_END, State
-from memopt.analysis.nest import Item, Raising, Read
 from memopt.analysis.places import Places
-from memopt.analysis.restarts import Mask
 from memopt.analysis.roots import answered, elsewhere, invalid_root
 from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
-from memopt.analysis.values import (
-    Formula,
-    Integer,
-    LiveVector,
-    Loaded,
-    Node,
-    Value,
-    both,
-    constant,
-    constant_of,
-    data,
-    negate,
-    within,
-)
 from memopt.analysis.ways import Way, join_ways
 from memopt.cfg.dominators import immediate_postdominators
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -61,6 +43,24 @@ from memopt.ir.operations import (
     called,
 )
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import LOOP_COUNTER, Algebra, fixable
+from memopt.lifting.values.canonical import canonical_formula
+from memopt.lifting.values.loop_tree import Item, Raising, Read
+from memopt.lifting.values.requests import Mask
+from memopt.lifting.values.values import (
+    Formula,
+    Integer,
+    LiveVector,
+    Loaded,
+    Node,
+    Value,
+    both,
+    constant,
+    constant_of,
+    data,
+    negate,
+    within,
+)
 
 
 @dataclass(frozen=True, slots=True)

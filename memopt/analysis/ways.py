@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memopt.analysis.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
-from memopt.analysis.bounds import is_bit
 from memopt.analysis.facts import SLOT, Facts, State
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.places import Places
-from memopt.analysis.restarts import Specialise
-from memopt.analysis.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
+from memopt.lifting.values.bounds import is_bit
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.lifting.values.requests import Specialise
+from memopt.lifting.values.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
 
 
 @dataclass(frozen=True, slots=True)

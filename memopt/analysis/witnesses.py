@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memopt.analysis.nest import Read
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
+from memopt.lifting.values.loop_tree import Read
 
 
 @dataclass(frozen=True, slots=True)

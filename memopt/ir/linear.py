@@ -18,8 +18,8 @@ from memopt.ir.reasons import Reason, Rejected
 class Quotient(str):
     """The symbol of ``numerator / divisor``, rounded down; made by ``quotient``, which keeps them in one form.
 
-    The name begins like a loop counter's (memopt.analysis.algebra.LOOP_COUNTER): it changes with the counters that
-    the numerator is made of, and no live-in value is behind it.
+    The name begins like a loop counter's (memopt.lifting.values.algebra.LOOP_COUNTER): it changes with the counters
+    that the numerator is made of, and no live-in value is behind it.
     """
 
     numerator: Linear

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from memopt.analysis.algebra import Obligation
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.nest import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.analysis.recovery import recover
-from memopt.analysis.values import Loaded, Node, Value
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import Obligation
+from memopt.lifting.values.loop_tree import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.lifting.values.values import Loaded, Node, Value
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
 A, B, C, D, S = (Linear.symbol(name) for name in "abcds")

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from memopt.analysis.algebra import Algebra, Promote, Specialise
-from memopt.analysis.values import Atom, Integer, Loaded, Node, Not, Truth, Value, constant, constant_of
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
+from memopt.lifting.values.algebra import Algebra, Promote, Specialise
+from memopt.lifting.values.values import Atom, Integer, Loaded, Node, Not, Truth, Value, constant, constant_of
 
 WORD = 1 << 64
 X = Linear.symbol("x")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from memopt.analysis.bounds import Limits, greatest, least, necessary, number_at_least, sign_where, sufficient
 from memopt.ir.linear import Linear, quotient
+from memopt.lifting.values.bounds import Limits, greatest, least, necessary, number_at_least, sign_where, sufficient
 
 X, J, R = Linear.symbol("i"), Linear.symbol("j"), Linear.symbol("R")
 

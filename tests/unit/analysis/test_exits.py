@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from memopt.analysis.algebra import Algebra
 from memopt.analysis.exits import MOST_WAYS, Exits
-from memopt.analysis.values import Atom, Carried, Formula, Opaque, constant, either, negate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import Algebra
+from memopt.lifting.values.values import Atom, Carried, Formula, Opaque, constant, either, negate
 from tests.support.lifting import lift_assembly
 
 H, J, P = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("p")

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from memopt.analysis.footprints import LoopCurve, covered, curves, from_the_start
-from memopt.analysis.nest import Guarded, Item, LoadEvent, LoopNode
 from memopt.ir.linear import Linear, quotient
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode
 
 LINE, PAGE = 64, 4096
 

@@ -8,10 +8,10 @@ import pytest
 
 from memopt.analysis.execute import OuterLoop
 from memopt.analysis.liveness import iterations_left
-from memopt.analysis.nest import CarriedValue, LoopNode
-from memopt.analysis.values import Atom, Carried, Final, Node, Truth, Value, constant
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.loop_tree import CarriedValue, LoopNode
+from memopt.lifting.values.values import Atom, Carried, Final, Node, Truth, Value, constant
 
 LOOP = "40"
 LOW_BYTE_FREE = constant(~0xFF, 64)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from memopt.analysis.algebra import Specialise
 from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.scop import Apply, ElementType, Read, Scalar
+from memopt.lifting.values.algebra import Specialise
 from tests.support.statements import executed
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.canonical import canonical
-from memopt.analysis.nest import CarriedValue, Guarded
-from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason
+from memopt.lifting.values.canonical import canonical
+from memopt.lifting.values.loop_tree import CarriedValue, Guarded
+from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant
 from tests.support.lifting import lift_assembly
 from tests.support.recovering import (
     A,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memopt.analysis.nest import CarriedValue, Guarded
-from memopt.analysis.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason
+from memopt.lifting.values.loop_tree import CarriedValue, Guarded
+from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth
 from tests.support.recovering import (
     A,
     B,

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.analysis.canonical import canonical
 from memopt.analysis.cases import cases_of
-from memopt.analysis.slices import part
-from memopt.analysis.values import (
+from memopt.ir.linear import Linear
+from memopt.lifting.values.bits import part
+from memopt.lifting.values.canonical import canonical
+from memopt.lifting.values.values import (
     Atom,
     Carried,
     Formula,
@@ -30,7 +31,6 @@ from memopt.analysis.values import (
     negate,
     within,
 )
-from memopt.ir.linear import Linear
 
 X = Linear.symbol("x")
 POSITIVE, ZERO = Atom(X, False), Atom(X, True)

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from memopt.analysis.algebra import Algebra
 from memopt.analysis.facts import State, slot_name
 from memopt.analysis.places import Places
-from memopt.analysis.values import Integer
 from memopt.analysis.ways import Way, join_ways
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.values.algebra import Algebra
+from memopt.lifting.values.values import Integer
 
 WHOLE, HALF = slot_name(-64, 64), slot_name(-64, 32)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.widening import Wide, Widenings
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Register, Rejoin
+from memopt.lifting.values.extensions import Wide, Widenings
 from tests.support.lifting import lift_assembly
 
 STATE = {"rdi": 0x7000_0000, "rsi": 0x7100_0000, "rcx": 0, "r8": 20, "rbx": 17}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 
-from memopt.analysis.numbers import LOOP_COUNTER, TRIAL, Numbers, Obligation, fixable, uneven_part
-from memopt.analysis.restarts import Promote, Specialise
-from memopt.analysis.values import (
+from memopt.ir.linear import Linear, Quotient, quotient
+from memopt.lifting.values.extensions import Wide
+from memopt.lifting.values.numbers import LOOP_COUNTER, TRIAL, Numbers, Obligation, fixable, uneven_part
+from memopt.lifting.values.requests import Promote, Specialise
+from memopt.lifting.values.values import (
     Atom,
     Formula,
     Integer,
@@ -24,8 +26,6 @@ from memopt.analysis.values import (
     either,
     negate,
 )
-from memopt.analysis.widening import Wide
-from memopt.ir.linear import Linear, Quotient, quotient
 
 __all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "Obligation", "Promote", "Specialise", "fixable"]
 

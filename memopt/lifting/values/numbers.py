@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from memopt.analysis.restarts import Promote, Specialise
-from memopt.analysis.values import Formula, Integer, Loaded, Node, Truth, Value, constant, constant_of, data
-from memopt.analysis.widening import WIDE, Widenings
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason
+from memopt.lifting.values.extensions import WIDE, Widenings
+from memopt.lifting.values.requests import Promote, Specialise
+from memopt.lifting.values.values import Formula, Integer, Loaded, Node, Truth, Value, constant, constant_of, data
 
 LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
 TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during a trial
@@ -180,7 +180,7 @@ class Numbers:
         return False
 
     def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
-        raise NotImplementedError  # memopt.analysis.algebra
+        raise NotImplementedError  # memopt.lifting.values.algebra
 
     def _node_number(self, operator: str, operands: tuple[Value, ...], width: int, known: _Known) -> Integer | None:
         """The number an operation gives once its operands are known numbers."""

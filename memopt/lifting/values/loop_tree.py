@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.numbers import LOOP_COUNTER
-from memopt.analysis.values import Substitution, Value
 from memopt.ir.linear import Linear
+from memopt.lifting.values.numbers import LOOP_COUNTER
+from memopt.lifting.values.values import Substitution, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def bounds(item: Item) -> frozenset[Linear]:
 
 def show(value: Value) -> str:
     """Short text of a value, for dumps and golden files."""
-    from memopt.analysis.values import Carried, Final, Integer, LiveVector, Loaded, Node
+    from memopt.lifting.values.values import Carried, Final, Integer, LiveVector, Loaded, Node
 
     match value:
         case Integer(linear, _):

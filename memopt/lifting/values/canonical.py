@@ -1,6 +1,7 @@
 """Values of a lifted nest in canonical form, so that equal things look equal whichever instructions made them.
 
-Packing becomes parts (memopt.analysis.slices), masks become choices, truth values single bits: afterwards a ``Truth``
+Packing becomes parts (memopt.lifting.values.bits), masks become choices, truth values single bits: afterwards a
+``Truth``
 is one bit wide and stands for a comparison of affine numbers, every other truth value is a ``Node`` of one bit.
 """
 
@@ -9,9 +10,9 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.nest import CarriedValue, Guarded, Item, LoopNode, StoreEvent
-from memopt.analysis.slices import bitwise, concat, inverted, mask, origin, part, select, truth_of, zext
-from memopt.analysis.values import (
+from memopt.lifting.values.bits import bitwise, concat, inverted, mask, origin, part, select, truth_of, zext
+from memopt.lifting.values.loop_tree import CarriedValue, Guarded, Item, LoopNode, StoreEvent
+from memopt.lifting.values.values import (
     Atom,
     Carried,
     Either,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 
-from memopt.analysis.values import Integer, Node, Truth, Value, centred, constant, constant_of
 from memopt.ir.linear import Linear
+from memopt.lifting.values.values import Integer, Node, Truth, Value, centred, constant, constant_of
 
 
 def part(value: Value, low: int, width: int) -> Value:
