@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Interval
 from memopt.ir.scop import TRIPS
+from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import UNLIMITED, Limits, Ranges, greatest, least, number_at_least, proved, sign_where
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, Relation
 from memopt.ir.scop import TRIPS, Access, Array, ElementType
+from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.bounds import least_where, proved
 
 MOST_FIRST = 3  # coefficients that are tried as the outermost stride
@@ -42,7 +42,7 @@ class ByteAccess:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of the address (memopt.analysis.parameters)."""
+        """Those of the address (memopt.lifting.execution.parameters)."""
         return tuple(s for s, _ in self.address.terms if is_parameter(s))
 
     def extent(self, sample: Mapping[str, int]) -> tuple[Linear, Linear]:

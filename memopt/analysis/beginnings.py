@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import count
 
-from memopt.analysis.facts import GENERAL
 from memopt.ir.graph import FlowGraph, Kind, Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Exit, Forget, Get, Jump, Literal, Load, Operand, Put, Temp
 from memopt.ir.reasons import Rejected
+from memopt.lifting.execution.assumptions import GENERAL
 from memopt.lifting.values.values import centred
 
 _OVER = "over"

@@ -17,18 +17,13 @@ from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.building import Builder
 from memopt.analysis.constants import with_one_of_each
 from memopt.analysis.elements import split
-from memopt.analysis.execute import Executor, OuterLoop
-from memopt.analysis.facts import GENERAL, LANES, Facts
 from memopt.analysis.needs import Flow
 from memopt.analysis.obligations import limits
 from memopt.analysis.operand_order import in_one_order
 from memopt.analysis.overlays import whole_rows
-from memopt.analysis.parameters import PARAMETER, is_parameter, live_in
-from memopt.analysis.places import stack_stores
 from memopt.analysis.privates import PRIVATE, private_sample
 from memopt.analysis.quotients import trimmed, without_quotients
 from memopt.analysis.recovery import recover
-from memopt.analysis.remaining import Remaining
 from memopt.analysis.reroll import reroll
 from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.cfg.dead_registers import dead_registers
@@ -39,6 +34,11 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Region, Sample
 from memopt.ir.scop import TRIPS
+from memopt.lifting.execution.assumptions import GENERAL, LANES, Facts
+from memopt.lifting.execution.entry_invariants import Remaining
+from memopt.lifting.execution.executor import Executor, OuterLoop
+from memopt.lifting.execution.memory import stack_stores
+from memopt.lifting.execution.parameters import PARAMETER, is_parameter, live_in
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.loop_tree import bounds
 from memopt.lifting.values.requests import (

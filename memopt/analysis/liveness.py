@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from memopt.analysis.execute import OuterLoop
-from memopt.analysis.facts import GENERAL, LANES
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
+from memopt.lifting.execution.assumptions import GENERAL, LANES
+from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import UNLIMITED, Limits, Ranges, proved, sign
 from memopt.lifting.values.loop_tree import Guarded, LoopNode

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.facts import GENERAL, LANES
 from memopt.analysis.homes import CarriedPart, Homes
 from memopt.analysis.privates import is_private
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Mirror, Register
 from memopt.ir.scop import LIMIT
+from memopt.lifting.execution.assumptions import GENERAL, LANES
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.bounds import proved, sign
 from memopt.lifting.values.loop_tree import Item, LoadEvent, LoopNode, StoreEvent, loop_name

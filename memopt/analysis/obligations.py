@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memopt.analysis.execute import OuterLoop
-from memopt.analysis.facts import Facts
-from memopt.analysis.parameters import is_parameter
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
+from memopt.lifting.execution.assumptions import Facts
+from memopt.lifting.execution.executor import OuterLoop
+from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.bounds import Limits, sign_where
 from memopt.lifting.values.requests import Defer, Split

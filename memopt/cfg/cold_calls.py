@@ -2,7 +2,7 @@
 
 Compilers turn ``sqrt(x)`` into ``if (0 > x) call sqrt; else sqrtsd``. What leads to the call is left out of the flow
 graph, so the branch there looks like an exit. Symbolic execution accepts such an exit when the hardware tells that it
-would have been taken (memopt.analysis.walk): then a version takes everything back, and the original runs.
+would have been taken (memopt.lifting.execution.iteration): then a version takes everything back, and the original runs.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import sqlite3
 from dataclasses import dataclass, field, replace
 
 from memopt.analysis.beginnings import iterations_over
-from memopt.analysis.execute import OuterLoop
 from memopt.analysis.footprints import addresses, curves, from_the_start, with_cells
 from memopt.instrumentation.memory_operands import accesses
 from memopt.ir.graph import Loop
@@ -18,6 +17,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Sample
 from memopt.ir.scop import TRIPS, Scop
+from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.values.loop_tree import Guarded, LoopNode
 from memopt.session.copies import Copies
 from memopt.session.decision import Decision

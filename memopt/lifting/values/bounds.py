@@ -197,7 +197,7 @@ def _outer(counter: str, ranges: Ranges) -> set[str]:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What guards see to: R is no more than ``longest``, and each of ``facts``, over R and parameters
-    (memopt.analysis.parameters), is >= 0."""
+    (memopt.lifting.execution.parameters), is >= 0."""
 
     longest: int | None = None
     facts: tuple[Linear, ...] = ()

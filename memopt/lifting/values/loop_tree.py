@@ -1,6 +1,6 @@
 """A lifted loop nest: loops, loads and stores with affine addresses, as machine code performs them.
 
-This is the form between symbolic execution (memopt.analysis.execute) and the statements of a SCoP
+This is the form between symbolic execution (memopt.lifting.execution.executor) and the statements of a SCoP
 (memopt.analysis.statements). Addresses are Linear over live-in symbols and loop counters, in bytes.
 """
 
@@ -79,8 +79,8 @@ class LoopNode:
 
     ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
     loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with). ``roots``: what
-    must have a square root in every iteration (memopt.analysis.roots). ``raising``: the results of its floating-point
-    operations, used or not (memopt.analysis.vain)."""
+    must have a square root in every iteration (memopt.lifting.execution.sqrt_exits). ``raising``: the results of its
+    floating-point operations, used or not (memopt.analysis.vain)."""
 
     counter: str
     trips: Linear | None

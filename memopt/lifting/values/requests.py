@@ -1,4 +1,4 @@
-"""Why an attempt at lifting starts again, with one more fact (memopt.analysis.facts)."""
+"""Why an attempt at lifting starts again, with one more fact (memopt.lifting.execution.assumptions)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memopt.ir.linear import Linear
 @dataclass
 class Specialise(Exception):
     """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
-    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.analysis.parameters);
+    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.lifting.execution.parameters);
     ``factor``: it has to be a number."""
 
     linear: Linear
@@ -29,7 +29,7 @@ class Together(Exception):
 @dataclass
 class Split(Exception):
     """Start again with the branch at ``address`` going different ways in different iterations, in a more general sense
-    than before and at least in that of ``least`` (memopt.analysis.facts)."""
+    than before and at least in that of ``least`` (memopt.lifting.execution.assumptions)."""
 
     address: int
     least: int = 1
@@ -74,7 +74,7 @@ class Steady(Exception):
 @dataclass
 class Tabulate(Exception):
     """Start again with what the instruction at ``address`` loads as words of a table around ``place``
-    (memopt.analysis.tables)."""
+    (memopt.lifting.execution.row_tables)."""
 
     address: int
     place: int
@@ -92,7 +92,8 @@ class KeepOrder(Exception):
 
 
 class RelateToTrips(Exception):
-    """Start again with the exit test's counter expressed by the iterations that remain (memopt.analysis.remaining)."""
+    """Start again with the exit test's counter expressed by the iterations that remain
+    (memopt.lifting.execution.entry_invariants)."""
 
 
 @dataclass

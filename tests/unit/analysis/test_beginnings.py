@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memopt.analysis.beginnings import iterations_over
-from memopt.analysis.facts import GENERAL
 from memopt.cfg.flowgraph import discover
+from memopt.lifting.execution.assumptions import GENERAL
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 

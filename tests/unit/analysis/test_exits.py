@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from memopt.analysis.exits import MOST_WAYS, Exits
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.branches import MOST_WAYS, Exits
 from memopt.lifting.values.algebra import Algebra
 from memopt.lifting.values.values import Atom, Carried, Formula, Opaque, constant, either, negate
 from tests.support.lifting import lift_assembly

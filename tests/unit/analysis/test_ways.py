@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from memopt.analysis.facts import State, slot_name
-from memopt.analysis.places import Places
-from memopt.analysis.ways import Way, join_ways
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.assumptions import State, slot_name
+from memopt.lifting.execution.memory import Places
+from memopt.lifting.execution.merge import Way, join_ways
 from memopt.lifting.values.algebra import Algebra
 from memopt.lifting.values.values import Integer
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from memopt.analysis.facts import SLOT, State
-from memopt.analysis.places import Places
-from memopt.analysis.ways import Way
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.assumptions import SLOT, State
+from memopt.lifting.execution.memory import Places
+from memopt.lifting.execution.merge import Way
 from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
 from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 

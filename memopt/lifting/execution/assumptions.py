@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from memopt.analysis.parameters import (
+from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Sample
+from memopt.lifting.execution.parameters import (
     counted,
     fit,
     is_parameter,
@@ -21,10 +24,7 @@ from memopt.analysis.parameters import (
     parametric,
     varies,
 )
-from memopt.analysis.tables import Table, table_around
-from memopt.ir.linear import Linear
-from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Sample
+from memopt.lifting.execution.row_tables import Table, table_around
 from memopt.lifting.values.values import Value
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
@@ -50,14 +50,15 @@ class Facts:
     that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
     is whether a loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the
     iteration.
-    ``masked``: branches on data on whose ways operands are masked (memopt.analysis.choices). ``deferred``: instructions
+    ``masked``: branches on data on whose ways operands are masked (memopt.lifting.execution.if_conversion).
+    ``deferred``: instructions
     whose widenings wait (memopt.lifting.values.extensions). ``inlined``: headers of loops that never go round.
     ``lanes``:
     vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
     ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on. ``tables``: of
     pointers to rows, by the address of the instruction that loads from them. ``ordered``: the order of operands is to
     be kept. ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
-    ``parameters`` (live-in symbols; memopt.analysis.parameters) where that is possible, not a number; none of
+    ``parameters`` (live-in symbols; memopt.lifting.execution.parameters) where that is possible, not a number; none of
     ``moving`` is, which advance with the patched loop. ``to_the_end``: the last iteration is looked at, too, where it
     ends in the middle; no code is made of it. ``framed``: rbp is as far from rsp as it was captured: what is
     stored relative to it is on the stack. ``written``: addresses, as captured, of cells that are data: the loop stores

@@ -11,20 +11,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.exits import Exits, is_equality, width_of
-from memopt.analysis.facts import GENERAL, LANES, Facts, State, bits_of
-from memopt.analysis.induction import Induction
-from memopt.analysis.places import Places
-from memopt.analysis.remaining import Remaining
-from memopt.analysis.roots import check_roots, invalid_root
-from memopt.analysis.tables import Table
-from memopt.analysis.unchanging import Fixed
-from memopt.analysis.walk import LeavingPoint, Passage, Walk, Walker
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
+from memopt.lifting.execution.assumptions import GENERAL, LANES, Facts, State, bits_of
+from memopt.lifting.execution.branches import Exits, is_equality, width_of
+from memopt.lifting.execution.entry_invariants import Remaining
+from memopt.lifting.execution.induction import Induction
+from memopt.lifting.execution.invariant_compares import Fixed
+from memopt.lifting.execution.iteration import LeavingPoint, Passage, Walk, Walker
+from memopt.lifting.execution.memory import Places
+from memopt.lifting.execution.row_tables import Table
+from memopt.lifting.execution.sqrt_exits import check_roots, invalid_root
 from memopt.lifting.values.algebra import Algebra, Obligation
 from memopt.lifting.values.loop_tree import (
     CarriedValue,
@@ -58,7 +58,8 @@ from memopt.x86.conditions import CARRY, expand_condition, flag_family
 class OuterLoop:
     """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
 
-    ``zeros``: when not empty, some iterations leave it where a square root is invalid (memopt.analysis.walk), as long
+    ``zeros``: when not empty, some iterations leave it where a square root is invalid
+    (memopt.lifting.execution.iteration), as long
     as these lanes ("xmm2.0", bits; "" for none) are zero. Those in ``fixed`` hold numbers by which branches went.
     ``unordered``: for a NaN as well. ``wider``: as in memopt.ir.region.Region. ``tables``: words that were taken for
     linear, with what of the pointers to them is no multiple of a word. Locations in ``narrow`` have their numbers in
@@ -69,7 +70,7 @@ class OuterLoop:
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
     comes after the exit test (a while loop), so that R counts only whole iterations; ``last``: what the last one does
-    in front of that test, None where it was not asked for (memopt.analysis.facts).
+    in front of that test, None where it was not asked for (memopt.lifting.execution.assumptions).
     """
 
     node: LoopNode

@@ -7,22 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.choices import (
-    MOST_CHOICES,
-    compared_in,
-    join_choices,
-    join_states,
-    masked,
-    raises_alone,
-    repeats,
-)
-from memopt.analysis.copy_operators import ABOUT_COPIES
-from memopt.analysis.exits import Conditions, Exits, depends
-from memopt.analysis.facts import TO_THE_END, State
-from memopt.analysis.places import Places
-from memopt.analysis.roots import answered, elsewhere, invalid_root
-from memopt.analysis.unchanging import COMPARISONS, Fixed, compared, normal
-from memopt.analysis.ways import Way, join_ways
 from memopt.cfg.dominators import immediate_postdominators
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
@@ -43,6 +27,22 @@ from memopt.ir.operations import (
     called,
 )
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.assumptions import TO_THE_END, State
+from memopt.lifting.execution.branches import Conditions, Exits, depends
+from memopt.lifting.execution.copy_operators import ABOUT_COPIES
+from memopt.lifting.execution.if_conversion import (
+    MOST_CHOICES,
+    compared_in,
+    join_choices,
+    join_states,
+    masked,
+    raises_alone,
+    repeats,
+)
+from memopt.lifting.execution.invariant_compares import COMPARISONS, Fixed, compared, normal
+from memopt.lifting.execution.memory import Places
+from memopt.lifting.execution.merge import Way, join_ways
+from memopt.lifting.execution.sqrt_exits import answered, elsewhere, invalid_root
 from memopt.lifting.values.algebra import LOOP_COUNTER, Algebra, fixable
 from memopt.lifting.values.canonical import canonical_formula
 from memopt.lifting.values.loop_tree import Item, Raising, Read

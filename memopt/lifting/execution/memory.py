@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from itertools import count
 
-from memopt.analysis.facts import SLOT, TO_THE_END, Facts, State, bits_of, slot_name, slot_range
-from memopt.analysis.tables import WORD, Table, words
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.assumptions import SLOT, TO_THE_END, Facts, State, bits_of, slot_name, slot_range
+from memopt.lifting.execution.row_tables import WORD, Table, words
 from memopt.lifting.values.algebra import Algebra, Promote, fixable
 from memopt.lifting.values.loop_tree import Item, LoadEvent, StoreEvent
 from memopt.lifting.values.numbers import LOOP_COUNTER, uneven_part
@@ -77,7 +77,7 @@ class Places:
         return Loaded(event.identity, width)
 
     def _row(self, pointer: Linear, width: int) -> Linear | None:
-        """The number at ``pointer``, where the instruction loads from a table (memopt.analysis.tables)."""
+        """The number at ``pointer``, where the instruction loads from a table (memopt.lifting.execution.row_tables)."""
         tables = self.facts.tables.get(self.algebra.address, ()) if width == 8 * WORD else ()
         here = self.algebra.at_sample(pointer)
         table = next((t for t in tables if here in t), tables[0] if tables and not self.algebra.reached else None)

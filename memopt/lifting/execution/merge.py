@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memopt.analysis.facts import SLOT, Facts, State
-from memopt.analysis.places import Places
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.assumptions import SLOT, Facts, State
+from memopt.lifting.execution.memory import Places
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.lifting.values.bounds import is_bit
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent

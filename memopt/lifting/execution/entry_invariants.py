@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.facts import Facts, slot_name
-from memopt.analysis.parameters import live_in
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
+from memopt.lifting.execution.assumptions import Facts, slot_name
+from memopt.lifting.execution.parameters import live_in
 
 
 @dataclass(frozen=True, slots=True)

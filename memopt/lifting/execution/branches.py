@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from memopt.analysis.parameters import parametric
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.execution.parameters import parametric
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.lifting.values.bounds import is_bit, sufficient
 from memopt.lifting.values.requests import Split

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
 
-from memopt.analysis.facts import GENERAL, SLOT, Facts, State, bits_of, slot_range
-from memopt.analysis.places import Places, stack_stores
-from memopt.analysis.walk import Walk, Walker
 from memopt.cfg.dead_registers import dead_registers
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
+from memopt.lifting.execution.assumptions import GENERAL, SLOT, Facts, State, bits_of, slot_range
+from memopt.lifting.execution.iteration import Walk, Walker
+from memopt.lifting.execution.memory import Places, stack_stores
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
 from memopt.lifting.values.requests import Defer, Specialise, Together
 from memopt.lifting.values.values import Carried, Integer, LiveVector, Node, Value, centred, constant
