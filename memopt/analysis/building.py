@@ -13,16 +13,12 @@ from itertools import combinations
 from typing import TypeVar
 
 from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
-from memopt.analysis.expressions import INTEGERS
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of, that_run
 from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, running
-from memopt.analysis.mirrors import Alone
 from memopt.analysis.obligations import guards_for, limits
 from memopt.analysis.operand_order import numeric
 from memopt.analysis.pivots import apart
-from memopt.analysis.privates import is_private, private_symbol
 from memopt.analysis.short_sums import written_out
-from memopt.analysis.statements import StatementLoop
 from memopt.analysis.witnesses import Witnesses
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
@@ -46,6 +42,10 @@ from memopt.ir.region import (
     with_room,
 )
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
+from memopt.lifting.demotion.expressions import INTEGERS
+from memopt.lifting.demotion.outer_carried import Alone
+from memopt.lifting.demotion.scalar_expansion import is_private, private_symbol
+from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.execution.assumptions import GENERAL, SLOT, Facts, slot_range
 from memopt.lifting.execution.entry_invariants import Remaining
 from memopt.lifting.execution.executor import OuterLoop

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.claims import Captured, Cell
-from memopt.analysis.privates import is_private
-from memopt.analysis.statements import CellStatement, ItemT, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.scalar_expansion import is_private
+from memopt.lifting.demotion.statements import CellStatement, ItemT, StatementLoop, statements_of
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import greatest, least
 

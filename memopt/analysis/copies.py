@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from memopt.analysis.statements import (
+from memopt.ir.linear import Linear
+from memopt.ir.scop import Apply, Expression, Read, Scalar
+from memopt.lifting.demotion.statements import (
     CellStatement,
     ItemT,
     StatementItem,
@@ -18,8 +20,6 @@ from memopt.analysis.statements import (
     conditional,
     statements_of,
 )
-from memopt.ir.linear import Linear
-from memopt.ir.scop import Apply, Expression, Read, Scalar
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
 _OWN = f"{LOOP_COUNTER}#"  # prefix of an item's own counters, numbered in order

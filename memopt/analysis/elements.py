@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.expressions import INTEGERS, cast
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS, Apply, Constant, ElementType, Expression, Read, Scalar
+from memopt.lifting.demotion.expressions import INTEGERS, cast
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.bounds import Ranges, greatest, least
 

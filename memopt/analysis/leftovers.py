@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import conditions, moved, restricted, shape, unconditional
-from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.ir.linear import Linear, Quotient
+from memopt.lifting.demotion.statements import StatementLoop, statements_of
 
 LARGEST = 16  # copies in one iteration
 

@@ -13,19 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.building import Builder
 from memopt.analysis.constants import with_one_of_each
 from memopt.analysis.elements import split
-from memopt.analysis.needs import Flow
 from memopt.analysis.obligations import limits
 from memopt.analysis.operand_order import in_one_order
 from memopt.analysis.overlays import whole_rows
-from memopt.analysis.privates import PRIVATE, private_sample
 from memopt.analysis.quotients import trimmed, without_quotients
-from memopt.analysis.recovery import recover
 from memopt.analysis.reroll import reroll
-from memopt.analysis.statements import StatementLoop, statements_of
 from memopt.cfg.dead_registers import dead_registers
 from memopt.cfg.unroll import repeated
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -34,6 +29,11 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Region, Sample
 from memopt.ir.scop import TRIPS
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.demanded import Flow
+from memopt.lifting.demotion.recover import recover
+from memopt.lifting.demotion.scalar_expansion import PRIVATE, private_sample
+from memopt.lifting.demotion.statements import StatementLoop, statements_of
 from memopt.lifting.execution.assumptions import GENERAL, LANES, Facts
 from memopt.lifting.execution.entry_invariants import Remaining
 from memopt.lifting.execution.executor import Executor, OuterLoop

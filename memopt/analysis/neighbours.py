@@ -21,8 +21,8 @@ from memopt.analysis.copies import (
 )
 from memopt.analysis.leftovers import Leftovers
 from memopt.analysis.short_rows import ShortRows
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
 from memopt.lifting.values.bounds import is_bit
 
 LOOK_BACK = 24  # items before the last one that it may be joined to

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Read
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.values.bounds import Ranges, least, proved, sign
 
 Items = tuple[StatementItem, ...]

@@ -12,13 +12,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.aliasing import Aliasing
 from memopt.analysis.claims import Captured, Claims, Items, Known
 from memopt.analysis.copies import Shape, linears, moved, rebuilt, shape
 from memopt.analysis.neighbours import Neighbours
 from memopt.analysis.runs import Runs
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 
 
 def reroll(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import Shape, linears, rebuilt, shape
-from memopt.analysis.statements import StatementLoop
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
 LEAST = 4  # copies that are taken for a loop

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from memopt.analysis.claims import Claims, Items, Known
 from memopt.analysis.copies import conditions, moved, restricted, shape, unconditional
-from memopt.analysis.statements import StatementLoop
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.statements import StatementLoop
 
 LOOK = 12  # items before a loop, and after it, that may be pieces
 LENGTHS = 16  # that are tried one by one

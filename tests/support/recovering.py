@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.recovery import recover
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.recover import recover
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.loop_tree import CarriedValue, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.lifting.values.values import Loaded, Node, Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from memopt.analysis.statements import CellStatement, StatementItem
+from memopt.lifting.demotion.statements import CellStatement, StatementItem
 
 
 def executed(item: StatementItem, values: Mapping[str, int]) -> Iterator[tuple[int, ...]]:

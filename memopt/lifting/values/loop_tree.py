@@ -1,7 +1,7 @@
 """A lifted loop nest: loops, loads and stores with affine addresses, as machine code performs them.
 
 This is the form between symbolic execution (memopt.lifting.execution.executor) and the statements of a SCoP
-(memopt.analysis.statements). Addresses are Linear over live-in symbols and loop counters, in bytes.
+(memopt.lifting.demotion.statements). Addresses are Linear over live-in symbols and loop counters, in bytes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LoopNode:
     ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
     loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with). ``roots``: what
     must have a square root in every iteration (memopt.lifting.execution.sqrt_exits). ``raising``: the results of its
-    floating-point operations, used or not (memopt.analysis.vain)."""
+    floating-point operations, used or not (memopt.lifting.demotion.dead_fp)."""
 
     counter: str
     trips: Linear | None

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from memopt.analysis.aliasing import Aliasing
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.region import Interval
+from memopt.lifting.demotion.aliasing import Aliasing
 
 H, J, R = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("R")
 P, Q = Linear.symbol("p"), Linear.symbol("q")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, quotient
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from tests.support.statements import executed
 from tests.unit.analysis.test_reroll import SAMPLE, H, J, product, rolled
 

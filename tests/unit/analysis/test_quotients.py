@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from memopt.analysis.quotients import trimmed, without_quotients
-from memopt.analysis.statements import CellStatement, StatementLoop
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import ElementType, Read
+from memopt.lifting.demotion.statements import CellStatement, StatementLoop
 from memopt.lifting.values.bounds import Limits
 from tests.support.statements import executed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memopt.analysis.copies import conditional
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop
 from memopt.ir.linear import Linear, quotient
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from tests.unit.analysis.test_leftovers import at, same
 from tests.unit.analysis.test_reroll import H, J, K, rolled
 

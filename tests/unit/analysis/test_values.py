@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.analysis.cases import cases_of
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.case_split import cases_of
 from memopt.lifting.values.bits import part
 from memopt.lifting.values.canonical import canonical
 from memopt.lifting.values.values import (

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from memopt.analysis.expressions import element_of
-from memopt.analysis.needs import Flow, Needs
-from memopt.analysis.privates import Privates
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, RAISING, SIGNALLING
 from memopt.ir.scop import FLOATS
+from memopt.lifting.demotion.demanded import Flow, Needs
+from memopt.lifting.demotion.expressions import element_of
+from memopt.lifting.demotion.scalar_expansion import Privates
 from memopt.lifting.values.bits import origin, part, zext
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
 from memopt.lifting.values.values import Carried, Final, LiveVector, Node, Value, constant_of, within

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from memopt.analysis.held import Held
-from memopt.analysis.needs import Needs
-from memopt.analysis.privates import is_private
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.available import Held
+from memopt.lifting.demotion.demanded import Needs
+from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.lifting.values.values import Carried, Final, Loaded, Value, within

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from memopt.analysis.held import Held
-from memopt.analysis.privates import is_private
-from memopt.analysis.statements import INDEX
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CALL, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.lifting.demotion.available import Held
+from memopt.lifting.demotion.scalar_expansion import is_private
+from memopt.lifting.demotion.statements import INDEX
 from memopt.lifting.execution.assumptions import GENERAL
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant_of

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.homes import CarriedPart, Homes
-from memopt.analysis.privates import is_private
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, Mirror, Register
 from memopt.ir.scop import LIMIT
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.home_cells import CarriedPart, Homes
+from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.execution.assumptions import GENERAL, LANES
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.bounds import proved, sign

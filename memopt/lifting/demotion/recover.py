@@ -1,7 +1,8 @@
 """Undo the compiler's register tricks: turn loads, registers and stores into statements on memory cells.
 
 A register that carries a value from iteration to iteration is replaced by a cell that holds the same value
-(memopt.analysis.homes), a loaded value by the cell it came from. A value that no cell holds any more when it is used
+(memopt.lifting.demotion.home_cells), a loaded value by the cell it came from. A value that no cell holds any more when
+it is used
 gets a private cell where it was last at hand. Each statement then reads cells and writes one cell, which is what
 dependence analysis needs to see.
 
@@ -15,22 +16,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from memopt.analysis import mirrors
-from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.cases import Case, cases_of, contradictory
-from memopt.analysis.expressions import ExpressionBuilder, Missing, element_of
-from memopt.analysis.held import Held, implied
-from memopt.analysis.homes import CarriedPart, Home, Homes
-from memopt.analysis.mirrors import Alone
-from memopt.analysis.needs import Needs
-from memopt.analysis.packed import unpacked
-from memopt.analysis.privates import Privates, counters_of, is_private
-from memopt.analysis.statements import CellStatement, StatementItem, StatementLoop, conditional
-from memopt.analysis.vain import with_unused
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Mirror
 from memopt.ir.scop import Apply
+from memopt.lifting.demotion import outer_carried
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.available import Held, implied
+from memopt.lifting.demotion.case_split import Case, cases_of, contradictory
+from memopt.lifting.demotion.dead_fp import with_unused
+from memopt.lifting.demotion.demanded import Needs
+from memopt.lifting.demotion.expressions import ExpressionBuilder, Missing, element_of
+from memopt.lifting.demotion.home_cells import CarriedPart, Home, Homes
+from memopt.lifting.demotion.outer_carried import Alone
+from memopt.lifting.demotion.scalar_expansion import Privates, counters_of, is_private
+from memopt.lifting.demotion.split_stores import unpacked
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, conditional
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.bounds import proved, sign_where
@@ -55,14 +56,14 @@ class Recovered:
 def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
             always: Callable[[Linear, int], bool], used: frozenset[str] = frozenset()) -> Recovered:
     """The statements of a lifted nest; what they rely on is added to ``obligations``. ``always``: see
-    memopt.analysis.homes.Homes; what it is asked matters only when the lift starts again. ``used``: registers whose
-    values the outermost loop carries to the code after it.
+    memopt.lifting.demotion.home_cells.Homes; what it is asked matters only when the lift starts again. ``used``:
+    registers whose values the outermost loop carries to the code after it.
 
     Raises Rejected(CARRIED_VALUE) when a value passes from one iteration of the outermost loop to the next in a
     way that a version cannot take over.
     """
     node = unpacked(canonical_nest(node))
-    at_header = tuple(mirrors.at_header(node, used))
+    at_header = tuple(outer_carried.at_header(node, used))
     node = with_unused(node, at_header)
     needs = Needs.of(node, at_header)
     kept = _Kept()
@@ -137,23 +138,23 @@ class _Recovery:
             raise Rejected(Reason.CARRIED_VALUE, f"something happens before the loop at {node.address:#x}")
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
-        return Recovered(loop, found, alone, mirrors.settled(node, self.homes.parts(node)))
+        return Recovered(loop, found, alone, outer_carried.settled(node, self.homes.parts(node)))
 
     def _outside(self, node: LoopNode, held: Held) -> tuple[tuple[Mirror, ...], tuple[Alone, ...]]:
         """Where the outermost loop finds what it carries; ``held`` learns it."""
         parts = self.homes.parts(node)
-        cells = mirrors.cells(node, [p for p in parts if p.value not in self.kept.carried], self.homes)
+        cells = outer_carried.cells(node, [p for p in parts if p.value not in self.kept.carried], self.homes)
         found: list[Mirror] = []
         alone: list[Alone] = []
         for carried in parts:
             cell = cells.get(carried.value)
             if cell is not None and is_private(cell):
                 cell = None
-            made = None if cell is None else mirrors.mirror(node, carried, cell, self.nothing.aliasing)
+            made = None if cell is None else outer_carried.mirror(node, carried, cell, self.nothing.aliasing)
             if cell is None or made is None:
                 self.kept.carried.add(carried.value)
                 cell = self.privates.cell(("carried", carried.value), ())
-                alone.append(Alone(*mirrors.restorable(node, carried), cell))
+                alone.append(Alone(*outer_carried.restorable(node, carried), cell))
             else:
                 found.append(made)
             held.hold(carried.entry, cell.substitute({node.counter: Linear()}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memopt.analysis.needs import Flow
+from memopt.lifting.demotion.demanded import Flow
 from memopt.lifting.values.bits import origin, part
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent
 from memopt.lifting.values.values import Carried, Final, Node, Value

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.aliasing import Aliasing
-from memopt.analysis.privates import is_private
 from memopt.ir.linear import Linear
+from memopt.lifting.demotion.aliasing import Aliasing
+from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.values.bits import origin
 from memopt.lifting.values.loop_tree import Item, stores_of
 from memopt.lifting.values.values import Value
