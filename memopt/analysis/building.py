@@ -16,7 +16,6 @@ from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
 from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of, that_run
 from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, running
 from memopt.analysis.obligations import guards_for, limits
-from memopt.analysis.operand_order import numeric
 from memopt.analysis.pivots import apart
 from memopt.analysis.short_sums import written_out
 from memopt.analysis.witnesses import Witnesses
@@ -51,6 +50,7 @@ from memopt.lifting.execution.entry_invariants import Remaining
 from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.execution.parameters import live_in, parametric, register_of
 from memopt.lifting.execution.row_tables import WORD
+from memopt.lifting.reroll.operand_order import numeric
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.extensions import WIDE
 from memopt.lifting.values.requests import (
@@ -166,7 +166,8 @@ class Builder:
     # -- what the specialisation relies on ----------------------------------------------------------------------
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Whether ``distance`` is ``expected``, if need be by specialising on it (memopt.analysis.claims.Captured)."""
+        """Whether ``distance`` is ``expected``, if need be by specialising on it
+        (memopt.lifting.reroll.proofs.Captured)."""
         if distance.is_constant:
             return distance.constant == expected
         entered = distance.substitute({TRIPS: self.outer.numerator}) if self.outer.divisor == 1 else distance
@@ -189,7 +190,8 @@ class Builder:
         return made
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
-        """Whether two live-in operands hold the same bits in the captured state (memopt.analysis.claims.Captured)."""
+        """Whether two live-in operands hold the same bits in the captured state
+        (memopt.lifting.reroll.proofs.Captured)."""
         bits = [self.facts.vectors.get(s.register, b"")[s.offset:][:s.element.size] for s in (one, two)]
         return bits[0] == bits[1] != b""
 
@@ -198,7 +200,8 @@ class Builder:
         self.guards.append(Relation(first - second, True, "copies of a loop use equal numbers"))
 
     def bits(self, cell: tuple[Linear, int]) -> int | None:
-        """What a cell holds in the captured state, None when no guard can look at it (memopt.analysis.constants)."""
+        """What a cell holds in the captured state, None when no guard can look at it
+        (memopt.lifting.reroll.splat_constants)."""
         address, size = cell
         base = address.terms[0][0] if address.terms else ""
         if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (

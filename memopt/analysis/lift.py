@@ -14,13 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.analysis.building import Builder
-from memopt.analysis.constants import with_one_of_each
 from memopt.analysis.elements import split
 from memopt.analysis.obligations import limits
-from memopt.analysis.operand_order import in_one_order
-from memopt.analysis.overlays import whole_rows
-from memopt.analysis.quotients import trimmed, without_quotients
-from memopt.analysis.reroll import reroll
 from memopt.cfg.dead_registers import dead_registers
 from memopt.cfg.unroll import repeated
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -39,6 +34,11 @@ from memopt.lifting.execution.entry_invariants import Remaining
 from memopt.lifting.execution.executor import Executor, OuterLoop
 from memopt.lifting.execution.memory import stack_stores
 from memopt.lifting.execution.parameters import PARAMETER, is_parameter, live_in
+from memopt.lifting.reroll.operand_order import in_one_order
+from memopt.lifting.reroll.overlapping_copies import whole_rows
+from memopt.lifting.reroll.quotients import trimmed, without_quotients
+from memopt.lifting.reroll.reroll import reroll
+from memopt.lifting.reroll.splat_constants import with_one_of_each
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.loop_tree import bounds
 from memopt.lifting.values.requests import (

@@ -195,10 +195,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("cells that meet do not overlap", "memopt.lifting.demotion.aliasing",
           "(difference.constant - low) % step <= high)", "(difference.constant - low) % step < high)",
           f"{_ANALYSIS}/test_aliasing.py::test_a_cell_against_all_of_a_row"),
-    Fault("rolled copies may be out of order", "memopt.analysis.reroll",
+    Fault("rolled copies may be out of order", "memopt.lifting.reroll.reroll",
           "if templates is not None and self.known.keeps_order(items, templates):", "if templates is not None:",
           f"{_ANALYSIS}/test_reroll.py::test_unrolled_copies_in_another_order_stay"),
-    Fault("copies may use other numbers", "memopt.analysis.claims",
+    Fault("copies may use other numbers", "memopt.lifting.reroll.proofs",
           "self.captured.equate(one, two)", "pass", f"{_ANALYSIS}/test_reroll.py"
           "::test_lanes_multiplied_by_lanes_of_a_register"),
     Fault("rows may be longer than their stride", "memopt.analysis.arrays",

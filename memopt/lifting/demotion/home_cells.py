@@ -44,7 +44,7 @@ class Home:
 @dataclass(frozen=True, slots=True)
 class Homes:
     """``always(distance, 0)``: whether two cells are one, if need be when the lift starts again
-    (memopt.analysis.claims.Captured)."""
+    (memopt.lifting.reroll.proofs.Captured)."""
 
     nothing: Held
     needs: Needs

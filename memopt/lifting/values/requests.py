@@ -88,7 +88,7 @@ class Keep(Exception):
 
 
 class KeepOrder(Exception):
-    """Describe the loop again with operands in the order of the machine code (memopt.analysis.operand_order)."""
+    """Describe the loop again with operands in the order of the machine code (memopt.lifting.reroll.operand_order)."""
 
 
 class RelateToTrips(Exception):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from memopt.analysis.constants import Cell, with_one_of_each
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, ElementType, Read
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
+from memopt.lifting.reroll.splat_constants import Cell, with_one_of_each
 
 H, A, T = Linear.symbol("c:i"), Linear.symbol("a"), Linear.of(4096)
 SAMPLE = {"a": 100000, "R": 4}

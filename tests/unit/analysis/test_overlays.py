@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from memopt.analysis.overlays import whole_rows
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.scop import ElementType, Read
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
+from memopt.lifting.reroll.overlapping_copies import whole_rows
 
 R, ROW, J = Linear.symbol("R"), Linear.symbol("c:i"), Linear.symbol("c:j")
 FAR = 1 << 20

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from memopt.analysis.reroll import reroll
 from memopt.ir.linear import Linear, quotient
 from memopt.ir.scop import Apply, ElementType, Read, Scalar
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
+from memopt.lifting.reroll.reroll import reroll
 from memopt.lifting.values.algebra import Specialise
 from tests.support.statements import executed
 

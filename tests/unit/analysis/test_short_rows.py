@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.copies import conditional
 from memopt.ir.linear import Linear, quotient
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
+from memopt.lifting.reroll.isomorphism import conditional
 from tests.unit.analysis.test_leftovers import at, same
 from tests.unit.analysis.test_reroll import H, J, K, rolled
 

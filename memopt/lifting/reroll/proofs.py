@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Protocol
 
-from memopt.analysis.copies import Shape, counters, moved
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Scalar
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
+from memopt.lifting.reroll.isomorphism import Shape, counters, moved
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import proved, sign_where
 from memopt.lifting.values.extensions import WIDE

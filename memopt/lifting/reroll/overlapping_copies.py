@@ -75,7 +75,7 @@ class _Rows:
         size, length = pieces[0].size, high - low
         cells = sum((p.high - p.low).evaluate(sample) for p in pieces)
         if len(pieces) == len(exact) and cells <= length.evaluate(sample):
-            return None  # they follow one another: memopt.analysis.neighbours
+            return None  # they follow one another: memopt.lifting.reroll.peeling
         if length.quotients or any(c % size for n in (length, *(p.low - low for p in pieces))
                                    for c in (*(c for _, c in n.terms), n.constant)):
             return None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from memopt.analysis.claims import Claims, Items, Known
-from memopt.analysis.copies import conditions, moved, restricted, shape, unconditional
 from memopt.ir.linear import Linear, Quotient
 from memopt.lifting.demotion.statements import StatementLoop, statements_of
+from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
+from memopt.lifting.reroll.proofs import Claims, Items, Known
 
 LARGEST = 16  # copies in one iteration
 

@@ -19,10 +19,10 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.copies import linears, moved, rebuilt, restricted
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
+from memopt.lifting.reroll.isomorphism import linears, moved, rebuilt, restricted
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import Limits, Ranges, greatest, least, number_at_least, proved, sign
 

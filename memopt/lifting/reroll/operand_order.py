@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.copies import shape
 from memopt.ir.linear import Linear
 from memopt.ir.region import Footprint, Lane, Numeric, Passed
 from memopt.ir.scop import FLOATS, INFINITY, Apply, Constant, Expression, Read, Scalar, Scop, Statement
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
+from memopt.lifting.reroll.isomorphism import shape
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
 LEAST_WORK = 2  # statement instances for each number that is looked at

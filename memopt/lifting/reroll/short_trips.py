@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memopt.analysis.claims import Claims, Items, Known
-from memopt.analysis.copies import conditions, moved, restricted, shape, unconditional
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import StatementLoop
+from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
+from memopt.lifting.reroll.proofs import Claims, Items, Known
 
 LOOK = 12  # items before a loop, and after it, that may be pieces
 LENGTHS = 16  # that are tried one by one

@@ -2,7 +2,7 @@
 
 ``for c < t: S(2c), T(2c), S(2c + 1), T(2c + 1)`` is ``for c < 2t: S(c), T(c)``. Where that changes the order of
 execution (vector code runs all lanes of S before those of T, loops over several accumulators are distributed first),
-what changes places is proved independent. What is a copy of what: memopt.analysis.copies.
+what changes places is proved independent. What is a copy of what: memopt.lifting.reroll.isomorphism.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from memopt.analysis.claims import Captured, Claims, Items, Known
-from memopt.analysis.copies import Shape, linears, moved, rebuilt, shape
-from memopt.analysis.neighbours import Neighbours
-from memopt.analysis.runs import Runs
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
+from memopt.lifting.reroll.isomorphism import Shape, linears, moved, rebuilt, shape
+from memopt.lifting.reroll.peeling import Neighbours
+from memopt.lifting.reroll.proofs import Captured, Claims, Items, Known
+from memopt.lifting.reroll.straight_line import Runs
 
 
 def reroll(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:

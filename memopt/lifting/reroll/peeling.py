@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from memopt.analysis.claims import Claims, Items, Known
-from memopt.analysis.copies import (
+from memopt.ir.linear import Linear
+from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
+from memopt.lifting.reroll.isomorphism import (
     Shape,
     commuted,
     conditions,
@@ -19,10 +20,9 @@ from memopt.analysis.copies import (
     shape,
     unconditional,
 )
-from memopt.analysis.leftovers import Leftovers
-from memopt.analysis.short_rows import ShortRows
-from memopt.ir.linear import Linear
-from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
+from memopt.lifting.reroll.proofs import Claims, Items, Known
+from memopt.lifting.reroll.remainders import Leftovers
+from memopt.lifting.reroll.short_trips import ShortRows
 from memopt.lifting.values.bounds import is_bit
 
 LOOK_BACK = 24  # items before the last one that it may be joined to

@@ -1,8 +1,8 @@
 """Packed constants: cells next to each other that the nest only reads and that hold the same bits are read as one.
 
 Vector code keeps a constant once for each lane, and loads it where calls or a lack of registers do not let it stay in
-one. Reads of the first of these cells make the lanes copies of each other (memopt.analysis.copies). The region then
-relies on the cells being equal when it is entered, and on nothing it writes being among them.
+one. Reads of the first of these cells make the lanes copies of each other (memopt.lifting.reroll.isomorphism). The
+region then relies on the cells being equal when it is entered, and on nothing it writes being among them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memopt.analysis.claims import Captured, Cell
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import CellStatement, ItemT, StatementLoop, statements_of
+from memopt.lifting.reroll.proofs import Captured, Cell
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import greatest, least
 

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
-from memopt.analysis.claims import Claims, Items, Known
-from memopt.analysis.copies import Shape, linears, rebuilt, shape
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import StatementLoop
+from memopt.lifting.reroll.isomorphism import Shape, linears, rebuilt, shape
+from memopt.lifting.reroll.proofs import Claims, Items, Known
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
 LEAST = 4  # copies that are taken for a loop
