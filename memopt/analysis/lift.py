@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from memopt.analysis.building import Builder
-from memopt.analysis.elements import split
-from memopt.analysis.obligations import limits
 from memopt.cfg.dead_registers import dead_registers
 from memopt.cfg.unroll import repeated
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -39,6 +36,9 @@ from memopt.lifting.reroll.overlapping_copies import whole_rows
 from memopt.lifting.reroll.quotients import trimmed, without_quotients
 from memopt.lifting.reroll.reroll import reroll
 from memopt.lifting.reroll.splat_constants import with_one_of_each
+from memopt.lifting.scop.element_types import split
+from memopt.lifting.scop.obligations import limits
+from memopt.lifting.scop.region_builder import Builder
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.loop_tree import bounds
 from memopt.lifting.values.requests import (

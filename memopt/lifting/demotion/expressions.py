@@ -1,7 +1,8 @@
 """Values as typed expressions over cells.
 
 A value is bits; its element type is what computes on it: floating for floating operations, else integer. Where one
-kind is used as the other, ``bits`` says so; memopt.analysis.elements removes what the arrays' types make superfluous.
+kind is used as the other, ``bits`` says so; memopt.lifting.scop.element_types removes what the arrays' types make
+superfluous.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class OuterLoop:
     linear, with what of the pointers to them is no multiple of a word. Locations in ``narrow`` have their numbers in
     the low 32 bits, the others are zero.
 
-    ``reads``: cells at fixed addresses that the original reads in some iteration (memopt.analysis.witnesses).
+    ``reads``: cells at fixed addresses that the original reads in some iteration (memopt.lifting.scop.dereferenceable).
 
     ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
     ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration

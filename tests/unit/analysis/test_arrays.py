@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from memopt.analysis.arrays import ByteAccess, clusters, delinearise
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
+from memopt.lifting.scop.delinearisation import ByteAccess, clusters, delinearise
 
 P, R = Linear.symbol("p"), Linear.symbol("R")
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.analysis.liveness import iterations_left
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.executor import OuterLoop
+from memopt.lifting.scop.liveness import iterations_left
 from memopt.lifting.values.loop_tree import CarriedValue, LoopNode
 from memopt.lifting.values.values import Atom, Carried, Final, Node, Truth, Value, constant
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.pivots import apart
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Read, Scop, Statement
+from memopt.lifting.scop.pivot_guards import apart
 from memopt.lifting.values.bounds import Limits
 
 COLUMN, K, R = Linear.symbol("i"), Linear.symbol("k"), Linear.symbol("R")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.short_sums import written_out
 from memopt.ir.scop import TRIPS, Scop
+from memopt.lifting.scop.reduction_unrolling import written_out
 from tests.support.enumeration import Cell, Memory, Term, cell, date, evaluate, points
 from tests.support.nests import region
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from memopt.analysis.arrays import ByteAccess
-from memopt.analysis.elements import common, moved_reads, retyped
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Expression, Index, Statement
 from memopt.lifting.demotion.expressions import FLOATS, INTEGERS
 from memopt.lifting.demotion.scalar_expansion import private_symbol, subscripts
 from memopt.lifting.demotion.statements import INDEX, CellStatement, StatementItem, StatementLoop, resolved
+from memopt.lifting.scop.delinearisation import ByteAccess
+from memopt.lifting.scop.element_types import common, moved_reads, retyped
 from memopt.polyhedral.isl import iterations
 
 _NAMES = "ijklmn"

@@ -12,13 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
-from memopt.analysis.arrays import ByteAccess, Cluster, clusters, delinearise
-from memopt.analysis.flatten import element_types, flatten, private_arrays, symbols_of, that_run
-from memopt.analysis.liveness import MOST_LEFT, carried_on, iterations_left, running
-from memopt.analysis.obligations import guards_for, limits
-from memopt.analysis.pivots import apart
-from memopt.analysis.short_sums import written_out
-from memopt.analysis.witnesses import Witnesses
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import (
@@ -51,6 +44,13 @@ from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.execution.parameters import live_in, parametric, register_of
 from memopt.lifting.execution.row_tables import WORD
 from memopt.lifting.reroll.operand_order import numeric
+from memopt.lifting.scop.delinearisation import ByteAccess, Cluster, clusters, delinearise
+from memopt.lifting.scop.dereferenceable import Witnesses
+from memopt.lifting.scop.flatten import element_types, flatten, private_arrays, symbols_of, that_run
+from memopt.lifting.scop.liveness import MOST_LEFT, carried_on, iterations_left, running
+from memopt.lifting.scop.obligations import guards_for, limits
+from memopt.lifting.scop.pivot_guards import apart
+from memopt.lifting.scop.reduction_unrolling import written_out
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.extensions import WIDE
 from memopt.lifting.values.requests import (
@@ -399,7 +399,7 @@ class Builder:
             needed |= {s: self._live_in(s) for s in pointers}
 
     def _witnessed(self, needed: dict[str, LiveIn]) -> tuple[LiveIn, ...]:
-        """Each cell behind a pointer with what is guarded before it is read (memopt.analysis.witnesses)."""
+        """Each cell behind a pointer with what is guarded before it is read (memopt.lifting.scop.dereferenceable)."""
         done: dict[str, LiveIn] = {}
         while pending := [needed[s] for s in sorted(needed.keys() - done.keys())]:
             for each in pending:
