@@ -3,5 +3,5 @@
 In: ``Code`` (graph, loops, block semantics), registers, ``peek``. Out: ``Lifted`` (a ``Region`` and its intermediate
 forms) or ``Rejected``. May be touched: ``lift.py`` is the only file other packages import.
 
-Modules: .
+Modules: ``lift``.
 """

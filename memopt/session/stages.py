@@ -24,12 +24,12 @@ from runtime import faults, perfmap
 from runtime.processes import running_seconds
 
 if TYPE_CHECKING:
-    from memopt.analysis.lift import Lifted
     from memopt.ir.code import CompiledRegion, Placement
     from memopt.ir.graph import Loop
     from memopt.ir.operations import Block
     from memopt.ir.plan import NestPlan
     from memopt.ir.region import Footprint, Region, Sample
+    from memopt.lifting.lift import Lifted
     from memopt.machine.description import Machine
     from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
@@ -257,9 +257,9 @@ class Stages:
     def _lift(self, site: Site, loop: Loop, operations: Callable[[int], Block],
               shadow: Shadow) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
         """The region as the shadow stands there, and where its footprints may lie."""
-        from memopt.analysis.lift import Code, lift_region
         from memopt.cfg.dead_registers import flags_dead
         from memopt.ir.region import Progression
+        from memopt.lifting.lift import Code, lift_region
         from runtime.memory import check_private, mappings
         from runtime.refusals import other_threads
         from runtime.trial import admitted, general_registers, live_values, peek, vector_registers

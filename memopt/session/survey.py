@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field, replace
 
-from memopt.analysis.beginnings import iterations_over
-from memopt.analysis.footprints import addresses, curves, from_the_start, with_cells
 from memopt.instrumentation.memory_operands import accesses
 from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
@@ -18,6 +16,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Sample
 from memopt.ir.scop import TRIPS, Scop
 from memopt.lifting.execution.executor import OuterLoop
+from memopt.lifting.survey.elapsed_iterations import iterations_over
+from memopt.lifting.survey.footprints import addresses, curves, from_the_start, with_cells
 from memopt.lifting.values.loop_tree import Guarded, LoopNode
 from memopt.session.copies import Copies
 from memopt.session.decision import Decision

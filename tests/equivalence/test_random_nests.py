@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from memopt.analysis.lift import Lifted, lift_region
 from memopt.ir.scop import Apply, Expression
+from memopt.lifting.lift import Lifted, lift_region
 from tests.support.random_nests.check import check
 from tests.support.random_nests.draw import draw
 from tests.support.random_nests.pool import Summary, run
@@ -58,7 +58,7 @@ def test_a_wrong_version_is_noticed(summaries: list[Summary], monkeypatch: pytes
         statements = tuple(replace(s, expression=_other_sign(s.expression)) for s in scop.statements)
         return replace(lifted, region=replace(lifted.region, scop=replace(scop, statements=statements)))
 
-    monkeypatch.setattr("memopt.analysis.lift.lift_region", wrong)
+    monkeypatch.setattr("memopt.lifting.lift.lift_region", wrong)
     replaced = [s.seed for s in summaries if s.replaced][:8]
     found = check([draw(seed) for seed in replaced])
     assert sum(bool(c.wrong) for c in found) >= len(replaced) // 2

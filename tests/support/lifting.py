@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops, with_headers
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -16,6 +15,7 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Sample
 from memopt.lifting.execution.assumptions import GENERAL
+from memopt.lifting.lift import Code, Lifted, lift_region
 from memopt.x86.semantics import lift_block
 from tests.support.binaries import assemble
 from tests.support.traced import Traced

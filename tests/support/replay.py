@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from capstone import CS_AC_READ, CS_AC_WRITE, CsInsn
 from capstone.x86 import X86_OP_MEM, X86_REG_INVALID, X86_REG_RIP
 
-from memopt.analysis.lift import Code
 from memopt.ir.graph import Loop
 from memopt.ir.region import Cell, Disjoint, Guard, Lane, LiveIn, Location, Region
 from memopt.ir.scop import TRIPS, Access, Array, ElementType, Scalar, Statement
+from memopt.lifting.lift import Code
 from memopt.x86.decoder import capstone_detail
 from tests.support.enumeration import Point, date, points
 from tests.support.expressions import Evaluator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.beginnings import iterations_over
 from memopt.cfg.flowgraph import discover
 from memopt.lifting.execution.assumptions import GENERAL
+from memopt.lifting.survey.elapsed_iterations import iterations_over
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 

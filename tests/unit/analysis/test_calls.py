@@ -6,7 +6,6 @@ import functools
 
 import pytest
 
-from memopt.analysis.lift import Code, Lifted, lift_region
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.inlining import COPY, is_small, spliced
 from memopt.cfg.library_models import Routine
@@ -16,6 +15,7 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Relation
 from memopt.lifting.execution.assumptions import GENERAL
+from memopt.lifting.lift import Code, Lifted, lift_region
 from memopt.x86.semantics import lift_block
 from tests.support.binaries import assemble
 from tests.support.lifting import DISPLACED, STACK

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.analysis.lift import Code
 from memopt.cfg.dead_registers import dead_registers, flags_dead
 from memopt.cfg.flowgraph import discover
+from memopt.lifting.lift import Code
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Register, Relation
 from memopt.ir.scop import Scop, Statement
+from memopt.lifting.lift import Lifted
 from tests.support.lifting import lift_assembly
 
 ARRAY, LONG = 0x7000_0000, 400

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy
 import pytest
 
-from memopt.analysis.footprints import LoopCurve, covered, curves, from_the_start
 from memopt.ir.linear import Linear, quotient
+from memopt.lifting.survey.footprints import LoopCurve, covered, curves, from_the_start
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode
 
 LINE, PAGE = 64, 4096

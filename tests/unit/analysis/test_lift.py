@@ -8,10 +8,10 @@ import struct
 
 import pytest
 
-from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, LiveIn, Region, Register, Rejoin, Relation
+from memopt.lifting.lift import Lifted
 from tests.support.lifting import STACK, lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000

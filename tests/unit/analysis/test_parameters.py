@@ -7,11 +7,11 @@ from itertools import islice
 
 import pytest
 
-from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa
 from memopt.ir.region import Disjoint, Guard
 from memopt.lifting.execution.parameters import fit, parameter, varies
+from memopt.lifting.lift import Lifted
 from passes.context import Context
 from passes.loop_legality import check_loops
 from passes.loop_plans import loop_plans

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memopt.analysis.lift import _specialised
 from memopt.ir.linear import Linear
 from memopt.lifting.execution.assumptions import GENERAL, Facts
+from memopt.lifting.lift import _specialised
 from memopt.lifting.values.requests import Specialise
 
 REGISTERS = {**dict.fromkeys(GENERAL, 0), "rax": 40, "rsp": 1000}

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from memopt.analysis.lift import Lifted
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Disjoint, Progression
 from memopt.lifting.execution.row_tables import Table, table_around
+from memopt.lifting.lift import Lifted
 from tests.support.lifting import lift_assembly
 
 TABLE, ROWS, STEP, N = 0x10000, 0x40000, 0x60, 10
