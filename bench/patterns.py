@@ -26,10 +26,10 @@ import numpy
 from bench.execution import memopt_command, run
 from bench.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
-from memopt.traces.file import pieces
+from memopt.traces.core.file import pieces
+from memopt.traces.core.format import BLOCK
+from memopt.traces.core.tables import Array
 from memopt.traces.notation import expanded
-from memopt.traces.tables import Array
-from memopt.traces.trace import BLOCK
 
 _SIZES = ("129", "65", "65", "8")
 _LINK = re.compile(r"(\(?)(?:([+-]\d+)\+)?\[ID(\d+)\](?:\)\*(\d+))?")

@@ -23,10 +23,10 @@ import numpy
 
 from bench.variants import KERNELS, compile_c
 from memopt.session.memory import MemoryWatch
+from memopt.traces.core.format import BLOCK, EXTRA, Words
+from memopt.traces.core.reader import Reading
 from memopt.traces.dependences import Dependences
-from memopt.traces.reading import Reading
 from memopt.traces.streams import Streams
-from memopt.traces.trace import BLOCK, EXTRA, Words
 from runtime import launch as launching
 from runtime.identify import identify
 from runtime.launch import launch

@@ -174,7 +174,7 @@ def _trace(file: str) -> int:
 
     R8@4005e1 7f12a0c8: the instruction at 4005e1 reads 8 bytes from 7f12a0c8 on.
     """
-    from memopt.traces.file import TraceError, text
+    from memopt.traces.core.file import TraceError, text
 
     try:
         with open(file, "rb") as opened:

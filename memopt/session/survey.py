@@ -24,7 +24,7 @@ from memopt.session.decision import Decision
 from memopt.session.images import Images
 from memopt.session.improve import Improver
 from memopt.session.site import Site, apart, screen
-from memopt.traces.trace import LINE, PAGE
+from memopt.traces.core.format import LINE, PAGE
 
 _LOOKS = 4  # at a loop that has too few iterations left whenever it is met
 _REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, those inside are looked at

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy
 from numpy.typing import NDArray
 
-from memopt.traces.file import TraceWriter
+from memopt.traces.core.file import TraceWriter
 from runtime.recording.code import Text
 from runtime.recording.recorder import Watcher
 from runtime.recording.unit import Unit

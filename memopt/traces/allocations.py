@@ -1,7 +1,8 @@
 """Blocks of memory that a program has allocated: where, how large, and in which context, from a trace.
 
 The entry of a function that allocates is told with its first two arguments, the block where a call comes back with what
-rax holds (memopt.traces.trace: EXTRA). While the function and what it calls run, nodes are no lower than its own; the
+rax holds (memopt.traces.core.format: EXTRA). While the function and what it calls run, nodes are no lower than its own;
+the
 first call that comes back in a lower one is its own, and rax is the block. What it has handed its work on to by a jump
 comes back with it.
 """
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 import numpy
 
 from memopt.traces.allocators import PRODUCT, SECOND
-from memopt.traces.kernels import kernel
-from memopt.traces.reading import Reading
-from memopt.traces.tables import larger, new_table, pointer, slot
-from memopt.traces.trace import BLOCK, EXTRA, FLAGS, BlockShape, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, EXTRA, FLAGS, BlockShape, Words
+from memopt.traces.core.reader import Reading
+from memopt.traces.core.tables import larger, new_table, pointer, slot
 
 _MOST = 1 << 20  # blocks that are kept
 _PENDING = 64

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.activity import (
+from memopt.traces.core.active_loops import (
     ACTIVE,
     BEFORE,
     BEGAN,
@@ -18,9 +18,9 @@ from memopt.traces.activity import (
     ROW,
     TOLD_BEFORE,
 )
-from memopt.traces.kernels import kernel
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.tables import Array, likely, slot
 from memopt.traces.shadow import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
-from memopt.traces.tables import Array, likely, slot
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
 DEPENDENCE = 8  # columns of those found

@@ -29,11 +29,11 @@ from memopt.traces.alike import (
     numbered,
 )
 from memopt.traces.chains import look_at_chain
-from memopt.traces.kernels import kernel
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import LINE
+from memopt.traces.core.tables import lowest_bit, sort
 from memopt.traces.places import have_cells
 from memopt.traces.shadow import MOST_AT_ONCE
-from memopt.traces.tables import lowest_bit, sort
-from memopt.traces.trace import LINE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
 LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does

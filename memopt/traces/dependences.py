@@ -22,10 +22,13 @@ from enum import Enum
 
 import numpy
 
-from memopt.traces.activity import DONE, NEVER, Activity
 from memopt.traces.ahead import OF_AHEAD, Worth
 from memopt.traces.alike import run_tables
 from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
+from memopt.traces.core.active_loops import DONE, NEVER, Activity
+from memopt.traces.core.format import Access, BlockShape, Words
+from memopt.traces.core.reader import named
+from memopt.traces.core.tables import Array, addresses, bring_in, extended, larger, longer, new_table, zeros
 from memopt.traces.directory import (
     ADDRESSES,
     LENGTH,
@@ -37,7 +40,6 @@ from memopt.traces.directory import (
     room,
 )
 from memopt.traces.pieces import look_at
-from memopt.traces.reading import named
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
@@ -66,8 +68,6 @@ from memopt.traces.shadow import (
     WEIGHT,
 )
 from memopt.traces.strips import CACHE, CACHE_ROW, PAGE_ROW, STRIP
-from memopt.traces.tables import Array, addresses, bring_in, extended, larger, longer, new_table, zeros
-from memopt.traces.trace import Access, BlockShape, Words
 
 # Numbers in use, and how long each is.
 _TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP), (NEXT_LINE, LINE))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from memopt.traces.carriers import RAW, WAR, WAW, Finding, find, key_of
-from memopt.traces.kernels import kernel
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.tables import count_bits, lowest_bit
 from memopt.traces.shadow import (
     CELL,
     CUTS,
@@ -26,7 +27,6 @@ from memopt.traces.shadow import (
     read_before,
     room_for_parts,
 )
-from memopt.traces.tables import count_bits, lowest_bit
 from memopt.traces.touching import write_after_read
 
 # What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how

@@ -6,7 +6,6 @@ what came before in the same way, all between them do.
 
 from __future__ import annotations
 
-from memopt.traces.activity import BEFORE, BEGAN, ENTERED, FAR, ITERATION, NUMBER, ROW
 from memopt.traces.alike import (
     BLOCKS,
     LEVEL,
@@ -21,8 +20,9 @@ from memopt.traces.alike import (
     run_at,
 )
 from memopt.traces.carriers import RAW, WAR, WAW, count_in, distance, key_of
+from memopt.traces.core.active_loops import BEFORE, BEGAN, ENTERED, FAR, ITERATION, NUMBER, ROW
+from memopt.traces.core.compiler import kernel
 from memopt.traces.directory import tables_at
-from memopt.traces.kernels import kernel
 from memopt.traces.places import finding
 from memopt.traces.strips import (
     COUNT,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy
 
+from memopt.traces.core.tables import Array
 from memopt.traces.patterns import Kind, Pattern
-from memopt.traces.tables import Array
 
 _TOKEN = re.compile(r"\[ID(\d+)\]|(\d+)x(\d+)|([+-]\d+)\+|(\[)|(\])|(\()|\)\*(\d+)|(,)")
 

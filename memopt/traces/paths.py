@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy
 
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import extended, joined, larger, new_table, pointer, slot
-from memopt.traces.trace import RESUMED, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import RESUMED, Words
+from memopt.traces.core.tables import extended, joined, larger, new_table, pointer, slot
 
 _FRAMES = 4096
 _UNKNOWN = -1

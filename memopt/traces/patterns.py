@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array, longer, pointer, zeros
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.tables import Array, longer, pointer, zeros
 
 LONGEST = 8  # sequence of patterns that is recognised when it comes again
 MOST_PATTERNS = 1 << 22  # of a thread; accesses that would need more are not regular

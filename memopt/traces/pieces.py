@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memopt.traces.activity import (
+from memopt.traces.ahead import look_ahead
+from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
+from memopt.traces.core.active_loops import (
     BLOCK_NOW,
     CONTEXT_LOOPS,
     CONTEXT_PLACES,
@@ -17,15 +19,13 @@ from memopt.traces.activity import (
     MORE_LOOPS,
     begin_block,
 )
-from memopt.traces.ahead import look_ahead
-from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, FLAGS
+from memopt.traces.core.tables import likely, pointer
 from memopt.traces.directory import tables_at
-from memopt.traces.kernels import kernel
 from memopt.traces.places import access
 from memopt.traces.runs import go_on_with_run, look_at_run
 from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
-from memopt.traces.tables import likely, pointer
-from memopt.traces.trace import BLOCK, FLAGS
 
 _MOST_PATIENCE = 1023  # iterations
 _CUT_OFF = -1

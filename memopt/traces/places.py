@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from memopt.traces.activity import TIME
 from memopt.traces.carriers import Finding
+from memopt.traces.core.active_loops import TIME
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import PAGE
+from memopt.traces.core.tables import likely, lowest_bit
 from memopt.traces.directory import tables_at
-from memopt.traces.kernels import kernel
 from memopt.traces.lines import Lines, bits_between, put_in_cells, touch_line
 from memopt.traces.shadow import (
     CELL,
@@ -36,9 +38,7 @@ from memopt.traces.strips import (
     strip_of,
     take_out,
 )
-from memopt.traces.tables import likely, lowest_bit
 from memopt.traces.touching import after_write, touch
-from memopt.traces.trace import PAGE
 
 
 @kernel(forceinline=True)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy
 
-from memopt.traces.kernels import kernel
-from memopt.traces.reading import Reading, first_site, named
-from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, FLAGS, LINE, Access, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, FLAGS, LINE, Access, Words
+from memopt.traces.core.reader import Reading, first_site, named
+from memopt.traces.core.tables import Array, larger, longer, new_table, pointer, slot, zeros
 
 COLD = 47  # column of first touches
 _COLUMNS = 48  # 0: no other line; n: from 1 << n - 1 on, and less than 1 << n

@@ -8,26 +8,6 @@ is looked at access by access.
 
 from __future__ import annotations
 
-from memopt.traces.activity import (
-    ACTIVE,
-    BEFORE,
-    BEGAN,
-    BLOCK_NOW,
-    CURRENT,
-    ENTERED,
-    FAR,
-    FRAME,
-    ITERATION,
-    LEVELS,
-    LOOP_NOW,
-    NEVER,
-    NODE_NOW,
-    NUMBER,
-    ROW,
-    TIME,
-    TOLD_BEFORE,
-    begin_block,
-)
 from memopt.traces.ahead import look_ahead
 from memopt.traces.alike import (
     ACCESS,
@@ -51,7 +31,28 @@ from memopt.traces.alike import (
     WALKS,
 )
 from memopt.traces.clusters import LEAST_SIZE, distance_of, end_of_cluster, have_places, high_of, look_at_strips, low_of
-from memopt.traces.kernels import kernel
+from memopt.traces.core.active_loops import (
+    ACTIVE,
+    BEFORE,
+    BEGAN,
+    BLOCK_NOW,
+    CURRENT,
+    ENTERED,
+    FAR,
+    FRAME,
+    ITERATION,
+    LEVELS,
+    LOOP_NOW,
+    NEVER,
+    NODE_NOW,
+    NUMBER,
+    ROW,
+    TIME,
+    TOLD_BEFORE,
+    begin_block,
+)
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.tables import sort
 from memopt.traces.places import look_at_access, places_of
 from memopt.traces.shadow import (
     CELL,
@@ -72,7 +73,6 @@ from memopt.traces.shadow import (
     parts_of,
 )
 from memopt.traces.strips import cell_of, fetch_cell, fetch_strip
-from memopt.traces.tables import sort
 
 _MOST_TRIPS = 15  # of loops in an iteration: longer ones are runs themselves
 

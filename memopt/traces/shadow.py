@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memopt.traces.activity import MORE_OWN, OWN
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import count_bits
-from memopt.traces.trace import PAGE
+from memopt.traces.core.active_loops import MORE_OWN, OWN
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import PAGE
+from memopt.traces.core.tables import count_bits
 
 # Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
 # what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_PAIRS, FREE_FOURS,

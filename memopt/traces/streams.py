@@ -1,6 +1,6 @@
 """What the addresses of each access in each context are, one after the other: bounds, strides, alignment, patterns.
 
-Strides are counted as ``memopt.traces.frequent`` does it.
+Strides are counted as ``memopt.traces.core.frequent`` does it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy
 
-from memopt.traces.frequent import count_value, counted
-from memopt.traces.kernels import kernel
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, FLAGS, LINE, Access, Words
+from memopt.traces.core.frequent import count_value, counted
+from memopt.traces.core.reader import Reading, first_site, named
+from memopt.traces.core.tables import Array, longer, pointer, zeros
 from memopt.traces.patterns import Pattern, Patterns, follow, pointers
-from memopt.traces.reading import Reading, first_site, named
-from memopt.traces.tables import Array, longer, pointer, zeros
-from memopt.traces.trace import BLOCK, FLAGS, LINE, Access, Words
 
 PLACES = 4  # for strides of an access
 BANKS, BANK = 8, 8  # of a cache line, and their bytes

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memopt.traces.kernels import kernel
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import PAGE
+from memopt.traces.core.tables import likely, prefetch, slot
 from memopt.traces.shadow import (
     CELL,
     CHUNK,
@@ -40,8 +42,6 @@ from memopt.traces.shadow import (
     parts_of,
     site_in,
 )
-from memopt.traces.tables import likely, prefetch, slot
-from memopt.traces.trace import PAGE
 
 CACHE = 1 << 10  # pages
 WORDS_OF_PAGE, LINES_OF_PAGE = PAGE >> 3, PAGE >> 6

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memopt.traces.activity import TIME
 from memopt.traces.carriers import RAW, WAR, WAR_OF_FIRST, WAW, find, key_of
-from memopt.traces.kernels import kernel
+from memopt.traces.core.active_loops import TIME
+from memopt.traces.core.compiler import kernel
 from memopt.traces.shadow import (
     CELL,
     CHUNK,

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy
 
 from memopt.instrumentation.value_probes import Moment, Point
-from memopt.traces.frequent import count_value, counted
-from memopt.traces.kernels import kernel
-from memopt.traces.reading import Reading, first_site
-from memopt.traces.tables import Array, extended, longer, pointer, zeros
-from memopt.traces.trace import RESUMED, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import RESUMED, Words
+from memopt.traces.core.frequent import count_value, counted
+from memopt.traces.core.reader import Reading, first_site
+from memopt.traces.core.tables import Array, extended, longer, pointer, zeros
 
 AMOUNTS = ("cycles", "own cycles", "trips")  # names of values that are no registers
 PLACES = 8  # for values that are told one by one

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.activity import (
+from memopt.traces.core.active_loops import (
     ACTIVE,
     BLOCK_NOW,
     CONTEXT_LOOPS,
@@ -30,9 +30,9 @@ from memopt.traces.activity import (
     Activity,
     begin_block,
 )
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array, larger, longer, new_table, pointer, slot, zeros
-from memopt.traces.trace import BLOCK, LINE, PAGE, RESUMED, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, LINE, PAGE, RESUMED, Words
+from memopt.traces.core.tables import Array, larger, longer, new_table, pointer, slot, zeros
 
 POINTS = 40  # of a curve: after 1 << 0, 1 << 1, ... iterations
 _LINES = PAGE // LINE

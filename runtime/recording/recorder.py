@@ -75,8 +75,8 @@ class Watcher(Protocol):
         """What was told of these threads was of another program."""
 
     def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
-        """The words of the trace of a thread (memopt.traces.trace); ``new``, ``nodes``: units, and nodes of this thread
-        with those that called them (Space.new_nodes), that may be met in it first. Those of the piece before are
+        """The words of the trace of a thread (memopt.traces.core.format); ``new``, ``nodes``: units, and nodes of this
+        thread with those that called them (Space.new_nodes), that may be met in it first. Those of the piece before are
         overwritten when this returns."""
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from memopt.cfg.functions import Surroundings, flow
 from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
-from memopt.traces.trace import BLOCK, RESUMED
+from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults, remote
 from runtime.codecache import MEMFD_NAME, choose_address, map_here
 from runtime.memory import PAGE, Mapping, Memory, mappings

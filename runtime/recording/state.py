@@ -14,7 +14,8 @@ words of eight bytes.
 
 from __future__ import annotations
 
-# The buffer for the trace of a thread (memopt.traces.trace) lies in front of a multiple of TRACE_ALIGNMENT, with room
+# The buffer for the trace of a thread (memopt.traces.core.format) lies in front of a multiple of TRACE_ALIGNMENT, with
+# room
 # behind: the bits of TRACE from 16 to 23 are zero where it is full.
 TRACE_ALIGNMENT = 1 << 24
 TRACE_START = (1 << 24) - (1 << 22)  # behind a multiple of the alignment

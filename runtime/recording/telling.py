@@ -1,4 +1,4 @@
-"""What copies tell in a trace (memopt.traces.trace), and the probes that write its words.
+"""What copies tell in a trace (memopt.traces.core.format), and the probes that write its words.
 
 Precondition of every probe: it stands between two instructions of the program. When the trace is full behind it, the
 thread asks memopt to take it, and goes on there.
@@ -17,7 +17,7 @@ from memopt.instrumentation.value_probes import Moment, Point
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates
-from memopt.traces.trace import BLOCK, EXTRA, INSIDE
+from memopt.traces.core.format import BLOCK, EXTRA, INSIDE
 from runtime.recording import encode
 from runtime.recording.encode import (
     NAMES,

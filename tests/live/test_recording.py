@@ -17,7 +17,7 @@ from bench import callgrind
 from bench.execution import memopt_command, run
 from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.symbols import Symbols
-from memopt.traces.trace import PAGE
+from memopt.traces.core.format import PAGE
 from tests.conftest import Build
 from tests.live.test_profile import PATIENCE, asked
 

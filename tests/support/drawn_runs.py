@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from memopt.traces.trace import BLOCK, EXTRA, AccessShape, BlockShape
+from memopt.traces.core.format import BLOCK, EXTRA, AccessShape, BlockShape
 
 _Told = tuple[int, list[tuple[int, list[int]]]]  # a block; of its accesses, where, and how far on by each loop
 _DISTANCES = (0, 0, 8, 8, 8, 16, 24, -8, -24, 72, 4, 1, 4104, -4096)

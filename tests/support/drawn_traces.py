@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 
-from memopt.traces.trace import BLOCK, AccessShape, BlockShape
+from memopt.traces.core.format import BLOCK, AccessShape, BlockShape
 
 Vector = tuple[tuple[tuple[int, int], int, int], ...]  # (node, loop), entry, iteration, from outside to inside
 Event = tuple[int, int, Vector, list[tuple[int, int]]]  # block, node, vector, and index and address of each access

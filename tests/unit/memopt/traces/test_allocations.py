@@ -9,7 +9,7 @@ import pytest
 
 from memopt.traces.allocations import Allocation, Allocations
 from memopt.traces.allocators import allocates
-from memopt.traces.trace import BLOCK, EXTRA, AccessShape, BlockShape
+from memopt.traces.core.format import BLOCK, EXTRA, AccessShape, BlockShape
 
 _NAMES = ("malloc", "__libc_calloc", "realloc", "_ZnwmX")
 SHAPES = [BlockShape(None, False, True, (AccessShape(8, True, False),), allocates(name)) for name in _NAMES]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy
 import pytest
 
-from memopt.traces.activity import FAR
+from memopt.traces.core.active_loops import FAR
+from memopt.traces.core.format import BLOCK, EXTRA, INSIDE, RESUMED, Access, AccessShape, BlockShape
+from memopt.traces.core.tables import Array, zeros
 from memopt.traces.dependences import Dependence, Dependences, Kind
-from memopt.traces.tables import Array, zeros
-from memopt.traces.trace import BLOCK, EXTRA, INSIDE, RESUMED, Access, AccessShape, BlockShape
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy
 import pytest
 
-from memopt.traces import file as files
-from memopt.traces.file import TraceError, TraceWriter, text
-from memopt.traces.trace import BLOCK
+from memopt.traces.core import file as files
+from memopt.traces.core.file import TraceError, TraceWriter, text
+from memopt.traces.core.format import BLOCK
 
 ROWS = [[(0x4005E1, 8, "R", False), (0x4005E8, 4, "RW", False)], [], [(0x7FFF_1234_5678, 1, "W", True)]]
 

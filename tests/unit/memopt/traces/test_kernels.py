@@ -12,7 +12,7 @@ from pathlib import Path
 import numba
 
 import memopt.traces
-from memopt.traces.kernels import Kept
+from memopt.traces.core.compiler import Kept
 
 _WHOLE = """
 import sys

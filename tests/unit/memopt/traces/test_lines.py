@@ -7,10 +7,10 @@ import random
 import numpy
 import pytest
 
+from memopt.traces.core.format import BLOCK, Access, AccessShape, BlockShape
 from memopt.traces.dependences import Dependences
 from memopt.traces.shadow import FREE_LINES
 from memopt.traces.strips import CACHE
-from memopt.traces.trace import BLOCK, Access, AccessShape, BlockShape
 from tests.unit.memopt.traces.test_dependences import Model, counts_in, found_in
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from memopt.instrumentation.path_numbering import PathNumbers, number_paths
 from memopt.ir.graph import BasicBlock, FlowGraph
+from memopt.traces.core.format import BLOCK, RESUMED
 from memopt.traces.paths import PathBlock, Paths
-from memopt.traces.trace import BLOCK, RESUMED
 
 
 def drawn(draw: random.Random) -> FlowGraph:

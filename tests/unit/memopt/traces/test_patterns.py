@@ -8,10 +8,10 @@ import numpy
 import pytest
 
 from memopt.traces import notation, patterns
+from memopt.traces.core.format import BLOCK, AccessShape, BlockShape
 from memopt.traces.notation import affine, expanded, needed, written
 from memopt.traces.patterns import Kind, Pattern
 from memopt.traces.streams import Stream, Streams
-from memopt.traces.trace import BLOCK, AccessShape, BlockShape
 
 BASE = 1 << 30
 

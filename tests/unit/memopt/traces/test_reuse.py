@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 from memopt.traces import reuse
+from memopt.traces.core.format import BLOCK, LINE, PAGE, AccessShape, BlockShape
 from memopt.traces.reuse import COLD, Reuses
-from memopt.traces.trace import BLOCK, LINE, PAGE, AccessShape, BlockShape
 
 
 def expected(accesses: list[tuple[int, int, int]]) -> dict[int, list[int]]:

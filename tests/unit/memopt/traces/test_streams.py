@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy
 import pytest
 
+from memopt.traces.core.format import BLOCK, LINE, Access, AccessShape, BlockShape
 from memopt.traces.streams import PLACES, Stream, Streams
-from memopt.traces.trace import BLOCK, LINE, Access, AccessShape, BlockShape
 
 
 def streams(addresses: list[int], size: int = 8, pieces: int = 1) -> list[Stream]:

@@ -14,7 +14,7 @@ import pytest
 
 from memopt.instrumentation.induction_registers import Stepping
 from memopt.instrumentation.value_probes import Moment, Point
-from memopt.traces.trace import BLOCK
+from memopt.traces.core.format import BLOCK
 from memopt.traces.values import AMOUNTS, PLACES, Value, Values
 
 _WRAPPED = Stepping(0, 0, "rbx", -3, 32)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy
 import pytest
 
-from memopt.traces.trace import BLOCK, LINE, PAGE, AccessShape, BlockShape
+from memopt.traces.core.format import BLOCK, LINE, PAGE, AccessShape, BlockShape
 from memopt.traces.workingset import Point, WorkingSets
 from tests.support.drawn_traces import Drawn
 

@@ -15,8 +15,8 @@ import numpy.typing
 from llvmlite import ir
 from numba.core import cgutils
 
-from memopt.traces.kernels import kernel
-from memopt.traces.trace import PAGE, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import PAGE, Words
 
 Array = numpy.typing.NDArray[numpy.int64]
 

@@ -6,8 +6,8 @@ one place more would have, never too high.
 
 from __future__ import annotations
 
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.tables import Array
 
 
 @kernel()

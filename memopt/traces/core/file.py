@@ -4,7 +4,7 @@ The file: ``memopt trace 1`` and a newline, then pieces, each with four letters,
 and 64 bits, little endian), all compressed by themselves (zlib). ``CODE``: JSON, more blocks, each a list of accesses
 [address of the instruction, bytes, "R", "W" or "RW", whether it is repeated]; they are numbered on. ``NODE``:
 nodes of a thread that are met from then on, each with the node that called it, 64 bits each. ``WORD``: words of the
-trace of a thread, as memopt.traces.trace says. ``MAPS``: JSON, [file, first address, last one plus 1, bias]; an
+trace of a thread, as memopt.traces.core.format says. ``MAPS``: JSON, [file, first address, last one plus 1, bias]; an
 address less the bias is that in the file.
 """
 
@@ -21,9 +21,9 @@ from typing import BinaryIO
 import numpy
 from numpy.typing import NDArray
 
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array
-from memopt.traces.trace import BLOCK, EXTRA, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import BLOCK, EXTRA, Words
+from memopt.traces.core.tables import Array
 
 MAGIC = b"memopt trace 1\n"
 _HEAD = struct.Struct("<4sIQ")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from memopt.traces.kernels import kernel
-from memopt.traces.reading import Reading, first_site
-from memopt.traces.tables import Array, larger, likely, new_table, pointer, slot
-from memopt.traces.trace import FLAGS, INSIDE, RESUMED
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import FLAGS, INSIDE, RESUMED
+from memopt.traces.core.reader import Reading, first_site
+from memopt.traces.core.tables import Array, larger, likely, new_table, pointer, slot
 
 FAR = 1 << 14  # iterations of which it is known when they began
 LEVELS = 64  # active loops, at most

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy
 
-from memopt.traces.kernels import kernel
-from memopt.traces.tables import Array, extended, joined, larger, likely, new_table, slot
-from memopt.traces.trace import Access, BlockShape, Words
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import Access, BlockShape, Words
+from memopt.traces.core.tables import Array, extended, joined, larger, likely, new_table, slot
 
 
 @kernel(forceinline=True)
