@@ -25,7 +25,7 @@ from bench.variants import KERNELS, compile_c
 from memopt.session.memory import MemoryWatch
 from memopt.traces.core.format import BLOCK, EXTRA, Words
 from memopt.traces.core.reader import Reading
-from memopt.traces.dependences import Dependences
+from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.streams import Streams
 from runtime import launch as launching
 from runtime.identify import identify

@@ -18,10 +18,10 @@ from memopt.traces.allocations import Allocations
 from memopt.traces.allocators import allocates
 from memopt.traces.core.format import LINE, PAGE, Access, AccessShape, BlockShape
 from memopt.traces.core.reader import Reading
-from memopt.traces.dependences import Dependence, Dependences
-from memopt.traces.reuse import Reuse, Reuses
+from memopt.traces.dependences.dependences import Dependence, Dependences
+from memopt.traces.reuse_distance import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
-from memopt.traces.workingset import WorkingSet, WorkingSets
+from memopt.traces.working_sets import WorkingSet, WorkingSets
 from runtime.recording.process import Process
 from runtime.recording.unit import Unit, Watched
 

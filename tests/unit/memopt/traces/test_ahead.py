@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.traces.ahead import Worth
+from memopt.traces.dependences.prefetch import Worth
 
 _WORDS = 1 << 18
 

@@ -15,7 +15,7 @@ import pytest
 from memopt.traces.core.active_loops import FAR
 from memopt.traces.core.format import BLOCK, EXTRA, INSIDE, RESUMED, Access, AccessShape, BlockShape
 from memopt.traces.core.tables import Array, zeros
-from memopt.traces.dependences import Dependence, Dependences, Kind
+from memopt.traces.dependences.dependences import Dependence, Dependences, Kind
 from tests.support.drawn_runs import DrawnRuns
 from tests.support.drawn_traces import Drawn, Vector
 
@@ -430,7 +430,7 @@ def few(rows: int, columns: int) -> Array:
     return zeros(rows, columns)
 
 
-@pytest.mark.parametrize(("place", "instead"), [("memopt.traces.dependences.zeros", few),
+@pytest.mark.parametrize(("place", "instead"), [("memopt.traces.dependences.dependences.zeros", few),
                                                 ("resource.getrlimit", lambda _: (8 << 30, -1))])
 def test_where_addresses_are_few_tables_grow(place: str, instead: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found before, and what is kept, stays as it was."""

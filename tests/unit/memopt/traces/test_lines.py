@@ -8,9 +8,9 @@ import numpy
 import pytest
 
 from memopt.traces.core.format import BLOCK, Access, AccessShape, BlockShape
-from memopt.traces.dependences import Dependences
-from memopt.traces.shadow import FREE_LINES
-from memopt.traces.strips import CACHE
+from memopt.traces.dependences.dependences import Dependences
+from memopt.traces.dependences.shadow_memory import FREE_LINES
+from memopt.traces.dependences.shadow_strips import CACHE
 from tests.unit.memopt.traces.test_dependences import Model, counts_in, found_in
 
 

@@ -7,9 +7,9 @@ import random
 import numpy
 import pytest
 
-from memopt.traces import reuse
+from memopt.traces import reuse_distance
 from memopt.traces.core.format import BLOCK, LINE, PAGE, AccessShape, BlockShape
-from memopt.traces.reuse import COLD, Reuses
+from memopt.traces.reuse_distance import COLD, Reuses
 
 
 def expected(accesses: list[tuple[int, int, int]]) -> dict[int, list[int]]:
@@ -79,4 +79,4 @@ def test_a_sweep_over_more_lines_than_a_cache_has_no_hits_in_it() -> None:
     accesses = [(0, LINE * line, 8) for _ in range(3) for line in range(1000)]
     row = found(accesses, (AccessShape(8, True, False),))[0]
     assert row[COLD] == 1000
-    assert row[reuse._column.py_func(999)] == 2000
+    assert row[reuse_distance._column.py_func(999)] == 2000

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from memopt.traces.core.format import BLOCK, LINE, PAGE, AccessShape, BlockShape
-from memopt.traces.workingset import Point, WorkingSets
+from memopt.traces.working_sets import Point, WorkingSets
 from tests.support.drawn_traces import Drawn
 
 

@@ -20,7 +20,7 @@ from memopt.traces.core.active_loops import (
 )
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import Array, likely, slot
-from memopt.traces.shadow import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
+from memopt.traces.dependences.shadow_memory import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
 DEPENDENCE = 8  # columns of those found

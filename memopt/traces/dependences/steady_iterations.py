@@ -14,7 +14,7 @@ from memopt.traces.core.active_loops import caller_among, calling
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, FLAGS
 from memopt.traces.core.tables import Array, pointer, prefetch
-from memopt.traces.shadow import MOST_AT_ONCE
+from memopt.traces.dependences.shadow_memory import MOST_AT_ONCE
 
 MOST_WORDS, MOST_BLOCKS, MOST_ACCESSES, MOST_UNITS = 4096, 512, 1024, 2048  # of one iteration
 LEAST_ITERATIONS = 6  # more than there are times of iterations before, see activity.TOLD_BEFORE

@@ -5,7 +5,13 @@ Where all of a cluster move on by the same distance, its places lie in chains.
 
 from __future__ import annotations
 
-from memopt.traces.alike import (
+from memopt.traces.core.compiler import kernel
+from memopt.traces.core.format import LINE
+from memopt.traces.core.tables import lowest_bit, sort
+from memopt.traces.dependences.accesses import have_cells
+from memopt.traces.dependences.chains import look_at_chain
+from memopt.traces.dependences.shadow_memory import MOST_AT_ONCE
+from memopt.traces.dependences.steady_iterations import (
     ACCESS,
     ACCESS_SITE,
     ACCESSES,
@@ -28,12 +34,6 @@ from memopt.traces.alike import (
     UNITS,
     numbered,
 )
-from memopt.traces.chains import look_at_chain
-from memopt.traces.core.compiler import kernel
-from memopt.traces.core.format import LINE
-from memopt.traces.core.tables import lowest_bit, sort
-from memopt.traces.places import have_cells
-from memopt.traces.shadow import MOST_AT_ONCE
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
 LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does

@@ -8,29 +8,6 @@ is looked at access by access.
 
 from __future__ import annotations
 
-from memopt.traces.ahead import look_ahead
-from memopt.traces.alike import (
-    ACCESS,
-    ACCESS_SITE,
-    ACCESSES,
-    ALONE,
-    BLOCK_WORD,
-    BLOCKS,
-    FIXED,
-    ITERATIONS,
-    LENGTH,
-    LEVEL,
-    MOST_BLOCKS,
-    MOST_WITHIN,
-    OF_BLOCK,
-    ORDER_BITS,
-    SINCE,
-    SNAP,
-    UNITS,
-    WALKED,
-    WALKS,
-)
-from memopt.traces.clusters import LEAST_SIZE, distance_of, end_of_cluster, have_places, high_of, look_at_strips, low_of
 from memopt.traces.core.active_loops import (
     ACTIVE,
     BEFORE,
@@ -53,8 +30,18 @@ from memopt.traces.core.active_loops import (
 )
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import sort
-from memopt.traces.places import look_at_access, places_of
-from memopt.traces.shadow import (
+from memopt.traces.dependences.accesses import look_at_access, places_of
+from memopt.traces.dependences.clusters import (
+    LEAST_SIZE,
+    distance_of,
+    end_of_cluster,
+    have_places,
+    high_of,
+    look_at_strips,
+    low_of,
+)
+from memopt.traces.dependences.prefetch import look_ahead
+from memopt.traces.dependences.shadow_memory import (
     CELL,
     CHUNK,
     FIRST,
@@ -72,7 +59,28 @@ from memopt.traces.shadow import (
     part_at,
     parts_of,
 )
-from memopt.traces.strips import cell_of, fetch_cell, fetch_strip
+from memopt.traces.dependences.shadow_strips import cell_of, fetch_cell, fetch_strip
+from memopt.traces.dependences.steady_iterations import (
+    ACCESS,
+    ACCESS_SITE,
+    ACCESSES,
+    ALONE,
+    BLOCK_WORD,
+    BLOCKS,
+    FIXED,
+    ITERATIONS,
+    LENGTH,
+    LEVEL,
+    MOST_BLOCKS,
+    MOST_WITHIN,
+    OF_BLOCK,
+    ORDER_BITS,
+    SINCE,
+    SNAP,
+    UNITS,
+    WALKED,
+    WALKS,
+)
 
 _MOST_TRIPS = 15  # of loops in an iteration: longer ones are runs themselves
 

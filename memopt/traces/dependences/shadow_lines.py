@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from memopt.traces.carriers import RAW, WAR, WAW, Finding, find, key_of
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import count_bits, lowest_bit
-from memopt.traces.shadow import (
+from memopt.traces.dependences.carrier import RAW, WAR, WAW, Finding, find, key_of
+from memopt.traces.dependences.shadow_memory import (
     CELL,
     CUTS,
     FREE_LINES,
@@ -27,7 +27,7 @@ from memopt.traces.shadow import (
     read_before,
     room_for_parts,
 )
-from memopt.traces.touching import write_after_read
+from memopt.traces.dependences.touch import write_after_read
 
 # What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
 # many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its

@@ -7,10 +7,29 @@ from __future__ import annotations
 
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import likely, prefetch
-from memopt.traces.directory import tables_at
-from memopt.traces.lines import room_in, row_of
-from memopt.traces.shadow import CELL, CHUNK, DUE, IN_STRIP, LINE, LOW, WRITER, WRITTEN, part_at, parts_of
-from memopt.traces.strips import CELLS, IN_CELLS, LINES_OF_PAGE, NUMBER, TOLD, WORDS_OF_PAGE, row_of_page
+from memopt.traces.dependences.shadow_lines import room_in, row_of
+from memopt.traces.dependences.shadow_memory import (
+    CELL,
+    CHUNK,
+    DUE,
+    IN_STRIP,
+    LINE,
+    LOW,
+    WRITER,
+    WRITTEN,
+    part_at,
+    parts_of,
+)
+from memopt.traces.dependences.shadow_strips import (
+    CELLS,
+    IN_CELLS,
+    LINES_OF_PAGE,
+    NUMBER,
+    TOLD,
+    WORDS_OF_PAGE,
+    row_of_page,
+)
+from memopt.traces.dependences.state import tables_at
 
 _AHEAD = 32  # words of a trace
 # What was looked ahead at: how many cells, how many parts; the ones, each with the byte in it; the others.

@@ -6,25 +6,11 @@ what came before in the same way, all between them do.
 
 from __future__ import annotations
 
-from memopt.traces.alike import (
-    BLOCKS,
-    LEVEL,
-    MOST_BLOCKS,
-    POSITION,
-    SINCE,
-    SNAP,
-    UNIT,
-    UNIT_BLOCK,
-    UNIT_KIND,
-    UNIT_SITE,
-    run_at,
-)
-from memopt.traces.carriers import RAW, WAR, WAW, count_in, distance, key_of
 from memopt.traces.core.active_loops import BEFORE, BEGAN, ENTERED, FAR, ITERATION, NUMBER, ROW
 from memopt.traces.core.compiler import kernel
-from memopt.traces.directory import tables_at
-from memopt.traces.places import finding
-from memopt.traces.strips import (
+from memopt.traces.dependences.accesses import finding
+from memopt.traces.dependences.carrier import RAW, WAR, WAW, count_in, distance, key_of
+from memopt.traces.dependences.shadow_strips import (
     COUNT,
     GROWS,
     OF_READERS,
@@ -39,6 +25,20 @@ from memopt.traces.strips import (
     SIZE,
     STRIP,
     WHEN,
+)
+from memopt.traces.dependences.state import tables_at
+from memopt.traces.dependences.steady_iterations import (
+    BLOCKS,
+    LEVEL,
+    MOST_BLOCKS,
+    POSITION,
+    SINCE,
+    SNAP,
+    UNIT,
+    UNIT_BLOCK,
+    UNIT_KIND,
+    UNIT_SITE,
+    run_at,
 )
 
 

@@ -22,25 +22,14 @@ from enum import Enum
 
 import numpy
 
-from memopt.traces.ahead import OF_AHEAD, Worth
-from memopt.traces.alike import run_tables
-from memopt.traces.carriers import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
 from memopt.traces.core.active_loops import DONE, NEVER, Activity
 from memopt.traces.core.format import Access, BlockShape, Words
 from memopt.traces.core.reader import named
 from memopt.traces.core.tables import Array, addresses, bring_in, extended, larger, longer, new_table, zeros
-from memopt.traces.directory import (
-    ADDRESSES,
-    LENGTH,
-    OF_CACHE,
-    OF_FRAMES,
-    OF_KNOWN,
-    STATE,
-    put,
-    room,
-)
-from memopt.traces.pieces import look_at
-from memopt.traces.shadow import (
+from memopt.traces.dependences.carrier import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
+from memopt.traces.dependences.prefetch import OF_AHEAD, Worth
+from memopt.traces.dependences.scan import look_at
+from memopt.traces.dependences.shadow_memory import (
     CELL,
     CHUNK,
     CHUNKS_AT_ONCE,
@@ -67,7 +56,18 @@ from memopt.traces.shadow import (
     TOGETHER,
     WEIGHT,
 )
-from memopt.traces.strips import CACHE, CACHE_ROW, PAGE_ROW, STRIP
+from memopt.traces.dependences.shadow_strips import CACHE, CACHE_ROW, PAGE_ROW, STRIP
+from memopt.traces.dependences.state import (
+    ADDRESSES,
+    LENGTH,
+    OF_CACHE,
+    OF_FRAMES,
+    OF_KNOWN,
+    STATE,
+    put,
+    room,
+)
+from memopt.traces.dependences.steady_iterations import run_tables
 
 # Numbers in use, and how long each is.
 _TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP), (NEXT_LINE, LINE))

@@ -4,14 +4,11 @@ order, but for those at the ends.
 
 from __future__ import annotations
 
-from memopt.traces.alike import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import sort
-from memopt.traces.directory import tables_at
-from memopt.traces.meeting import meet
-from memopt.traces.places import cut_at, places_of
-from memopt.traces.shadow import CELL, WRITTEN, beginnings, is_part, part_at, parts_of
-from memopt.traces.strips import (
+from memopt.traces.dependences.accesses import cut_at, places_of
+from memopt.traces.dependences.shadow_memory import CELL, WRITTEN, beginnings, is_part, part_at, parts_of
+from memopt.traces.dependences.shadow_strips import (
     COUNT,
     MOST_READERS,
     PLACE,
@@ -27,6 +24,9 @@ from memopt.traces.strips import (
     strip_of,
     take_out,
 )
+from memopt.traces.dependences.state import tables_at
+from memopt.traces.dependences.steady_iterations import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
+from memopt.traces.dependences.strip_access import meet
 
 _MOST_COPIED = 12  # readers of what is cut; each part has them all
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from memopt.traces.ahead import look_ahead
-from memopt.traces.alike import ITERATIONS, LENGTH, MOST_BLOCKS, PENDING, WALKED, WALKS, find_alike, run_at
 from memopt.traces.core.active_loops import (
     BLOCK_NOW,
     CONTEXT_LOOPS,
@@ -22,10 +20,21 @@ from memopt.traces.core.active_loops import (
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, FLAGS
 from memopt.traces.core.tables import likely, pointer
-from memopt.traces.directory import tables_at
-from memopt.traces.places import access
-from memopt.traces.runs import go_on_with_run, look_at_run
-from memopt.traces.shadow import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
+from memopt.traces.dependences.accesses import access
+from memopt.traces.dependences.prefetch import look_ahead
+from memopt.traces.dependences.shadow_memory import DONE_OF_REPEATED, PIECE, SHORT, TOGETHER, look_for_room
+from memopt.traces.dependences.state import tables_at
+from memopt.traces.dependences.steady_iterations import (
+    ITERATIONS,
+    LENGTH,
+    MOST_BLOCKS,
+    PENDING,
+    WALKED,
+    WALKS,
+    find_alike,
+    run_at,
+)
+from memopt.traces.dependences.steady_runs import go_on_with_run, look_at_run
 
 _MOST_PATIENCE = 1023  # iterations
 _CUT_OFF = -1

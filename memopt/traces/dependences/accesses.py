@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from memopt.traces.carriers import Finding
 from memopt.traces.core.active_loops import TIME
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import PAGE
 from memopt.traces.core.tables import likely, lowest_bit
-from memopt.traces.directory import tables_at
-from memopt.traces.lines import Lines, bits_between, put_in_cells, touch_line
-from memopt.traces.shadow import (
+from memopt.traces.dependences.carrier import Finding
+from memopt.traces.dependences.shadow_lines import Lines, bits_between, put_in_cells, touch_line
+from memopt.traces.dependences.shadow_memory import (
     CELL,
     READERS,
     SHORT,
@@ -25,7 +24,7 @@ from memopt.traces.shadow import (
     part_at,
     parts_of,
 )
-from memopt.traces.strips import (
+from memopt.traces.dependences.shadow_strips import (
     CELLS,
     IN_CELLS,
     LINES_OF_PAGE,
@@ -38,7 +37,8 @@ from memopt.traces.strips import (
     strip_of,
     take_out,
 )
-from memopt.traces.touching import after_write, touch
+from memopt.traces.dependences.state import tables_at
+from memopt.traces.dependences.touch import after_write, touch
 
 
 @kernel(forceinline=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import PAGE
 from memopt.traces.core.tables import likely, prefetch, slot
-from memopt.traces.shadow import (
+from memopt.traces.dependences.shadow_memory import (
     CELL,
     CHUNK,
     FIRST,
