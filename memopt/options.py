@@ -10,7 +10,7 @@ from typing import Literal
 
 from memopt.ir.isa import Isa
 
-# What ``--print-after`` can name: stages whose result has a text form, and the passes of passes.pipeline in order.
+# What ``--print-after`` can name: stages whose result has a text form, and the passes of passes.planning in order.
 PRINTABLE = ("lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability", "legality",
              "plan", "generate")
 

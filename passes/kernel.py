@@ -17,7 +17,7 @@ from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Mem
 from passes import leaf, packing_code, ragged
-from passes.contraction import Contraction, Operand, Stream, contraction
+from passes.contraction_schedule.contraction import Contraction, Operand, Stream, contraction
 from passes.emitter import Emitter, Value, register_of
 from passes.loops import TileLoops, difference
 from passes.lowering import Lowering

@@ -14,7 +14,7 @@ from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Apply, Expression, Read
 from memopt.x86.instructions import Mem
-from passes.contraction import Contraction, Role
+from passes.contraction_schedule.contraction import Contraction, Role
 from passes.emitter import Emitter
 from passes.lowering import Lowering
 from passes.vectors import Leaf, OutOfRegisters, Registers, VectorUnit

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
 from memopt.x86.instructions import Mem
-from passes.contraction import Operand
+from passes.contraction_schedule.contraction import Operand
 from passes.emitter import Emitter, displaced, register_of
 
 SOURCE = "rsi"  # address of the block's first element; clobbered

@@ -15,7 +15,7 @@ from memopt.ir.plan import NestPlan, Part, Plan
 from memopt.ir.region import Region
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Code, Mem
-from passes.contraction import contraction
+from passes.contraction_schedule.contraction import contraction
 from passes.emitter import Emitter
 from passes.kernel import ContractionKernel, scratch_bytes
 from passes.nest_code import NestCode, private_bytes

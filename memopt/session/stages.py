@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from memopt.machine.description import Machine
     from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
-    from passes.pipeline import Candidate
+    from passes.planning import Candidate
     from runtime.codecache import CodeCache
     from runtime.shadow import Shadow
     from runtime.trial import Measurement
@@ -289,7 +289,7 @@ class Stages:
     def _schedule(self, lifted: Lifted, machine: Machine, trips: int, packed: int) -> tuple[Candidate, ...]:
         from memopt.machine.description import usable_isas
         from memopt.polyhedral.isl import patience
-        from passes.pipeline import plan_candidates
+        from passes.planning import plan_candidates
 
         with self._timed("schedule"), patience(_patient(PATIENCE)):
             isa = self.options.isa or usable_isas(machine)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.plan import Isa
-from passes.pipeline import plan_candidates
+from passes.planning import plan_candidates
 from tests.conftest import Build
 from tests.support.lifting import lift_stopped, stopped_at_nest
 from tests.support.machines import ZEN5

@@ -9,7 +9,7 @@ import pytest
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
 from passes.context import Context
-from passes.loop_plans import loop_plans
+from passes.loop_schedule.candidates import loop_plans
 from tests.support.affine_nests import nests
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check

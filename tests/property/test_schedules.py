@@ -14,7 +14,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import FLOATS, Access, Apply, Array, Dimension, ElementType, Read, Scop, Statement
 from memopt.polyhedral.dependences import dependences
 from memopt.polyhedral.isl import IntegerMap
-from passes.legality import check, order_violations
+from passes.legality.contractions import check, order_violations
 from tests.support.enumeration import PlanRun, Point, Undefined, conflicts, run_original, with_trips
 from tests.support.machines import HASWELL, SMALL, ZEN5
 from tests.support.plans import plan

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from memopt.ir.plan import Leaf, LoopPlan
 from memopt.ir.scop import TRIPS, Scop, Statement
-from passes.rebasing import counted_from
+from passes.loop_schedule.rebasing import counted_from
 from tests.support.enumeration import Cell, Memory, Point, Term, cell, date, evaluate, points
 
 

@@ -6,9 +6,9 @@ from memopt.ir.isa import Isa
 from memopt.ir.plan import Plan
 from memopt.ir.region import Region
 from memopt.machine.description import Machine
-from passes.base import plan_of
 from passes.context import UNKNOWN_TRIPS, Context
-from passes.contraction_pipeline import PIPELINE, Observer, schedule
+from passes.contraction_schedule.base import plan_of
+from passes.contraction_schedule.pipeline import PIPELINE, Observer, schedule
 
 
 def plan(

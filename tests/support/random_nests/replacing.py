@@ -29,10 +29,10 @@ from memopt.session.improve import Improver
 from memopt.session.site import Site, find_site
 from memopt.session.stages import TRANSIENT
 from memopt.session.worker import Worker
-from passes.base import ScheduledRegion
 from passes.context import Context
-from passes.loop_plans import loop_plans
-from passes.profitability import Profitability
+from passes.contraction_schedule.base import ScheduledRegion
+from passes.contraction_schedule.profitability import Profitability
+from passes.loop_schedule.candidates import loop_plans
 from runtime import ptrace
 from runtime.memory import mappings
 from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
@@ -328,7 +328,7 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
             mock.patch("runtime.tracee.attach", attach),
             mock.patch("memopt.session.stages.detected_machine", return_value=machine),
             mock.patch("runtime.perfmap.add"),
-            mock.patch("passes.pipeline.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
+            mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
         ]
         for patch in patches:
             stack.enter_context(patch)

@@ -13,8 +13,8 @@ from memopt.ir.region import Disjoint, Guard
 from memopt.lifting.execution.parameters import fit, parameter, varies
 from memopt.lifting.lift import Lifted
 from passes.context import Context
-from passes.loop_legality import check_loops
-from passes.loop_plans import loop_plans
+from passes.legality.loops import check_loops
+from passes.loop_schedule.candidates import loop_plans
 from tests.support.inprocess import host_isas
 from tests.support.lifting import lift_assembly
 from tests.support.loop_check import check

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from memopt.options import PRINTABLE
-from passes.contraction_pipeline import PIPELINE
+from passes.contraction_schedule.pipeline import PIPELINE
 
 
 def test_every_pass_can_be_printed() -> None:

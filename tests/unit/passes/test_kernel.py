@@ -27,7 +27,7 @@ from memopt.ir.scop import (
 )
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
-from passes.contraction import contraction
+from passes.contraction_schedule.contraction import contraction
 from passes.kernel import scratch_bytes
 from passes.version_kernel import kernel
 from tests.support.inprocess import Buffer, NativeKernel, host_isas

@@ -16,7 +16,7 @@ from memopt.ir.scop import FLOATS, Apply, Constant, ElementType, Expression, Sca
 from memopt.x86.assembler import listing
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
-from passes.contraction import contraction
+from passes.contraction_schedule.contraction import contraction
 from passes.emitter import Emitter
 from passes.leaf import MicroKernel, shape
 from passes.version_kernel import kernel

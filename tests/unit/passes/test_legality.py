@@ -8,7 +8,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan, TileLoop
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Dimension, Scop, Statement
-from passes.legality import check, dates, order_violations
+from passes.legality.contractions import check, dates, order_violations
 from tests.support.machines import ZEN5
 from tests.support.plans import plan
 from tests.support.products import product

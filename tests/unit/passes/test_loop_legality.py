@@ -14,9 +14,9 @@ from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Dimension, Scop
 from passes.context import Context
-from passes.loop_legality import check_loops
-from passes.loop_plans import loop_plans
-from passes.rebasing import counted_from, rebase
+from passes.legality.loops import check_loops
+from passes.loop_schedule.candidates import loop_plans
+from passes.loop_schedule.rebasing import counted_from, rebase
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import ZEN5

@@ -14,14 +14,14 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
 from memopt.polyhedral.dependence_pieces import conflicts
-from passes.arrangement import Arrangement
-from passes.blocking import blockings
 from passes.context import Context
-from passes.leaves import STRIP
-from passes.loop_legality import check_loops, check_sequence
-from passes.loop_plans import loop_plans
-from passes.pipeline import plan_candidates
-from passes.rebasing import rebase
+from passes.legality.loops import check_loops, check_sequence
+from passes.loop_schedule.allen_kennedy import Arrangement
+from passes.loop_schedule.blocking import blockings
+from passes.loop_schedule.candidates import loop_plans
+from passes.loop_schedule.leaf_options import STRIP
+from passes.loop_schedule.rebasing import rebase
+from passes.planning import plan_candidates
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5

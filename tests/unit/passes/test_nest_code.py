@@ -16,8 +16,8 @@ from memopt.x86.instructions import Instruction
 from passes.context import Context
 from passes.joining import joined
 from passes.leaf_shape import leaf_shape
-from passes.loop_legality import check_loops
-from passes.loop_plans import loop_plans
+from passes.legality.loops import check_loops
+from passes.loop_schedule.candidates import loop_plans
 from passes.version_kernel import nest_kernel
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check

@@ -10,13 +10,13 @@ from memopt.ir.plan import Isa, Plan, RegisterTile, TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import FLOATS, Access, Apply, Dimension, ElementType, Read
-from passes.base import ScheduledRegion, verify
 from passes.context import Context
-from passes.contraction import contraction
-from passes.contraction_pipeline import PIPELINE, initial, schedule
-from passes.distribution import distribute
-from passes.interchange import Interchange
-from passes.profitability import Profitability
+from passes.contraction_schedule.base import ScheduledRegion, verify
+from passes.contraction_schedule.contraction import contraction
+from passes.contraction_schedule.distribution import distribute
+from passes.contraction_schedule.interchange import Interchange
+from passes.contraction_schedule.pipeline import PIPELINE, initial, schedule
+from passes.contraction_schedule.profitability import Profitability
 from tests.support.machines import HASWELL, SMALL, ZEN5
 from tests.support.plans import plan
 from tests.support.products import A, B, C, Layout, product

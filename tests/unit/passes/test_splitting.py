@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memopt.ir.linear import Linear
-from passes.splitting import instances
+from passes.loop_schedule.index_set_splitting import instances
 from tests.support.nests import region
 
 

@@ -20,8 +20,8 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Access, Scop, Statement
 from memopt.machine.description import Machine
 from memopt.polyhedral.dependence_pieces import shared_loops
-from passes.leaves import Position, cut
-from passes.ordering import Conflicts, carry, keeps, within
+from passes.loop_schedule.carried_dependences import Conflicts, carry, keeps, within
+from passes.loop_schedule.leaf_options import Position, cut
 
 STEPS = (4, 6, 8, 12, 16, 32)
 _SENSIBLE = set(range(3, 40))

@@ -30,7 +30,7 @@ from memopt.models.loop_cost import (
 )
 from memopt.polyhedral.isl import instances
 from passes.context import Context
-from passes.ordering import Conflicts, carry, equal, keeps
+from passes.loop_schedule.carried_dependences import Conflicts, carry, equal, keeps
 
 MOST_COEFFICIENT = 3
 BLOCK_STEPS = 256

@@ -13,9 +13,9 @@ from memopt.ir.plan import Isa, TileLoop
 from memopt.ir.reasons import VerifyError
 from memopt.models.cost import stride
 from memopt.models.tiles import Panel, cache_tiles
-from passes.base import ScheduledRegion, known_trips
 from passes.context import Context
-from passes.register_tile import roles_of
+from passes.contraction_schedule.base import ScheduledRegion, known_trips
+from passes.contraction_schedule.register_tile import roles_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
 from memopt.polyhedral.dependence_pieces import Conflict
 from memopt.polyhedral.isl import instances
-from passes.ordering import Conflicts, carry, within
+from passes.loop_schedule.carried_dependences import Conflicts, carry, within
 
 MOST_PIECES = 12
 

@@ -23,9 +23,9 @@ from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
 from memopt.polyhedral.dependence_pieces import between
 from memopt.polyhedral.isl import Polyhedron, instances
-from passes.leaves import Position
-from passes.ordering import Conflicts, carry, equal, keeps
-from passes.rows import Rows
+from passes.loop_schedule.carried_dependences import Conflicts, carry, equal, keeps
+from passes.loop_schedule.leaf_options import Position
+from passes.loop_schedule.row_alignment import Rows
 
 BLOCK = "block"
 STEPS = 64

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from memopt.ir.plan import Pack
 from memopt.ir.reasons import VerifyError
 from memopt.models.cost import stride
-from passes.base import ScheduledRegion
 from passes.context import Context
+from passes.contraction_schedule.base import ScheduledRegion
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.models.cost import estimate
-from passes.base import ScheduledRegion, plan_of, trip_counts
 from passes.context import Context
+from passes.contraction_schedule.base import ScheduledRegion, plan_of, trip_counts
 
 
 @dataclass(frozen=True, slots=True)

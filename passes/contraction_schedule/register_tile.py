@@ -16,8 +16,8 @@ from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Access, Apply, Expression
 from memopt.models.cost import stride
 from memopt.models.tiles import RegisterNeeds, register_tile
-from passes.base import Roles, ScheduledRegion, known_trips
 from passes.context import Context
+from passes.contraction_schedule.base import Roles, ScheduledRegion, known_trips
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from memopt.ir.scop import TRIPS, Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
 from memopt.polyhedral.dependence_pieces import conflicts
 from memopt.polyhedral.isl import budget
-from passes.arrangement import Arrangement, cycles
-from passes.blocking import STEPS, blockings
 from passes.context import Context
-from passes.leaves import Option, latency
-from passes.ordering import Conflicts, carry, within
-from passes.rebasing import rebase
-from passes.splitting import split
-from passes.storage import store
+from passes.loop_schedule.allen_kennedy import Arrangement, cycles
+from passes.loop_schedule.blocking import STEPS, blockings
+from passes.loop_schedule.carried_dependences import Conflicts, carry, within
+from passes.loop_schedule.index_set_splitting import split
+from passes.loop_schedule.leaf_options import Option, latency
+from passes.loop_schedule.rebasing import rebase
+from passes.loop_schedule.storage_mapping import store
 
 LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
 WIDENED_GAIN = 1.3  # of a loop that is in vectors already: its lines may come from further out than it can tell

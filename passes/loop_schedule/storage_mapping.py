@@ -1,7 +1,7 @@
 """Room for private arrays: values that the original keeps in registers lie in memory while loops are distributed.
 
 Before: ``t[i, j]`` for every iteration of the nest. After: room for what one value of the outer dates that all users
-share needs, at ``i - 64*d0, j``. passes.loop_legality proves that it is enough.
+share needs, at ``i - 64*d0, j``. passes.legality.loops proves that it is enough.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Scop, Statement
 from memopt.models.loop_cost import average_trips, lanes
 from memopt.polyhedral.dependence_pieces import shared_loops
-from passes.blocking import BLOCK, Blocking
 from passes.context import Context
-from passes.grouping import components
-from passes.leaves import Option, Position, cut, options
-from passes.ordering import Conflicts, carry, keeps, within
-from passes.rows import Rows
-from passes.timetile import time_tiled
+from passes.loop_schedule.blocking import BLOCK, Blocking
+from passes.loop_schedule.carried_dependences import Conflicts, carry, keeps, within
+from passes.loop_schedule.components import components
+from passes.loop_schedule.leaf_options import Option, Position, cut, options
+from passes.loop_schedule.row_alignment import Rows
+from passes.loop_schedule.time_tiling import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
 FUSION_LOSS = 1.25

@@ -1,7 +1,7 @@
 """Which schedulers are asked for a plan, in which order: the one for contractions, then the one for all other loops.
 
-In: a ``Region``. Out: plans for it, best first, each of them proved legal by passes.legality or passes.loop_legality;
-or ``Rejected``.
+In: a ``Region``. Out: plans for it, best first, each of them proved legal by passes.legality.contractions or
+passes.legality.loops; or ``Rejected``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from memopt.ir.scop import Scop, Statement
 from memopt.machine.description import Machine
 from memopt.polyhedral.dependence_pieces import conflicts
 from memopt.polyhedral.isl import budget
-from passes.base import plan_of
 from passes.context import UNKNOWN_TRIPS, Context
-from passes.contraction_pipeline import PIPELINE, Observer, plan_nest, schedule
-from passes.distribution import distribute
-from passes.grouping import components
-from passes.loop_legality import check_loops, check_sequence
-from passes.loop_plans import loop_plans
+from passes.contraction_schedule.base import plan_of
+from passes.contraction_schedule.distribution import distribute
+from passes.contraction_schedule.pipeline import PIPELINE, Observer, plan_nest, schedule
+from passes.legality.loops import check_loops, check_sequence
+from passes.loop_schedule.candidates import loop_plans
+from passes.loop_schedule.components import components
 
 Candidate = tuple[tuple[Region, ...], NestPlan]
 """A plan, and a region for each of its parts: that of a loop plan has the plan's statements."""

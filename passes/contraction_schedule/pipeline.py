@@ -15,15 +15,15 @@ from memopt.ir.plan import NestPlan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.polyhedral.dependences import dependences
-from passes.base import Pass, ScheduledRegion, plan_of, trip_counts, verify
 from passes.context import Context
-from passes.distribution import ONCE
-from passes.interchange import Interchange
-from passes.legality import check
-from passes.packing import Packing
-from passes.profitability import Profitability
-from passes.register_tile import RegisterTile, Vectorize
-from passes.tiling import Tiling
+from passes.contraction_schedule.base import Pass, ScheduledRegion, plan_of, trip_counts, verify
+from passes.contraction_schedule.distribution import ONCE
+from passes.contraction_schedule.interchange import Interchange
+from passes.contraction_schedule.packing import Packing
+from passes.contraction_schedule.profitability import Profitability
+from passes.contraction_schedule.register_tile import RegisterTile, Vectorize
+from passes.contraction_schedule.tiling import Tiling
+from passes.legality.contractions import check
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ Observer = Callable[[str, ScheduledRegion], None]
 
 
 def plan_nest(regions: tuple[Region, ...], context: Context, observer: Observer | None = None) -> NestPlan:
-    """Plans for the statements of a distributed nest (passes.distribution). Raises ``Rejected`` where there is none.
+    """Plans for the statements of a distributed nest (passes.contraction_schedule.distribution). Raises ``Rejected``
+    where there is none.
 
     The statement with most iterations decides whether it pays, which it does only when operands are used again and
     again; the others only have to be possible.

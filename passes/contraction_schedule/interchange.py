@@ -17,9 +17,9 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 from memopt.models.cost import stride
 from memopt.polyhedral.isl import IntegerSet, budget
-from passes.base import Roles, ScheduledRegion
 from passes.context import Context
-from passes.contraction import element_of
+from passes.contraction_schedule.base import Roles, ScheduledRegion
+from passes.contraction_schedule.contraction import element_of
 
 
 @dataclass(frozen=True, slots=True)
