@@ -14,8 +14,8 @@ from memopt.ir.code import Placement
 from memopt.ir.plan import Isa
 from memopt.ir.scop import ElementType
 from memopt.x86.frame import FrameLayout
-from passes.kernel import scratch_bytes
-from passes.version_kernel import kernel
+from passes.contraction_code.contraction_kernel import scratch_bytes
+from passes.version.kernel import kernel
 from tests.support.inprocess import Buffer, NativeKernel
 from tests.support.products import product, tiled
 

@@ -134,9 +134,9 @@ class Stages:
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
-        from passes.generate import copies_offset
-        from passes.retry import copies_bytes
-        from passes.version_kernel import nest_scratch_bytes
+        from passes.version.generate import copies_offset
+        from passes.version.kernel import nest_scratch_bytes
+        from passes.version.rollback import copies_bytes
         from runtime.codecache import CodeCache
         from runtime.handlers import check_handler
         from runtime.tracee import attach
@@ -304,8 +304,8 @@ class Stages:
     def _generate(self, lifted: Lifted, candidates: tuple[Candidate, ...], cache: CodeCache,
                   machine: Machine, displaced: Callable[[int], bytes]) -> tuple[CompiledRegion, ...]:
         """Code for each candidate that can be generated, all for the same place; one at least."""
-        from passes.generate import generate
-        from passes.version_kernel import nest_kernel
+        from passes.version.generate import generate
+        from passes.version.kernel import nest_kernel
 
         versions: list[CompiledRegion] = []
         refusal: Rejected | None = None

@@ -9,10 +9,10 @@ import pytest
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
-from passes.vector_code import integer
-from passes.vector_needs import unit_for
-from passes.vectors import OutOfRegisters
-from passes.widths import CONVERSIONS
+from passes.vector.conversions import CONVERSIONS
+from passes.vector.instructions import integer
+from passes.vector.registers import OutOfRegisters
+from passes.vector.requirements import unit_for
 from tests.support.inprocess import host_isas
 from tests.support.lanes import F32, F64, I8, I16, I32, I64, adversarial, check
 

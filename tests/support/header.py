@@ -20,8 +20,8 @@ from memopt.ir.scop import Scop
 from memopt.x86.assembler import Assembled, assemble
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Bytes, Code, Instruction, Item, Label, Mem, code, instruction, jump
-from passes.generate import generate
-from passes.version_kernel import KernelCode
+from passes.version.generate import generate
+from passes.version.kernel import KernelCode
 
 FLAGS = 0x8d5  # OF SF ZF AF PF CF
 LIMIT = 2**63 - 1

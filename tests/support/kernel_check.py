@@ -11,7 +11,7 @@ from memopt.ir.plan import Plan
 from memopt.ir.region import Region
 from memopt.ir.scop import ElementType
 from memopt.x86.frame import FrameLayout
-from passes.version_kernel import kernel
+from passes.version.kernel import kernel
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel, Reference
 from tests.support.products import array_bytes
 

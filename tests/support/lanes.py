@@ -18,10 +18,10 @@ from pathlib import Path
 from memopt.ir.evaluate import evaluate
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from memopt.x86.instructions import Mem
-from passes.emitter import Emitter
-from passes.lowering import Lowering, is_truth
-from passes.masks import first_lanes
-from passes.vectors import Leaf, Registers, VectorUnit, view
+from passes.vector.emitter import Emitter
+from passes.vector.lowering import Lowering, is_truth
+from passes.vector.masks import first_lanes
+from passes.vector.registers import Leaf, Registers, VectorUnit, view
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
 
 F64, F32, I64, I32, I16, I8 = ElementType

@@ -12,7 +12,7 @@ from memopt.ir.plan import LoopPlan, NestPlan
 from memopt.ir.region import Region
 from memopt.ir.scop import ElementType, Scop
 from memopt.x86.frame import FrameLayout
-from passes.version_kernel import nest_kernel, nest_scratch_bytes
+from passes.version.kernel import nest_kernel, nest_scratch_bytes
 from tests.support import scalar_nest
 from tests.support.inprocess import MXCSR_DEFAULT, Buffer, NativeKernel
 from tests.support.lanes import adversarial

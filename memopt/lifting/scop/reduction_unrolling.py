@@ -5,7 +5,7 @@ products, added to ``B[i, j]`` in the same order; the sums in between, which not
 
 Loops that the compiler has unrolled in part have several statements that go on with one sum. Every operation is
 performed on the same operands in the same order. A single short loop around one statement is left alone: register
-tiles run all of it in each step (passes.tile_run).
+tiles run all of it in each step (passes.loop_code.tile_run).
 """
 
 from __future__ import annotations

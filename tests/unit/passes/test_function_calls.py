@@ -12,10 +12,10 @@ from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Apply, ElementType, Expression, Read
 from memopt.x86.instructions import Mem, instruction
-from passes.emitter import Emitter
-from passes.function_calls import is_of_call
-from passes.lowering import Lowering
-from passes.vectors import Registers, VectorUnit
+from passes.vector.calls import is_of_call
+from passes.vector.emitter import Emitter
+from passes.vector.lowering import Lowering
+from passes.vector.registers import Registers, VectorUnit
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.lanes import F32, F64
 

@@ -15,8 +15,8 @@ from memopt.ir.scop import Scop
 from memopt.x86.decoder import decode
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Code, Label, Mem, code, instruction, jump
-from passes.generate import generate
-from passes.version_kernel import KernelCode
+from passes.version.generate import generate
+from passes.version.kernel import KernelCode
 from tests.support.header import PLAN, linear
 
 PLACE = Placement(0x10000, 0x2000, 0x20000, 0x2000, 0x30000, 0x40000, 0x1000)

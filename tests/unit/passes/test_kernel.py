@@ -27,9 +27,9 @@ from memopt.ir.scop import (
 )
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
+from passes.contraction_code.contraction_kernel import scratch_bytes
 from passes.contraction_schedule.contraction import contraction
-from passes.kernel import scratch_bytes
-from passes.version_kernel import kernel
+from passes.version.kernel import kernel
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.kernel_check import check
 from tests.support.products import MULTIPLY_ADD, A, B, C, Layout, product, tiled

@@ -16,10 +16,10 @@ from memopt.ir.scop import FLOATS, Apply, Constant, ElementType, Expression, Sca
 from memopt.x86.assembler import listing
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction, Label
+from passes.contraction_code.micro_kernel import MicroKernel, shape
 from passes.contraction_schedule.contraction import contraction
-from passes.emitter import Emitter
-from passes.leaf import MicroKernel, shape
-from passes.version_kernel import kernel
+from passes.vector.emitter import Emitter
+from passes.version.kernel import kernel
 from tests.support.products import MULTIPLY_ADD, A, B, C, product, tiled
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "kernels"

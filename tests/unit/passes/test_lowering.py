@@ -11,9 +11,9 @@ from memopt.ir.plan import Isa
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from memopt.x86.assembler import listing
 from memopt.x86.instructions import Mem
-from passes.emitter import Emitter
-from passes.lowering import Lowering
-from passes.vectors import Registers, VectorUnit
+from passes.vector.emitter import Emitter
+from passes.vector.lowering import Lowering
+from passes.vector.registers import Registers, VectorUnit
 from tests.support.inprocess import host_isas
 from tests.support.lanes import F32, F64, I8, I32, I64, check
 

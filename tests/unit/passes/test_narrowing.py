@@ -7,7 +7,7 @@ import random
 import pytest
 
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read, render_operands
-from passes.narrowing import narrowed
+from passes.loop_code.narrowing import narrowed
 from tests.support.lanes import I8, I16, I32, I64, Scalars, adversarial
 
 READS = (I8, I8, I16, I32)

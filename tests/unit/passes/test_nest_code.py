@@ -14,11 +14,11 @@ from memopt.ir.scop import Access, Apply, Constant, ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
 from passes.context import Context
-from passes.joining import joined
-from passes.leaf_shape import leaf_shape
 from passes.legality.loops import check_loops
+from passes.loop_code.collapsing import joined
+from passes.loop_code.leaf_shape import leaf_shape
 from passes.loop_schedule.candidates import loop_plans
-from passes.version_kernel import nest_kernel
+from passes.version.kernel import nest_kernel
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.machines import ZEN5

@@ -18,7 +18,7 @@ from memopt.ir.code import FRAME_LIMIT, STATISTICS_RUNS
 from memopt.ir.region import LiveIn, Register, Rejoin, Trips
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Label, code, instruction, jump
-from passes.version_kernel import KernelCode
+from passes.version.kernel import KernelCode
 from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header, linear
 
 NUMBERS = {name: getattr(x86, f"UC_X86_REG_{name.upper()}") for name in (*GENERAL, "rip", "eflags")}

@@ -12,9 +12,9 @@ from unicorn import x86_const as x86
 from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trips, confined
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Label, Mem, code, instruction, jump
-from passes.generate import copies_offset
-from passes.retry import copies_bytes
-from passes.version_kernel import KernelCode
+from passes.version.generate import copies_offset
+from passes.version.kernel import KernelCode
+from passes.version.rollback import copies_bytes
 from tests.support.header import LIMIT, MXCSR, Header, linear
 
 DATA, BYTES = 0x9000_0000, 48

@@ -10,11 +10,11 @@ from memopt.ir.plan import Isa
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem
-from passes import strided
-from passes.emitter import Emitter
-from passes.lowering import Lowering
-from passes.masks import counter, first_lanes, ramp
-from passes.vectors import Registers, VectorUnit
+from passes.vector import strided
+from passes.vector.emitter import Emitter
+from passes.vector.lowering import Lowering
+from passes.vector.masks import counter, first_lanes, ramp
+from passes.vector.registers import Registers, VectorUnit
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.lanes import F32, F64, I8, I16, I32, I64, packed, unpacked
 

@@ -6,8 +6,8 @@ import pytest
 
 from memopt.ir.plan import Isa
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
-from passes.vector_needs import needs, refusal, unit_for
-from passes.vectors import VectorUnit
+from passes.vector.registers import VectorUnit
+from passes.vector.requirements import needs, refusal, unit_for
 from tests.support.lanes import F32, F64, I8, I16, I32, I64
 
 A, B, C = Read(0), Read(1), Read(2)

@@ -1,0 +1,228 @@
+"""The kernel of a version: machine code that runs iterations 0 <= outer < H of a contraction as its plan says.
+
+Ragged register tiles run the same micro-kernel on a copy of the results whose missing rows and lanes repeat valid
+ones, so that no lane computes anything the original does not. Convention at entry: ``rbp`` holds the frame address,
+symbol values and H lie in the frame, live-in vector registers still hold their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memopt.ir.code import Placement
+from memopt.ir.linear import Linear
+from memopt.ir.plan import Isa, Plan
+from memopt.ir.region import Region
+from memopt.ir.scop import LIMIT, Apply, Constant, Expression, Scalar
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import Mem
+from passes.contraction_code import micro_kernel, packing_code, ragged
+from passes.contraction_code.tile_loops import TileLoops, difference
+from passes.contraction_schedule.contraction import Contraction, Operand, Stream, contraction
+from passes.vector.emitter import Emitter, Value, register_of
+from passes.vector.lowering import Lowering
+from passes.vector.registers import Registers, VectorUnit
+
+_ALIGNMENT = 64
+
+
+def scratch_bytes(region: Region, plan: Plan) -> int:
+    """``scratch_needed`` of the kernel, without making it; errors as ``kernel``."""
+    return _scratch(contraction(region, plan))[1]
+
+
+def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
+    """Offset of each operand's panels, behind the ragged tile, and the bytes of all."""
+    size = facts.row_count * facts.column_count * facts.element.size
+    offset, panels = -(-size // _ALIGNMENT) * _ALIGNMENT, {}
+    for index, operand in facts.operands:
+        panels[index] = offset
+        offset += operand.size(facts.element.size)
+    return panels, offset
+
+
+class ContractionKernel:
+    def __init__(self, facts: Contraction, layout: FrameLayout, placement: Placement, emitter: Emitter) -> None:
+        self._facts = facts
+        self._layout = layout
+        self._scratch = placement.scratch
+        self._panels, _ = _scratch(facts)
+        self._emitter = emitter
+        self._unit = VectorUnit(facts.isa, facts.element)
+        extents: dict[str, Value] = {d: self._symbol(LIMIT) if e is None else e for d, e in facts.extents}
+        self._empty = any(e == 0 for e in extents.values())
+        self._loops = TileLoops(self._emitter, facts.plan.loops, extents)
+        self._innermost = len(facts.plan.loops) - 1
+
+    def prepare(self) -> None:
+        """What does not change in the loops, and is read from registers: no part computes before all have done that."""
+        if not self._empty:
+            self._invariants: micro_kernel.Invariants = {}
+            trees = micro_kernel.shape(self._facts).invariant_trees
+            for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
+                self._invariants[node] = self._emitter.slot(self._unit.bytes)
+                self._fill(self._invariants[node], node)
+            self._computed = [tree for tree in dict.fromkeys(trees) if tree not in self._invariants]
+            for tree in self._computed:
+                self._invariants[tree] = self._emitter.slot(self._unit.bytes)
+            self._micro_kernel = micro_kernel.MicroKernel(self._facts, self._invariants)
+            self._bases = {stream: self._base(stream.base) for stream in self._streams()}
+            self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
+
+    def run(self) -> None:
+        if not self._empty:
+            self._compute_invariants()
+            self._loops.emit(self._inside)
+
+    def _symbol(self, name: str) -> Mem:
+        return Mem("rbp", displacement=self._layout.symbols[name], size=8)
+
+    def _streams(self) -> Iterator[Stream]:
+        yield self._facts.result
+        for _, operand in self._facts.operands:
+            yield operand.stream
+
+    # before the loops
+
+    def _compute_invariants(self) -> None:
+        """Values that no loop changes, computed once; at least one iteration runs, so the original computes them."""
+        known: micro_kernel.Invariants = {n: p for n, p in self._invariants.items() if n not in self._computed}
+        for tree in self._computed:
+            registers = Registers(self._unit)
+            target = registers.take()
+            Lowering(self._unit, self._emitter, registers, aligned=True).into(target, tree, known.get)
+            known[tree] = self._invariants[tree]
+            self._emitter.op(self._unit.mnemonic("mova"), known[tree], target)
+
+    def _fill(self, place: Mem, node: Expression) -> None:
+        """Repeat a scalar in every lane, through a general-purpose register: live-in vectors stay whole."""
+        size = self._facts.element.size
+        register = register_of(size, "rax").name
+        if isinstance(node, Constant):
+            self._emitter.op("movabs" if size == 8 else "mov", register, node.bits)
+        elif isinstance(node, Scalar) and node.offset:
+            saved = Mem("rbp", displacement=self._layout.lane(node.register, node.offset), size=size)
+            self._emitter.op("mov", register, saved)
+        elif isinstance(node, Scalar):
+            move = ("" if self._facts.isa is Isa.SSE2 else "v") + ("movq" if size == 8 else "movd")
+            self._emitter.op(move, register, "xmm" + node.register[3:])
+        for offset in range(0, place.size, size):
+            self._emitter.op("mov", Mem("rbp", displacement=place.displacement + offset, size=size), register)
+
+    def _base(self, base: Linear) -> Mem:
+        """The address at the origin of all dimensions, in a slot."""
+        place = self._emitter.slot()
+        self._emitter.load("rax", base.constant)
+        for symbol, coefficient in base.terms:
+            self._emitter.load("rcx", self._symbol(symbol))
+            self._emitter.scale("rcx", coefficient, "rdx")
+            self._emitter.op("add", "rax", "rcx")
+        self._emitter.op("mov", place, "rax")
+        return place
+
+    # inside the loops
+
+    def _inside(self, level: int) -> None:
+        for index, operand in self._facts.operands:
+            if operand.pack.level == level:
+                self._pack(index, operand)
+        if level == self._innermost:
+            self._tile()
+
+    def _address(self, register: str, stream: Stream, level: int) -> None:
+        """``register`` = address of the first element of the current block; clobbers rax and rcx."""
+        self._emitter.load(register, self._bases[stream])
+        for dimension, stride in stream.strides:
+            position = self._loops.position(dimension, level)
+            if isinstance(position, Mem):
+                self._emitter.load("rax", position)
+                self._emitter.scale("rax", stride, "rcx")
+                self._emitter.op("add", register, "rax")
+
+    def _count(self, register: str, dimension: str, level: int) -> None:
+        """``register`` = iterations of ``dimension`` in the current block, at least 1."""
+        limit, position = self._loops.limit(dimension, level), self._loops.position(dimension, level)
+        difference(self._emitter, register, limit, position)
+
+    def _pack(self, index: int, operand: Operand) -> None:
+        level, tile = operand.pack.level, self._facts.plan.tile
+        self._address(packing_code.SOURCE, operand.stream, level)
+        self._emitter.load(packing_code.PANEL, self._scratch + self._panels[index])
+        self._count(packing_code.COUNT, operand.pack.dimension, level)
+        self._count(packing_code.DEPTH, tile.reduction, level)
+        along, down = operand.stream.stride(operand.pack.dimension), operand.stream.stride(tile.reduction)
+        packing_code.Packing(operand, self._facts.element.size, along, down, self._facts.isa).emit(self._emitter)
+
+    def _panel(self, register: str, index: int, operand: Operand) -> None:
+        """``register`` = where the current tile's panel starts; clobbers rax and rcx."""
+        element, tile = self._facts.element.size, self._facts.plan.tile
+        self._emitter.load(register, self._scratch + self._panels[index])
+        for dimension, factor in ((operand.pack.dimension, operand.panel_bytes(element) // operand.pack.width),
+                                  (tile.reduction, operand.step(element))):
+            here = self._loops.position(dimension, self._innermost)
+            packed = self._loops.position(dimension, operand.pack.level)
+            if here != packed:
+                difference(self._emitter, "rax", here, packed)
+                self._emitter.scale("rax", factor, "rcx")
+                self._emitter.op("add", register, "rax")
+
+    def _tile(self) -> None:
+        """One register tile, on the results themselves or, when it is ragged, on a copy of them."""
+        emitter, facts, tile = self._emitter, self._facts, self._facts.plan.tile
+        direct = facts.result.stride(tile.vector) == facts.element.size
+        self._address(micro_kernel.RESULT, facts.result, self._innermost)
+        if direct and self._loops.always_full(tile.rows, facts.row_count) and self._loops.always_full(
+                tile.vector, facts.column_count):
+            emitter.load(micro_kernel.ROW_STRIDE, facts.result.stride(tile.rows))
+            self._compute()
+            return
+        compute, finished = map(emitter.fresh, ("tile", "tile_done"))
+        self._count(ragged.ROWS, tile.rows, self._innermost)
+        self._count(ragged.COLUMNS, tile.vector, self._innermost)
+        kept = ((self._result, micro_kernel.RESULT), (self._rows, ragged.ROWS), (self._columns, ragged.COLUMNS))
+        for place, register in kept:
+            emitter.op("mov", place, register)
+        copy = ragged.RaggedTile(self._scratch, facts.row_count, facts.column_count, facts.element.size,
+                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector))
+        if direct:
+            emitter.load(micro_kernel.ROW_STRIDE, copy.row_stride)
+            self._unless_ragged(compute)
+        copy.copy_in(emitter)
+        emitter.load(micro_kernel.ROW_STRIDE, copy.row_bytes)
+        emitter.place(compute)
+        self._compute()
+        for place, register in kept:
+            emitter.op("mov", register, place)
+        if direct:
+            self._unless_ragged(finished)
+        copy.copy_out(emitter)
+        emitter.place(finished)
+
+    def _unless_ragged(self, target: str) -> None:
+        """Jump to ``target`` when the counted rows and columns make a full tile."""
+        partial = self._emitter.fresh("partial")
+        self._emitter.op("cmp", ragged.ROWS, self._facts.row_count)
+        self._emitter.jump(partial, "l")
+        self._emitter.op("cmp", ragged.COLUMNS, self._facts.column_count)
+        self._emitter.jump(target, "ge")
+        self._emitter.place(partial)
+
+    def _compute(self) -> None:
+        """The micro-kernel on the results that rdi and rsi describe."""
+        for (index, operand), register in zip(self._facts.operands, micro_kernel.PANELS, strict=False):
+            self._panel(register, index, operand)
+        self._count(micro_kernel.DEPTH, self._facts.plan.tile.reduction, self._innermost)
+        self._micro_kernel.emit(self._emitter, self._next_tile())
+
+    def _next_tile(self) -> int:
+        """Bytes from the results of this register tile to those of the next."""
+        loop = self._facts.plan.loops[self._innermost]
+        return self._facts.result.stride(loop.dimension) * loop.size
+
+
+def _leaves(tree: Expression) -> Iterator[Expression]:
+    if isinstance(tree, Apply):
+        for operand in tree.operands:
+            yield from _leaves(operand)
+    else:
+        yield tree

@@ -1,0 +1,145 @@
+"""Packing: machine code that copies a block of an operand into contiguous panels.
+
+A panel holds, for each k in ascending order, ``width`` elements along the operand's tile dimension, so that the
+register tile reads memory strictly forward whatever the strides of the original array. A ragged last panel repeats
+its last valid element: lanes that the original never computes repeat the operations of a lane it does compute, and
+so raise no exception flag of their own. Invariant: only elements the original reads are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from memopt.ir.plan import Isa
+from memopt.x86.instructions import Mem
+from passes.contraction_schedule.contraction import Operand
+from passes.vector.emitter import Emitter, displaced, register_of
+
+SOURCE = "rsi"  # address of the block's first element; clobbered
+PANEL = "rdi"  # address of the first panel; clobbered
+COUNT = "rdx"  # elements along the tile dimension, at least 1; clobbered
+DEPTH = "rbx"  # elements along the reduction, at least 1; kept
+_GROUP = 8  # elements copied side by side: no more streams than a first-level cache has ways
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """``along``: byte stride of the source along the panel; ``down``: along the reduction."""
+
+    operand: Operand
+    element: int
+    along: int
+    down: int
+    isa: Isa
+
+    @property
+    def width(self) -> int:
+        return self.operand.pack.width
+
+    @property
+    def step(self) -> int:
+        return self.operand.step(self.element)
+
+    def emit(self, emitter: Emitter) -> None:
+        """The whole block; clobbers rax, rcx and r8 - r11 besides the registers named above."""
+        panel, ragged, done = map(emitter.fresh, ("panel", "ragged", "packed"))
+        emitter.place(panel)
+        emitter.op("cmp", COUNT, self.width)
+        emitter.jump(ragged, "l")
+        self._full_panel(emitter)
+        emitter.add(SOURCE, self.width * self.along, "rax")
+        emitter.add(PANEL, self.operand.panel_bytes(self.element), "rax")
+        emitter.op("sub", COUNT, self.width)
+        emitter.jump(panel, "g")
+        emitter.jump(done)
+        emitter.place(ragged)
+        self._ragged_panel(emitter)
+        emitter.place(done)
+
+    def _full_panel(self, emitter: Emitter) -> None:
+        if self.along == self.element and self.operand.copies == 1:
+            self._contiguous_rows(emitter)
+        else:
+            self._strided_elements(emitter)
+
+    def _contiguous_rows(self, emitter: Emitter) -> None:
+        """Each k is one run of bytes: copied in the widest moves that fill it exactly."""
+        chunk = next(c for c in (self.isa.vector_bytes, 32, 16, 8, 4)
+                     if c <= self.isa.vector_bytes and self.step % c == 0)
+
+        def copy() -> None:
+            for offset in range(0, self.step, chunk):
+                self._copy_chunk(emitter, chunk, offset)
+
+        self._down_the_reduction(emitter, SOURCE, PANEL, copy)
+
+    def _down_the_reduction(self, emitter: Emitter, source: str, panel: str, copy: Callable[[], None]) -> None:
+        """``copy`` for each of DEPTH steps, r8 and r9 on their way from ``source`` and ``panel``; clobbers rcx."""
+        loop = emitter.fresh("row")
+        emitter.op("mov", "r8", source)
+        emitter.op("mov", "r9", panel)
+        emitter.op("mov", "rcx", DEPTH)
+        emitter.align(32)
+        emitter.place(loop)
+        copy()
+        emitter.add("r8", self.down, "rax")
+        emitter.op("add", "r9", self.step)
+        emitter.op("sub", "rcx", 1)
+        emitter.jump(loop, "ne")
+
+    def _copy_chunk(self, emitter: Emitter, chunk: int, offset: int) -> None:
+        source, target = Mem("r8", displacement=offset, size=chunk), Mem("r9", displacement=offset, size=chunk)
+        if chunk <= 8:
+            register = register_of(chunk, "rax").name
+            emitter.op("mov", register, source)
+            emitter.op("mov", target, register)
+            return
+        register = {16: "xmm", 32: "ymm", 64: "zmm"}[chunk] + str(offset // chunk % 8)
+        move = "movups" if self.isa is Isa.SSE2 else "vmovups"
+        emitter.op(move, register, source)
+        emitter.op(move, target, register)
+
+    def _strided_elements(self, emitter: Emitter) -> None:
+        """Elements one by one: groups of a few along the panel, each group down the whole reduction."""
+        group = max(g for g in range(1, _GROUP + 1) if self.width % g == 0)
+        across = emitter.fresh("group")
+        emitter.op("mov", "r10", SOURCE)
+        emitter.op("mov", "r11", PANEL)
+        emitter.place(across)
+
+        def copy() -> None:
+            for member in range(group):
+                self._copy_element(emitter, member * self.along, member)
+
+        self._down_the_reduction(emitter, "r10", "r11", copy)
+        if group < self.width:
+            emitter.add("r10", group * self.along, "rax")
+            emitter.op("add", "r11", group * self.element * self.operand.copies)
+            emitter.op("lea", "rax", Mem(PANEL, displacement=self.step))
+            emitter.op("cmp", "r11", "rax")
+            emitter.jump(across, "b")
+
+    def _copy_element(self, emitter: Emitter, source: int, member: int) -> None:
+        """Through a general-purpose register: no conversion, no exception flag."""
+        register = register_of(self.element, "rax").name
+        emitter.op("mov", register, displaced("r8", source, self.element))
+        for copy in range(self.operand.copies):
+            position = (member * self.operand.copies + copy) * self.element
+            emitter.op("mov", Mem("r9", displacement=position, size=self.element), register)
+
+    def _ragged_panel(self, emitter: Emitter) -> None:
+        """Element ``x`` of the panel comes from element ``min(x, count - 1)`` of the source."""
+        across, last = map(emitter.fresh, ("across", "last"))
+        emitter.op("mov", "r10", SOURCE)
+        emitter.op("mov", "r11", PANEL)
+        emitter.place(across)
+        self._down_the_reduction(emitter, "r10", "r11", lambda: self._copy_element(emitter, 0, 0))
+        emitter.op("sub", COUNT, 1)
+        emitter.jump(last, "le")
+        emitter.add("r10", self.along, "rax")
+        emitter.place(last)
+        emitter.op("add", "r11", self.element * self.operand.copies)
+        emitter.op("lea", "rax", Mem(PANEL, displacement=self.step))
+        emitter.op("cmp", "r11", "rax")
+        emitter.jump(across, "b")

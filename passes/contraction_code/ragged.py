@@ -1,0 +1,84 @@
+"""Ragged register tiles: the results that exist are copied to a full tile in scratch memory, and back.
+
+Missing rows repeat the last row, missing columns the last column. Together with panels packed the same way every
+lane of the full tile repeats the operations of a lane that exists. Values pass through general-purpose registers,
+which raise no exception flags and keep signalling NaNs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memopt.x86.instructions import Mem
+from passes.vector.emitter import Emitter, register_of
+
+ROWS = "rdx"  # rows that exist, at least 1; clobbered
+COLUMNS = "rbx"  # columns that exist, at least 1
+RESULT = "rdi"  # address of the first result
+
+
+@dataclass(frozen=True, slots=True)
+class RaggedTile:
+    """``scratch``: where the full tile goes, row after row. The strides are those of the original results."""
+
+    scratch: int
+    row_count: int
+    column_count: int
+    element: int
+    row_stride: int
+    column_stride: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.column_count * self.element
+
+    def copy_in(self, emitter: Emitter) -> None:
+        """Leaves ``scratch`` in rdi; clobbers rax, rcx, rdx and r8 - r12."""
+        row, column, same_row, same_column = map(emitter.fresh, ("in_row", "in_column", "same_row", "same_column"))
+        emitter.op("mov", "r8", RESULT)
+        emitter.load(RESULT, self.scratch)
+        emitter.op("mov", "r9", RESULT)
+        emitter.op("lea", "r12", Mem(RESULT, displacement=self.row_count * self.row_bytes))
+        emitter.place(row)
+        emitter.op("mov", "r10", "r8")
+        emitter.op("lea", "r11", Mem("r9", displacement=self.row_bytes))
+        emitter.op("mov", "rcx", COLUMNS)
+        emitter.place(column)
+        self._copy(emitter, "r9", "r10")
+        emitter.op("add", "r9", self.element)
+        emitter.op("sub", "rcx", 1)
+        emitter.jump(same_column, "le")
+        emitter.add("r10", self.column_stride, "rax")
+        emitter.place(same_column)
+        emitter.op("cmp", "r9", "r11")
+        emitter.jump(column, "b")
+        emitter.op("sub", ROWS, 1)
+        emitter.jump(same_row, "le")
+        emitter.add("r8", self.row_stride, "rax")
+        emitter.place(same_row)
+        emitter.op("cmp", "r9", "r12")
+        emitter.jump(row, "b")
+
+    def copy_out(self, emitter: Emitter) -> None:
+        """The rows and columns that exist, to rdi; clobbers rax, rcx, rdx, rdi and r8 - r10."""
+        row, column = map(emitter.fresh, ("out_row", "out_column"))
+        emitter.load("r8", self.scratch)
+        emitter.place(row)
+        emitter.op("mov", "r9", "r8")
+        emitter.op("mov", "r10", RESULT)
+        emitter.op("mov", "rcx", COLUMNS)
+        emitter.place(column)
+        self._copy(emitter, "r10", "r9")
+        emitter.op("add", "r9", self.element)
+        emitter.add("r10", self.column_stride, "rax")
+        emitter.op("sub", "rcx", 1)
+        emitter.jump(column, "ne")
+        emitter.op("add", "r8", self.row_bytes)
+        emitter.add(RESULT, self.row_stride, "rax")
+        emitter.op("sub", ROWS, 1)
+        emitter.jump(row, "ne")
+
+    def _copy(self, emitter: Emitter, target: str, source: str) -> None:
+        value = register_of(self.element, "rax").name
+        emitter.op("mov", value, Mem(source, size=self.element))
+        emitter.op("mov", Mem(target, size=self.element), value)

@@ -1,0 +1,362 @@
+"""A register tile of a leaf: loads, the statement's operations and stores for some rows, vectors and steps.
+
+Invariant: every point of the tile performs exactly the statement's operations on its own operands; a value that several
+points share is computed once. A promoted result stays in its register from ``begin`` to ``end``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from memopt.ir.reasons import Rejected
+from memopt.ir.scop import Apply, ElementType, Expression, Index, Read
+from memopt.x86.instructions import Mem
+from passes.loop_code.leaf_shape import VECTOR, LeafShape, Stream
+from passes.loop_code.pointers import Group, Groups, Pointers
+from passes.loop_code.value_numbering import Point, Tile, Uses, Values, is_truth, uses
+from passes.vector import masks, strided
+from passes.vector.emitter import Emitter, displaced
+from passes.vector.lowering import Lowering
+from passes.vector.registers import Leaf, MaskRegisters, OutOfRegisters, Registers, VectorUnit, view
+from passes.vector.requirements import SHIFTS
+
+MASK = "k1"
+"""The mask register with the valid lanes of a masked tile."""
+_SEEN, _NEW = "k2", "k3"
+"""Where masks change: the lanes that have had a step, and those that have their first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileContext:
+    """What all tiles of a leaf have in common. ``constants``: where the value of a constant operand lies, an element in
+    memory."""
+
+    shape: LeafShape
+    groups: Groups
+    spilled: Mapping[Group, Mem]
+    constants: Callable[[Expression], Mem]
+
+
+@dataclass(frozen=True, slots=True)
+class TileKind:
+    """A tile and how its lanes are computed; ``steps`` are emitted together. ``changing``: the mask is another in each
+    step (and the steps are emitted one by one)."""
+
+    tile: Tile
+    unit: VectorUnit
+    masked: bool
+    steps: int
+    changing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """How the register file is used. ``loads``, ``operations``: those of equal value are done once. ``kept``: values
+    that no step changes and that stay in registers."""
+
+    rows_outside: bool
+    loads: bool
+    operations: bool = True
+    kept: tuple[tuple[Expression, Point], ...] = ()
+
+
+_ALLOCATIONS = (Allocation(True, True), Allocation(False, True), Allocation(True, False),
+                Allocation(True, False, False))
+
+
+def allocate(context: TileContext, kind: TileKind) -> Allocation:
+    """The first way that fits the register file; raises ``OutOfRegisters`` (or ``Rejected``) when none does."""
+    failure: Exception = OutOfRegisters("no allocation")
+    for allocation in _ALLOCATIONS:
+        try:
+            left = _registers_left(context, kind, allocation)
+        except (OutOfRegisters, Rejected) as error:
+            failure = error
+            continue
+        candidates = () if kind.changing else _invariants(context, kind)
+        for count in range(min(left, len(candidates)), 0, -1):
+            keeping = replace(allocation, kept=candidates[:count])
+            try:
+                _registers_left(context, kind, keeping)
+            except OutOfRegisters:
+                continue
+            return keeping
+        return allocation
+    raise failure
+
+
+def _registers_left(context: TileContext, kind: TileKind, allocation: Allocation) -> int:
+    """Registers that a whole tile never uses; raises when there are too few."""
+    attempt = TileBody(context, kind, allocation, Emitter(0))
+    attempt.begin()
+    attempt.emit(kind.steps)
+    attempt.end()
+    return attempt.registers_left
+
+
+def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression, Point], ...]:
+    """Maximal values that no step changes, those used most first."""
+    values = Values(context.shape, context.groups, kind.tile)
+    found: dict[int, tuple[int, Expression, Point]] = {}
+
+    def visit(node: Expression, point: Point) -> None:
+        if values.is_invariant(node) and not is_truth(node):
+            number = values.number(node, point)
+            found[number] = found.get(number, (0,))[0] + 1, node, point
+        elif isinstance(node, Apply):
+            for operand in node.operands[:1] if node.operator in SHIFTS else node.operands:
+                visit(operand, point)
+
+    for point in kind.tile.points(0, rows_outside=True):
+        visit(context.shape.statement.expression, point)
+    return tuple((node, point) for _, node, point in sorted(found.values(), key=lambda f: -f[0]))
+
+
+class TileBody:
+    """Emits one tile: ``load_pointers`` by the caller, ``begin``, ``emit`` and ``advance`` as often as wanted, ``end``.
+
+    The pointers are ``pointers``; rcx is not touched.
+    """
+
+    def __init__(self, context: TileContext, kind: TileKind, allocation: Allocation, emitter: Emitter) -> None:
+        self.kind = kind
+        self._context = context
+        self._shape = context.shape
+        self._allocation = allocation
+        self._values = Values(context.shape, context.groups, kind.tile, carry=not kind.changing)
+        self._pool = _CountedRegisters(kind.unit)
+        self._lowering = Lowering(kind.unit, emitter, self._pool, reads=tuple(s.element for s in context.shape.reads),
+                                  mask=MASK if kind.masked else None, masks=MaskRegisters(MASK, _SEEN, _NEW))
+        self._emitter = emitter
+        self.pointers = Pointers(emitter, context.groups, context.spilled)
+        self._places: dict[int, str] = {}
+        self._kept: frozenset[int] = frozenset()
+        self._busy: set[int] = set()
+        self._ramps: dict[tuple[int, ElementType], str] = {}
+        self._offsets: dict[tuple[int, ElementType], str] = {}
+        self._accumulators: dict[tuple[int, int], str] = {}
+        self._carried: dict[tuple[int, int], str] = {}
+
+    @property
+    def registers_left(self) -> int:
+        return self._pool.least
+
+    def begin(self) -> None:
+        """Before the first step: what stays in registers."""
+        for index, along in self._shape.indices.items():
+            if along.vector and not self.kind.unit.scalar:
+                self._ramps[along.vector, index.element] = ramp = self._pool.take()
+                masks.ramp(self._lowering.code, ramp, along.vector, index.element)
+        for stream in (self._shape.write, *self._shape.reads):
+            stride = self._stride(stream)
+            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element):
+                self._make_offsets(stream)
+        nothing = Uses.none()
+        for node, point in self._allocation.kept:
+            self._materialised(node, point, nothing)
+        self._kept = frozenset(self._places)
+        if self._values.promoted:
+            for point in self._points(0, 1):
+                register = self._pool.take()
+                self._accumulators[point.row, point.vector] = register
+                if not self.kind.changing:
+                    self._load(register, self._shape.write, point)
+        if self.kind.changing:
+            self._emitter.op("kxorw", _SEEN, _SEEN, _SEEN)
+        if self._values.carries:
+            self._load_carried()
+
+    def _load_carried(self) -> None:
+        """What the step before the first one wrote; the first one reads it in any case."""
+        node = next(n for n in self._shape.nodes if isinstance(n, Read) and self._values.is_carried(n, Point(0, 0, 0)))
+        for point in self._points(0, 1):
+            self._carried[point.row, point.vector] = register = self._pool.take()
+            self._load(register, self._values.stream(node), point)
+
+    def emit(self, steps: int) -> None:
+        """The operations of ``steps`` steps from where the pointers are."""
+        if self.kind.changing:
+            self._load_new_lanes()
+        points = self._points(0, steps)
+        used = uses(self._values, self._shape.statement.expression, points)
+        results = {point: self._values.number(self._shape.statement.expression, point)
+                   for point in self._points(steps - 1, 1)}
+        if self._carried:
+            used.last.update(dict.fromkeys(results.values(), len(points)))
+            used.count.update(results.values())
+        for position, point in enumerate(points):
+            self._compute(point, used)
+            for number in [n for n in self._places if n not in self._kept and used.last.get(n, -1) <= position]:
+                self._pool.give(self._places.pop(number))
+        if self._carried:
+            self._carry(results)
+
+    def _carry(self, results: Mapping[Point, int]) -> None:
+        for point, number in results.items():
+            carried = self._carried[point.row, point.vector]
+            if number in self._places:
+                self._lowering.code.move(carried, self._places[number], self._shape.write.element)
+        for number in set(results.values()) & set(self._places) - self._kept:
+            self._pool.give(self._places.pop(number))
+
+    def advance(self, steps: int) -> None:
+        self.pointers.advance(self.kind.tile.inner, steps * self.kind.tile.advance)
+
+    def end(self) -> None:
+        """After the last step: promoted results to where the pointers are (which have not moved across rows)."""
+        if self.kind.changing:
+            self._emitter.op("kmovw", MASK, _SEEN)
+        for (row, vector), register in self._accumulators.items():
+            self._store(register, Point(row, vector, 0))
+
+    def _points(self, first: int, count: int) -> list[Point]:
+        return [p for step in range(first, first + count)
+                for p in self.kind.tile.points(step, rows_outside=self._allocation.rows_outside)]
+
+    def _compute(self, point: Point, used: Uses) -> None:
+        expression, leaf = self._shape.statement.expression, self._leaf(point, used)
+        accumulator = self._accumulators.get((point.row, point.vector))
+        if accumulator is not None and self.kind.changing:
+            result = self._pool.take()
+            self._lowering.into(result, expression, leaf)
+            self._blend(accumulator, result, MASK)
+            self._pool.give(result)
+            return
+        if accumulator is not None:
+            self._lowering.into(accumulator, expression, leaf)
+            return
+        place = leaf(expression)
+        if self._carried and not isinstance(place, str):
+            place = self._materialised(expression, point, used)
+        if point.turn < self.kind.tile.turns - 1:
+            if not isinstance(place, str):
+                self._materialised(expression, point, used)
+            return
+        register = place if isinstance(place, str) else self._pool.take()
+        if register != place:
+            self._lowering.into(register, expression, leaf)
+        self._store(register, point)
+        if register != place:
+            self._pool.give(register)
+
+    def _load_new_lanes(self) -> None:
+        """Results so far of the lanes that have their first step now; a lane without any is never touched."""
+        self._emitter.op("kandnw", _NEW, _SEEN, MASK)
+        self._emitter.op("korw", _SEEN, _SEEN, MASK)
+        for (row, vector), accumulator in self._accumulators.items():
+            result = self._pool.take()
+            self._load(result, self._shape.write, Point(row, vector, 0))
+            self._blend(accumulator, result, _NEW)
+            self._pool.give(result)
+
+    def _blend(self, target: str, source: str, mask: str) -> None:
+        move = "vmovapd" if self._shape.write.element.size == 8 else "vmovaps"
+        self._emitter.op(move, view(target, 64), view(source, 64), mask=mask)
+
+    # values
+
+    def _leaf(self, point: Point, used: Uses) -> Leaf:
+        def place(node: Expression) -> str | Mem | None:
+            if self._values.is_accumulator(node):
+                return self._accumulators[point.row, point.vector]
+            if self._values.is_carried(node, point):
+                return self._carried[point.row, point.vector]
+            number = self._values.number(node, point)
+            if number in self._places:
+                return self._places[number]
+            if self._shape.is_constant(node):
+                return replace(self._context.constants(node), broadcast=self.kind.unit.lanes)
+            if number in self._busy:
+                return None
+            if self._in_place(node, number, used):
+                return self._operand(self._values.stream(node), point) if isinstance(node, Read) else None
+            return self._materialised(node, point, used)
+
+        return place
+
+    def _in_place(self, node: Expression, number: int, used: Uses) -> bool:
+        """Whether an operand in memory, or code where it is used, is all that the value needs."""
+        match node:
+            case Read():
+                stream = self._values.stream(node)
+                plain = self._stride(stream) in (0, stream.element.size) and self.pointers.at_hand(stream.address)
+                return plain and not (self._allocation.loads and used.count[number] > 1)
+            case Index():
+                return False
+        return is_truth(node) or not self._allocation.operations or used.count[number] <= 1
+
+    def _materialised(self, node: Expression, point: Point, used: Uses) -> str:
+        """A register with the value, kept for its other uses."""
+        number = self._values.number(node, point)
+        register = self._pool.take()
+        self._busy.add(number)
+        match node:
+            case Read():
+                self._load(register, self._values.stream(node), point)
+            case Index() if not self._shape.is_constant(node):
+                self._count(register, node, point)
+            case _:
+                self._lowering.into(register, node, self._leaf(point, used))
+        self._busy.discard(number)
+        self._places[number] = register
+        return register
+
+    def _count(self, register: str, node: Index, point: Point) -> None:
+        """A loop counter as data: the pointer of its group is the number of lane 0."""
+        along = self._shape.indices[node]
+        member, _ = self._context.groups.members[along]
+        here = self.pointers.operand(along, self._values.displacement(member, point), 8)
+        self._emitter.op("lea", "rdx", here)
+        ramp = None if self.kind.unit.scalar else self._ramps.get((along.vector, node.element))
+        if ramp is None:
+            self._lowering.code.broadcast(register, "rdx", node.element)
+        else:
+            masks.counter(self._lowering.code, register, "rdx", ramp, node.element)
+
+    # memory
+
+    def _stride(self, stream: Stream) -> int:
+        """Bytes from lane to lane; with one lane, as if lanes were neighbours."""
+        return stream.element.size if self.kind.unit.scalar else stream.address.factor(VECTOR)
+
+    def _memory(self, stream: Stream, point: Point, size: int) -> Mem:
+        member, _ = self._context.groups.members[stream.address]
+        place = self.pointers.operand(stream.address, self._values.displacement(member, point), size)
+        assert place.base is not None
+        return displaced(place.base, place.displacement, size)
+
+    def _operand(self, stream: Stream, point: Point) -> Mem:
+        if self._stride(stream) == 0:
+            return replace(self._memory(stream, point, stream.element.size), broadcast=self.kind.unit.lanes)
+        return self._memory(stream, point, self.kind.unit.width(stream.element))
+
+    def _load(self, register: str, stream: Stream, point: Point) -> None:
+        stride = self._stride(stream)
+        strided.load(self._lowering.code, register, self._memory(stream, point, stream.element.size), stride,
+                     stream.element, self._offsets.get((stride, stream.element)))
+
+    def _store(self, register: str, point: Point) -> None:
+        stream = self._shape.write
+        stride = self._stride(stream)
+        strided.store(self._lowering.code, self._memory(stream, point, stream.element.size), register, stride,
+                      stream.element, self._offsets.get((stride, stream.element)))
+
+    def _make_offsets(self, stream: Stream) -> None:
+        key = self._stride(stream), stream.element
+        if key not in self._offsets:
+            self._offsets[key] = self._pool.take()
+            strided.offsets(self._lowering.code, self._offsets[key], *key)
+
+
+class _CountedRegisters(Registers):
+    """``least``: how many registers were left when most were taken."""
+
+    def __init__(self, unit: VectorUnit) -> None:
+        super().__init__(unit)
+        self.least = self.left
+
+    def take(self) -> str:
+        register = super().take()
+        self.least = min(self.least, self.left)
+        return register

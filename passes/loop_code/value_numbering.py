@@ -1,0 +1,191 @@
+"""The values of a register tile, numbered: what is computed once for several rows, vectors or steps has one number.
+
+Sharing an operation on equal operands changes neither bits nor exception flags. Invariant: two reads have one number
+only when the element they read is the same and no write of the leaf comes between them. A read of what the same lane
+wrote some steps before has the number of that result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from memopt.ir.scop import Apply, Expression, Index, Read
+from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape, Stream
+from passes.loop_code.pointers import Group, Groups
+
+_COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
+                          "fqlt", "fqle"))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One vector of a tile in one step of the loop around it, and in one turn of the step."""
+
+    row: int
+    vector: int
+    step: int
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``row_count`` rows by ``vector_count`` vectors of ``lanes`` lanes, repeated along ``inner``, an axis: along the
+    sequential one by 1, along the vector one by the width of the tile.
+
+    ``turns``: numbers of a short sequential axis that all run in each step, with the result in a register meanwhile.
+    """
+
+    row_count: int
+    vector_count: int
+    lanes: int
+    inner: str | None
+    turns: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.vector_count * self.lanes
+
+    @property
+    def advance(self) -> int:
+        """Numbers along ``inner`` from one step to the next."""
+        return self.width if self.inner == VECTOR else 1
+
+    def points(self, step: int, *, rows_outside: bool) -> list[Point]:
+        rows, vectors = range(self.row_count), range(self.vector_count)
+        pairs = [(r, v) for r in rows for v in vectors] if rows_outside else [(r, v) for v in vectors for r in rows]
+        return [Point(r, v, step, turn) for turn in range(self.turns) for r, v in pairs]
+
+
+class Values:
+    """Numbers of the values of one leaf in a tile. ``carry``: every lane has every step."""
+
+    def __init__(self, shape: LeafShape, groups: Groups, tile: Tile, *, carry: bool = True) -> None:
+        self._shape = shape
+        self._groups = groups
+        self._tile = tile
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._found: dict[tuple[int, Point], int] = {}
+        self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
+        self._carry = carry
+        # Whether some read is of what the step before has written.
+        self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
+
+    def stream(self, node: Read) -> Stream:
+        return self._shape.reads[node.index]
+
+    def is_accumulator(self, node: Expression) -> bool:
+        return self.promoted and isinstance(node, Read) and self.stream(node) == self._shape.write
+
+    def _is_last_turns_result(self, node: Read, point: Point) -> bool:
+        return point.turn > 0 and self.stream(node) == self._shape.write
+
+    def displacement(self, stream_address: Group, point: Point) -> int:
+        """Bytes from where the pointers of the tile are to the lanes of ``point``."""
+        tile, factor = self._tile, stream_address.factor
+        along = factor(tile.inner) * tile.advance * point.step if tile.inner else 0
+        along += factor(SEQUENTIAL) * point.turn
+        return factor(ROW) * point.row + factor(VECTOR) * tile.lanes * point.vector + along
+
+    def is_carried(self, node: Expression, point: Point) -> bool:
+        """Whether a read is of what the last step before the first one has written, and that is in a register."""
+        return self.carries and isinstance(node, Read) and point.step - self._steps_behind(self.stream(node)) == -1
+
+    def _steps_behind(self, stream: Stream) -> int:
+        """How many steps before a read the cell was written by the same lane; 0: it was not, as far as is known."""
+        write = self._shape.write
+        if not self._carry or self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
+            return 0
+        (member, distance), (written, origin) = (self._groups.members[s.address] for s in (stream, write))
+        stride = written.factor(SEQUENTIAL)
+        if member != written or stride == 0 or (origin - distance) % stride:
+            return 0
+        return max(0, (origin - distance) // stride)
+
+    def number(self, node: Expression, point: Point) -> int:
+        """Equal numbers are equal values."""
+        if not isinstance(node, Apply):
+            return self._number(node, point)
+        key = id(node), point  # nodes of the statement, which lives as long as this
+        if key not in self._found:
+            self._found[key] = self._number(node, point)
+        return self._found[key]
+
+    def _number(self, node: Expression, point: Point) -> int:
+        key: tuple[object, ...]
+        match node:
+            case Apply(operator, operands, element):
+                key = (operator, element, *(self.number(o, point) for o in operands))
+            case Read() if self.is_accumulator(node):
+                key = ("accumulator", point.row, point.vector, point.step)
+            case Read() if self._is_last_turns_result(node, point):
+                return self.number(self._shape.statement.expression, replace(point, turn=point.turn - 1))
+            case Read() if self.is_carried(node, point):
+                key = ("carried", point.row, point.vector)
+            case Read() if 0 < self._steps_behind(self.stream(node)) <= point.step:
+                before = replace(point, step=point.step - self._steps_behind(self.stream(node)))
+                return self.number(self._shape.statement.expression, before)
+            case Read():
+                stream = self.stream(node)
+                member, distance = self._groups.members[stream.address]
+                written = stream.array == self._shape.write.array and not self.promoted
+                key = ("read", stream.element, member.number, distance + self.displacement(member, point),
+                       point.step if written else 0)
+            case Index(_, element) if not self._shape.is_constant(node):
+                member, distance = self._groups.members[self._shape.indices[node]]
+                key = ("index", element, member.number, distance + self.displacement(member, point))
+            case _:
+                key = (node,)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def is_invariant(self, node: Expression) -> bool:
+        """Whether the value is the same in every step and at every turn of the loop."""
+        inner = self._tile.inner
+        match node:
+            case Apply(_, operands):
+                return all(map(self.is_invariant, operands))
+            case Read():
+                stream = self.stream(node)
+                return not self.is_accumulator(node) and not (inner and stream.address.factor(inner)) and (
+                    self.promoted or stream.array != self._shape.write.array)
+            case Index() if not self._shape.is_constant(node):
+                return not (inner and self._shape.indices[node].factor(inner))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """``count`` of each value that is used in a sequence of points, and the ``last`` point that uses it."""
+
+    count: Counter[int]
+    last: dict[int, int]
+
+    @staticmethod
+    def none() -> Uses:
+        return Uses(Counter(), {})
+
+
+def uses(values: Values, expression: Expression, points: list[Point]) -> Uses:
+    """What is used again does not use its operands again, unless it cannot be kept."""
+    count: Counter[int] = Counter()
+    last: dict[int, int] = {}
+
+    def visit(node: Expression, point: Point, position: int) -> None:
+        number = values.number(node, point)
+        count[number] += 1
+        last[number] = position
+        if isinstance(node, Apply) and (count[number] == 1 or is_truth(node)):
+            for operand in node.operands:
+                visit(operand, point, position)
+
+    for position, point in enumerate(points):
+        visit(expression, point, position)
+    return Uses(count, last)
+
+
+def is_truth(node: Expression) -> bool:
+    """Whether a value is the outcome of a comparison: a mask, not an element."""
+    if not isinstance(node, Apply):
+        return False
+    return node.operator in _COMPARISONS or (
+        node.operator in ("and", "or", "xor", "not") and all(map(is_truth, node.operands)))

@@ -1,0 +1,200 @@
+"""Comparisons, what is made of truth values, and selection.
+
+With AVX-512F's vectors a truth value is a mask register; else it is a vector of all ones or zeros, as wide as the
+operands that were compared. ``inverted``: it holds where the register says it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
+from memopt.x86.instructions import Mem, sub_register
+from passes.vector import conversions, floating, integers
+from passes.vector.instructions import I64, Held, VectorCode, integer, letter
+from passes.vector.integers import Constants
+from passes.vector.registers import view
+
+FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}  # predicates: 1 and 2 are signalling
+INTEGER = {"eq": 0, "slt": 1, "sle": 2, "ult": 1, "ule": 2}
+CONNECTIVES = ("and", "or", "xor", "andnot")
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    held: Held
+    element: ElementType
+    inverted: bool = False
+
+    @property
+    def opposite(self) -> Truth:
+        return replace(self, inverted=not self.inverted)
+
+
+def compare(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+            constants: Constants) -> Truth:
+    kind = integer(element.size)
+    if code.unit.evex and element.size >= 4 and (code.size(element, raises=True) == 64 or not element.is_float):
+        return Truth(_compare_to_mask(code, name, element, first, second), kind)
+    if name in FLOATING:
+        if FLOATING[name] > 7 and not code.unit.three_operands:
+            raise Rejected(Reason.NO_PLAN, "quiet comparisons take AVX")
+        first, second = floating.filled(code, first, element), floating.filled(code, second, element)
+        found = code.binary(floating.mnemonic(code, "cmp", element), element, first, second,
+                            immediate=FLOATING[name], scalar=True)
+        truth = Truth(found, kind)
+    else:
+        truth = _compare_integers(code, name, element, first, second, constants)
+    return _to_mask(code, truth) if code.unit.evex else truth
+
+
+def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: Held, second: Held) -> Held:
+    """AVX-512F. Integers narrower than the vector are compared with the bytes above them, whose bits nobody reads."""
+    first = code.in_register(first, element)
+    full = code.unit.register_bytes(element) == 64
+    operand = code.operand(second.place, element, 64, True, False) if isinstance(second.place, Mem) and full else None
+    if operand is None:
+        second = code.in_register(second, element)
+    assert isinstance(first.place, str)
+    right = operand if operand is not None else view(str(second.place), 64)
+    if element.is_float:
+        mnemonic, number, mask = "vcmpp" + ("d" if element.size == 8 else "s"), FLOATING[name], code.mask
+    else:
+        mnemonic, number, mask = ("vpcmpu" if name[0] == "u" else "vpcmp") + letter(element), INTEGER[name], None
+    result = code.masks.take()
+    code.emitter.op(mnemonic, result, view(first.place, 64), right, number, mask=mask)
+    code.release(first, second)
+    return Held(result, ours=True)
+
+
+def _to_mask(code: VectorCode, truth: Truth) -> Truth:
+    """A vector of ones and zeros, narrower than AVX-512F's, as a mask register."""
+    place = truth.held.place
+    assert isinstance(place, str)
+    result, wide = code.masks.take(), 64 // code.unit.lanes
+    register = code.pool.take()
+    source = view(place, code.unit.register_bytes(truth.element))
+    if truth.element.size == wide:
+        code.emit("movdqa", view(register, code.unit.register_bytes(truth.element)), source)
+    else:
+        code.emit(f"pmovsx{letter(truth.element)}{letter(integer(wide))}", view(register, 64), source)
+    code.emit("ptestm" + letter(integer(wide)), result, view(register, 64), view(register, 64))
+    code.pool.give(register)
+    code.release(truth.held)
+    return replace(truth, held=Held(result, ours=True))
+
+
+def _compare_integers(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+                      constants: Constants) -> Truth:
+    if name in ("sle", "ule") and not (name == "ule" and integers.has_extreme(code, "umin", element)):
+        return _compare_integers(code, name[0] + "lt", element, second, first, constants).opposite
+    if name == "ule":  # where the smaller one is the first
+        first = code.in_register(first, element)
+        smaller = integers.extreme(code, "umin", element, first.kept, second)
+        return Truth(_equal(code, element, smaller, first), integer(element.size))
+    if name == "ult":
+        if integers.has_extreme(code, "umin", element):
+            return _compare_integers(code, "ule", element, second, first, constants).opposite
+        sign = constants(1 << 8 * element.size - 1, element)
+        first, second = (code.binary("pxor", element, v, s) for v, s in ((first, sign.kept), (second, sign)))
+    found = _equal(code, element, first, second) if name == "eq" else _less(code, element, first, second)
+    return Truth(found, integer(element.size))
+
+
+def _equal(code: VectorCode, element: ElementType, first: Held, second: Held) -> Held:
+    if element is I64 and not code.unit.three_operands:  # both halves
+        found = code.binary("pcmpeqd", I64, first, second)
+        return code.binary("pand", I64, code.unary("pshufd", I64, found.kept, immediate=0xB1), found)
+    return code.binary("pcmpeq" + letter(element), element, first, second)
+
+
+def _less(code: VectorCode, element: ElementType, first: Held, second: Held) -> Held:
+    """first < second, signed."""
+    if element is not I64 or code.unit.three_operands:
+        return code.binary("pcmpgt" + letter(element), element, second, first)
+    # SSE2: the upper half is less, or equal and first - second borrows from it; then the upper half of both.
+    first, second = code.in_register(first, I64), code.in_register(second, I64)
+    borrow = code.binary("psubq", I64, first.kept, second.kept)
+    borrow = code.binary("pand", I64, borrow, code.binary("pcmpeqd", I64, first.kept, second.kept))
+    less = code.binary("por", I64, code.binary("pcmpgtd", I64, second, first), borrow)
+    return code.unary("pshufd", I64, less, immediate=0xF5)
+
+
+def combine(code: VectorCode, name: str, first: Truth, second: Truth, constants: Constants) -> Truth:
+    """and, or, xor, andnot of truth values."""
+    first, second = (replace(t, held=_upright(code, t, constants), inverted=False) for t in (first, second))
+    if code.unit.evex:
+        result = code.masks.take()
+        spelled = {"andnot": "andn"}.get(name, name)
+        code.emitter.op(f"k{spelled}w", result, str(first.held.place), str(second.held.place))
+        code.release(first.held, second.held)
+        return replace(first, held=Held(result, ours=True))
+    element = max(first.element, second.element, key=lambda e: e.size)
+    left, right = (_as_wide_as(code, t, element, constants) for t in (first, second))
+    return Truth(floating.bitwise(code, name, element, left, right), element)
+
+
+def _upright(code: VectorCode, truth: Truth, constants: Constants) -> Held:
+    if not truth.inverted:
+        return truth.held
+    if code.unit.evex:
+        result = code.masks.take()
+        code.emitter.op("knotw", result, str(truth.held.place))
+        code.release(truth.held)
+        return Held(result, ours=True)
+    ones = constants((1 << 8 * truth.element.size) - 1, truth.element)
+    return code.binary("pxor", truth.element, truth.held, ones)
+
+
+def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants: Constants) -> Held:
+    if truth.element.size < element.size:
+        return conversions.extend(code, True, truth.element, integer(element.size), truth.held, constants)
+    if truth.element.size > element.size:
+        return conversions.truncate(code, truth.element, integer(element.size), truth.held, truth=True)
+    return truth.held
+
+
+def select(code: VectorCode, truth: Truth, element: ElementType, chosen: Held, other: Held, constants: Constants,
+           target: str | None = None) -> Held:
+    """``chosen`` where the truth value holds, else ``other``."""
+    if truth.inverted:
+        chosen, other = other, chosen
+    if code.unit.evex and element.size >= 4:
+        return _blend(code, str(truth.held.place), element, chosen, other, truth.held, target)
+    if code.unit.evex:
+        mask = _from_mask(code, truth.held, element)
+    else:
+        mask = _as_wide_as(code, replace(truth, inverted=False), element, constants)
+    chosen, other = code.in_register(chosen, element), code.in_register(other, element)
+    if not code.unit.three_operands:
+        taken = floating.bitwise(code, "and", element, mask.kept, chosen)
+        left = floating.bitwise(code, "andnot", element, mask, other)
+        return floating.bitwise(code, "or", element, taken, left, target)
+    size = code.size(element)
+    result = code.result(target, chosen, other, mask)
+    name = ("blendvpd" if element.size == 8 else "blendvps") if element.size >= 4 else "pblendvb"
+    code.emit(name, *(view(str(r), size) for r in (result, other.place, chosen.place, mask.place)))
+    return code.done(result, target, chosen, other, mask)
+
+
+def _blend(code: VectorCode, mask: str, element: ElementType, chosen: Held, other: Held, truth: Held,
+           target: str | None) -> Held:
+    chosen, other = code.in_register(chosen, element), code.in_register(other, element)
+    result = code.result(target, chosen, other)
+    suffix = {8: "d", 4: "s"}[element.size]
+    name = "vblendmp" + suffix if element.is_float else "vpblendm" + letter(element)
+    code.emitter.op(name, *(view(str(r), 64) for r in (result, other.place, chosen.place)), mask=mask)
+    code.release(truth)
+    return code.done(result, target, chosen, other)
+
+
+def _from_mask(code: VectorCode, truth: Held, element: ElementType) -> Held:
+    """A mask register as a vector of bytes or words, for which AVX-512F has no blends."""
+    wide = integer(64 // code.unit.lanes)
+    register = code.pool.take()
+    code.emitter.op("mov", code.spare, -1)
+    general = sub_register(code.spare, wide.size)
+    code.emitter.op("vpbroadcast" + letter(wide), view(register, 64), general, mask=str(truth.place), zeroing=True)
+    code.release(truth)
+    return conversions.truncate(code, wide, integer(element.size), Held(register, ours=True), truth=True)

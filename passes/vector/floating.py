@@ -1,0 +1,102 @@
+"""Floating-point operators on vectors, lane by lane what the scalar instructions do: values, NaN payloads and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memopt.ir.plan import Isa
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
+from memopt.x86.instructions import Mem
+from passes.vector.instructions import F64, Held, VectorCode, integer
+from passes.vector.registers import view
+
+BINARY = ("add", "sub", "mul", "div", "min", "max")
+FUSED = {"fma": "fmadd", "fms": "fmsub", "fnma": "fnmadd", "fnms": "fnmsub"}
+
+
+def mnemonic(code: VectorCode, name: str, element: ElementType) -> str:
+    return name + ("s" if code.unit.scalar else "p") + ("d" if element is F64 else "s")
+
+
+def filled(code: VectorCode, value: Held, element: ElementType) -> Held:
+    """The value without bytes of unknown content: two lanes of 4 bytes, which do not fill a register, repeated."""
+    if code.unit.scalar or code.unit.width(element) >= 16:
+        return value
+    if isinstance(value.place, Mem) and value.place.broadcast:
+        return code.in_register(value, element)
+    value = code.in_register(value, element)
+    return code.binary("unpcklpd", element, value.kept, value)
+
+
+def binary(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+           target: str | None = None) -> Held:
+    first, second = filled(code, first, element), filled(code, second, element)
+    return code.binary(mnemonic(code, name, element), element, first, second, target,
+                       raises=True, broadcasts=True, scalar=True)
+
+
+def square_root(code: VectorCode, element: ElementType, value: Held, target: str | None = None) -> Held:
+    """A scalar square root names a source for the upper bytes: the operand itself, which adds no dependence."""
+    value = filled(code, value, element)
+    if code.unit.scalar and code.unit.three_operands:
+        value = code.in_register(value, element)
+        return code.binary(mnemonic(code, "sqrt", element), element, value.kept, value, target)
+    return code.unary(mnemonic(code, "sqrt", element), element, value, target=target, raises=True)
+
+
+def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[Held],
+          target: str | None = None) -> Held:
+    """a*b+c and its relatives. NaN payloads: the first of a, b, c that is a NaN; the three forms of the instruction
+    put them into (first, third, second), (second, first, third) and (second, third, first) source."""
+    if code.unit.isa is Isa.SSE2:
+        raise Rejected(Reason.NO_PLAN, "SSE2 has no fused multiplication and addition")
+    a, b, c = (filled(code, o, element) for o in operands)
+    accumulator = _accumulator((a, b, c), target)
+    form, second, third = {0: ("132", c, b), 1: ("213", a, c), 2: ("231", a, b)}[accumulator]
+    first = code.in_register((a, b, c)[accumulator], element)
+    second = code.in_register(second, element)
+    size = code.size(element, raises=True)
+    memory = None if isinstance(third.place, str) else code.operand(third.place, element, size, True, True)
+    if memory is None:
+        third = code.in_register(third, element)
+    assert isinstance(first.place, str)
+    assert isinstance(second.place, str)
+    used = [r.place for r in (second, third)]
+    destination = target if target is not None and target not in used else \
+        first.place if first.ours and first.place not in used else code.pool.take()
+    code.move(destination, first.place, element)
+    last = view(third.place, size) if isinstance(third.place, str) else memory
+    assert last is not None
+    code.emit(mnemonic(code, FUSED[name] + form, element), view(destination, size), view(second.place, size), last,
+              raises=True)
+    code.release(first, second, third, but=destination)
+    if target is not None and destination != target:
+        code.move(target, destination, element)
+        code.pool.give(destination)
+    return Held(target or destination, ours=target is None)
+
+
+def _accumulator(values: Sequence[Held], target: str | None) -> int:
+    """Which of a, b, c the result overwrites: what lies in ``target``, a temporary, or what must be loaded anyway."""
+    places = [v.place for v in values]
+    for n in (2, 1, 0):
+        if places[n] == target and places.count(target) == 1:
+            return n
+    for n in (2, 1, 0):
+        if values[n].ours and places.count(places[n]) == 1:
+            return n
+    return next((n for n in (2, 1, 0) if isinstance(places[n], Mem)), 2)
+
+
+def bitwise(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+            target: str | None = None) -> Held:
+    """and, or, xor, andnot (~first & second). AVX-512F has integer forms only."""
+    size = code.size(element)
+    name = {"andnot": "andn"}.get(name, name)
+    if size == 64:
+        letter = "q" if element.size == 8 else "d"
+        return code.binary(f"p{name}{letter}", element, first, second, target, broadcasts=True)
+    if element.is_float:
+        return code.binary(name + ("pd" if element is F64 else "ps"), element, first, second, target)
+    return code.binary("p" + name, integer(element.size), first, second, target)

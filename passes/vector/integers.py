@@ -1,0 +1,120 @@
+"""Integer operators on vectors. Where an instruction set lacks one, a sequence with the same result modulo 2**bits.
+
+Integer instructions raise no flags, so they may compute on bytes of unknown content and need no mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.scop import ElementType
+from passes.vector.instructions import I8, I16, I32, I64, Held, VectorCode, letter
+
+Constants = Callable[[int, ElementType], Held]
+"""The constant in every lane, from wherever there is one."""
+
+EXTREMES = {"smin": ("pmins", "slt", False), "smax": ("pmaxs", "slt", True),
+            "umin": ("pminu", "ult", False), "umax": ("pmaxu", "ult", True)}
+
+
+def add(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+    return code.binary("padd" + letter(element), element, first, second, target, broadcasts=True)
+
+
+def subtract(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+    return code.binary("psub" + letter(element), element, first, second, target, broadcasts=True)
+
+
+def multiply(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+    if element is I16:
+        return code.binary("pmullw", element, first, second, target)
+    if element is I32 and code.unit.three_operands:
+        return code.binary("pmulld", element, first, second, target, broadcasts=True)
+    first, second = code.in_register(first, element), code.in_register(second, element)
+    sequence = {I64: _multiply_quadwords, I32: _multiply_doublewords, I8: _multiply_bytes}[element]
+    return sequence(code, first, second, target)
+
+
+def multiply_extended(code: VectorCode, signed: bool, first: Held, second: Held, target: str | None = None) -> Held:
+    """The product of 64-bit values that are extensions of 32-bit ones; the signed form is not in SSE2."""
+    return code.binary("pmuldq" if signed else "pmuludq", I64, first, second, target, broadcasts=True)
+
+
+def _multiply_quadwords(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+    """low * low + ((high * low + low * high) << 32), with products of 32-bit halves."""
+    left = code.binary("pmuludq", I64, code.shift("psrlq", I64, first.kept, 32), second.kept)
+    right = code.binary("pmuludq", I64, code.shift("psrlq", I64, second.kept, 32), first.kept)
+    crossed = code.shift("psllq", I64, code.binary("paddq", I64, left, right), 32)
+    return code.binary("paddq", I64, code.binary("pmuludq", I64, first, second), crossed, target)
+
+
+def _multiply_doublewords(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+    """SSE2: the even and the odd elements apart."""
+    odd = code.binary("pmuludq", I32, code.shift("psrlq", I32, first.kept, 32),
+                      code.shift("psrlq", I32, second.kept, 32))
+    even = code.unary("pshufd", I32, code.binary("pmuludq", I32, first, second), immediate=0x08)
+    return code.binary("punpckldq", I32, even, code.unary("pshufd", I32, odd, immediate=0x08), target)
+
+
+def _multiply_bytes(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+    """The even and the odd bytes apart, as words whose upper bytes are dropped."""
+    odd = code.binary("pmullw", I8, code.shift("psrlw", I8, first.kept, 8), code.shift("psrlw", I8, second.kept, 8))
+    odd = code.shift("psllw", I8, odd, 8)
+    even = code.shift("psllw", I8, code.binary("pmullw", I8, first, second), 8)
+    return code.binary("por", I8, code.shift("psrlw", I8, even, 8), odd, target)
+
+
+def shift(code: VectorCode, name: str, element: ElementType, value: Held, count: int, constants: Constants,
+          target: str | None = None) -> Held:
+    """shl, shr, sar by a constant ``count`` below the width."""
+    if count == 0:
+        return value
+    width = 8 * element.size
+    if element is I8:
+        return _shift_bytes(code, name, value, count, constants, target)
+    if name == "sar" and element is I64 and not code.unit.evex:
+        if count == 63:
+            return code.unary("pshufd", I64, code.shift("psrad", I64, value, 31), target=target, immediate=0xF5)
+        shifted = code.shift("psrlq", I64, value, count)
+        return _extend_sign(code, I64, shifted, 1 << width - 1 - count, constants, target)
+    mnemonic = {"shl": "psll", "shr": "psrl", "sar": "psra"}[name] + letter(element)
+    return code.shift(mnemonic, element, value, count, target)
+
+
+def _shift_bytes(code: VectorCode, name: str, value: Held, count: int, constants: Constants,
+                 target: str | None) -> Held:
+    """As words, without the bits that crossed into the neighbour."""
+    left = name == "shl"
+    shifted = code.shift("psllw" if left else "psrlw", I8, value, count)
+    kept = constants((0xFF << count) & 0xFF if left else 0xFF >> count, I8)
+    if name != "sar":
+        return code.binary("pand", I8, shifted, kept, target)
+    return _extend_sign(code, I8, code.binary("pand", I8, shifted, kept), 0x80 >> count, constants, target)
+
+
+def _extend_sign(code: VectorCode, element: ElementType, value: Held, sign: int, constants: Constants,
+                 target: str | None) -> Held:
+    """(value ^ sign) - sign: copies bit ``sign``, above which there are zeros, upwards."""
+    moved = constants(sign, element)
+    flipped = code.binary("pxor", element, value, moved.kept)
+    return code.binary("psub" + letter(element), element, flipped, moved, target)
+
+
+def has_extreme(code: VectorCode, name: str, element: ElementType) -> bool:
+    """Whether there is one instruction for this minimum or maximum."""
+    if not code.unit.three_operands:
+        return (name, element) in (("umin", I8), ("umax", I8), ("smin", I16), ("smax", I16))
+    return element is not I64 or code.unit.evex
+
+
+def extreme(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+            target: str | None = None) -> Held:
+    """smin, smax, umin, umax where ``has_extreme``."""
+    return code.binary(EXTREMES[name][0] + letter(element), element, first, second, target, broadcasts=True)
+
+
+def shift_count(bits: int, element: ElementType) -> int:
+    if not 0 <= bits < 8 * element.size:
+        raise Rejected(Reason.NO_PLAN, f"shift of {element.value} by {bits}")
+    return bits

@@ -1,0 +1,134 @@
+"""The way out of a version: everything back as at the header, for iteration H.
+
+Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
+entry, every one of ``Region.mirrors`` and ``Region.passed`` what its cell holds by then; every other register, the
+vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the
+version together, as if the original iterations had run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
+from memopt.ir.reasons import VerifyError
+from memopt.ir.region import Cell, Lane, Mirror, Passed, Region, Register, Rejoin
+from memopt.ir.scop import LIMIT
+from memopt.x86.frame import FrameLayout
+from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
+from passes.version import rollback
+from passes.version.entry import absolute, leave, time_stamp, vector_state
+from passes.version.guards import part_of_register
+from passes.version.linear_code import is_imm32, wrapping
+
+_RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
+
+
+def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int = 0) -> Code:
+    """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
+
+    ``copies``: where those of the written footprints lie (passes.version.rollback)."""
+    places = (*(r.location for r in region.rejoin), *(m.location for m in region.mirrors),
+              *(p.location for p in region.passed))
+    moved = {place.name for place in places if isinstance(place, Register)}
+    cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
+    if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
+        raise VerifyError("the rejoin moves the stack pointer or the base of a cell")
+    return (
+        Label("kernel_done"),
+        instruction("lea", "rbp", absolute(placement.frame)),
+        *rollback.check(region, layout),
+        *_restore_vectors(layout, xcr0),
+        *_count(layout, placement.statistics),
+        *(item for r in cells for item in _store(r, layout)),
+        *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
+        *(item for m in region.mirrors for item in _load(m, layout)),
+        *(item for p in region.passed for item in _take_over(p, layout)),
+        *leave(layout, placement.frame, _RESTORED),
+        *_taken_back(region, layout, placement, xcr0, copies),
+    )
+
+
+def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int) -> Code:
+    """The way out when nothing is to have happened: every register as at entry."""
+    if region.retried is None:
+        return ()
+    return (
+        *rollback.take_back(region, layout, copies),
+        *vector_state("restore", layout, xcr0),
+        instruction("ldmxcsr", Mem("rbp", displacement=layout.mxcsr, size=4)),
+        *leave(layout, placement.frame, _RESTORED),
+    )
+
+
+def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
+    # The kernel started with the program's MXCSR and kept its modes, so its MXCSR now is the program's with the
+    # exception flags added. Loaded after the restore, it does not matter which one the state area holds.
+    control = Mem("rbp", displacement=layout.mxcsr, size=4)
+    yield instruction("stmxcsr", control)
+    yield from vector_state("restore", layout, xcr0)
+    yield instruction("ldmxcsr", control)
+
+
+def _count(layout: FrameLayout, statistics: int) -> Iterator[Item]:
+    yield from time_stamp()
+    yield instruction("sub", "rax", Mem("rbp", displacement=layout.cycles))
+    yield instruction("add", absolute(statistics + STATISTICS_CYCLES), "rax")
+    yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
+    yield instruction("add", absolute(statistics + STATISTICS_ITERATIONS), "rax")
+
+
+def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
+    """The value into its cell, or into the slot its register is restored from."""
+    if rejoin.width not in (4, 8):
+        raise VerifyError(f"rejoin of {rejoin.width} bytes")
+    yield from wrapping(rejoin.value, layout)
+    if isinstance(rejoin.location, Register):
+        if rejoin.width == 4:
+            yield instruction("mov", "eax", "eax")  # a 32-bit result clears the upper half
+        yield instruction("mov", Mem("rbp", displacement=layout.register(rejoin.location.name)), "rax")
+        return
+    yield from _address(rejoin.location, layout)
+    yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
+
+
+def _load(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
+    """What the cell holds."""
+    yield from wrapping(mirror.cell, layout)
+    yield instruction("mov", part_of_register("rax", mirror.width), Mem("rax", size=mirror.width))
+    yield from _restore_part(mirror.location, mirror.width, layout)
+
+
+def _take_over(passed: Passed, layout: FrameLayout) -> Iterator[Item]:
+    """What the slot of the symbol holds by now."""
+    slot = Mem("rbp", displacement=layout.symbols[passed.symbol], size=passed.width)
+    yield instruction("mov", part_of_register("rax", passed.width), slot)
+    yield from _restore_part(passed.location, passed.width, layout)
+
+
+def _restore_part(location: Register | Lane, width: int, layout: FrameLayout) -> Iterator[Item]:
+    """rax, zero-extended, into the slot a register is restored from, or into a lane of the restored vector register."""
+    value = part_of_register("rax", width)
+    if isinstance(location, Register):
+        yield instruction("mov", Mem("rbp", displacement=layout.register(location.name)), "rax")
+        return
+    if location.offset + location.width > 16:
+        raise VerifyError(f"{location} cannot be loaded without a change to other lanes")
+    whole, number = Mem("rbp", displacement=layout.xsave, size=16), location.register.removeprefix("xmm")
+    yield instruction("movups", whole, f"xmm{number}")  # legacy SSE: bits from 128 on stay as they are
+    yield instruction("mov", Mem("rbp", displacement=layout.xsave + location.offset, size=width), value)
+    yield instruction("movups", f"xmm{number}", whole)
+
+
+def _address(cell: Cell, layout: FrameLayout) -> Iterator[Item]:
+    """rcx = the cell's address, from the header value of its base (the kernel has used every register)."""
+    if cell.base == "":
+        yield instruction("mov", "rcx", cell.displacement)
+        return
+    base = Mem("rbp", displacement=layout.register(cell.base))
+    if is_imm32(cell.displacement):
+        yield instruction("mov", "rcx", base)
+        yield instruction("add", "rcx", cell.displacement)
+    else:
+        yield instruction("mov", "rcx", cell.displacement)
+        yield instruction("add", "rcx", base)
