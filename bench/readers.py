@@ -27,9 +27,9 @@ from memopt.traces.core.format import BLOCK, EXTRA, Words
 from memopt.traces.core.reader import Reading
 from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.streams import Streams
-from runtime import launch as launching
-from runtime.identify import identify
-from runtime.launch import launch
+from runtime.launch import launch as launching
+from runtime.launch.identify import identify
+from runtime.launch.launch import launch
 from runtime.recording.recorder import Recorder
 from runtime.recording.telling import Recording, Told
 

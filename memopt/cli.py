@@ -60,7 +60,7 @@ def _run(options: Options) -> int:
 def _guarded(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
     """What ``run`` returns: an exit code, or minus the signal to die by. Should it fail, ``arguments`` run as they
     are."""
-    from runtime.identify import CannotRun
+    from runtime.launch.identify import CannotRun
 
     try:
         return run()
@@ -81,9 +81,9 @@ def _say(text: str) -> None:
 
 
 def _go_on_natively(arguments: Sequence[str]) -> int:
-    from runtime.identify import CannotRun, identify
-    from runtime.jobcontrol import wait_to_end
-    from runtime.launch import replace, supervised
+    from runtime.launch.identify import CannotRun, identify
+    from runtime.launch.jobcontrol import wait_to_end
+    from runtime.launch.launch import replace, supervised
 
     supervisor = supervised()
     if supervisor is not None:
@@ -107,6 +107,6 @@ def _stage(error: BaseException) -> str:
 
 
 def _leave(value: int) -> NoReturn:
-    from runtime.jobcontrol import leave
+    from runtime.launch.jobcontrol import leave
 
     leave(value)

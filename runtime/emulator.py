@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 from unicorn import UC_ARCH_X86, UC_HOOK_MEM_UNMAPPED, UC_HOOK_MEM_WRITE, UC_MODE_64, Uc, UcError, x86_const
 
-from runtime.memory import PAGE, Memory
-from runtime.ptrace import Registers
+from runtime.target.memory import PAGE, Memory
+from runtime.target.ptrace import Registers
 
 _NAMES = (*(field.name for field in fields(Registers) if field.name[0] == "r"), "eflags", "fs_base", "gs_base")
 _NUMBERS = {name: getattr(x86_const, f"UC_X86_REG_{name.upper()}") for name in _NAMES}

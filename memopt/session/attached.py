@@ -14,8 +14,8 @@ from memopt.options import Options
 from memopt.report.model import Outcome
 from memopt.session.followed import Followed
 from memopt.session.watch import EAGER_SECONDS, publish
-from runtime.ptrace import TargetEnded
-from runtime.refusals import check_process, identity
+from runtime.target.eligibility import check_process, identity
+from runtime.target.ptrace import TargetEnded
 
 PATIENCE = 1.5  # seconds without a new hot loop until memopt leaves
 FAILED = 1
@@ -51,9 +51,9 @@ def improve(options: Options, pid: int) -> int:
 
 def undo(pid: int) -> int:
     """Put the original code back wherever a memopt replaced it."""
-    from runtime import perfmap
-    from runtime.install import find_installed, remove
-    from runtime.tracee import attach as trace
+    from runtime.patching import perf_map
+    from runtime.patching.install import find_installed, remove
+    from runtime.target.tracee import attach as trace
 
     installed = find_installed(pid)
     if not installed:
@@ -66,7 +66,7 @@ def undo(pid: int) -> int:
         for patch in installed:
             complete &= remove(tracee, patch)
     process.close()
-    perfmap.delete(pid)
+    perf_map.delete(pid)
     say(f"process {pid} runs its original code again, {len(installed)} loops restored"
         + ("" if complete else "; one still finishes the version it is in"))
     return 0

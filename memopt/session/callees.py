@@ -20,7 +20,7 @@ from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode, rip_target
-from runtime.memory import Mapping, Memory, mapping_at
+from runtime.target.memory import Mapping, Memory, mapping_at
 
 if TYPE_CHECKING:
     from memopt.cfg.inlining import Callee

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from memopt.ir.reasons import Reason, Rejected
 
 if TYPE_CHECKING:
-    from runtime.shadow import Shadow
+    from runtime.trial.shadow import Shadow
 
 FURTHER_SECONDS = 0.2  # for a copy that is there already; where it takes longer, a new one may start nearer
 
@@ -35,8 +35,8 @@ class Copies:
     @contextmanager
     def at(self, header: int, fork: Fork) -> Iterator[Shadow]:
         """A copy that stands at ``header``, by ``fork`` if need be; Rejected (NOT_REACHED and what ``fork`` raises)."""
-        from runtime.timing import REACH_SECONDS
-        from runtime.trial import reach
+        from runtime.trial.timing import REACH_SECONDS
+        from runtime.trial.trial import reach
 
         with ExitStack() as stack:
             shadow = self._further(header, stack)
@@ -63,7 +63,7 @@ class Copies:
     def leave(self, exits: frozenset[int]) -> None:
         """Let the copy that was kept run out of the loop it stands in, to one of ``exits``: the next entry may have
         other values. Where it does not get there soon, it is given up."""
-        from runtime.shadow import ShadowStopped
+        from runtime.trial.shadow import ShadowStopped
 
         if self._kept is not None:
             try:
@@ -79,7 +79,7 @@ class Copies:
 
     def _further(self, header: int, stack: ExitStack) -> Shadow | None:
         """The copy that was kept, now in ``stack``, if it gets to ``header`` soon."""
-        from runtime.trial import reach
+        from runtime.trial.trial import reach
 
         kept, self._kept = self._kept, None
         if kept is None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from memopt.ir.plan import NestPlan
     from memopt.ir.region import Guard, Sample
     from memopt.session.site import Ranges, Site
-    from runtime.codecache import CodeCache
-    from runtime.trial import Measurement
+    from runtime.patching.code_cache import CodeCache
+    from runtime.trial.trial import Measurement
 
 
 @dataclass

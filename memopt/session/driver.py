@@ -8,9 +8,9 @@ from __future__ import annotations
 import gc
 import os
 
-from runtime.identify import identify
-from runtime.launch import launch, release_inherited_files
-from runtime.perfevents import Events
+from runtime.launch.identify import identify
+from runtime.launch.launch import launch, release_inherited_files
+from runtime.sampling.perf_events import Events
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from memopt.options import Options
     from memopt.session.watch import Session
-    from runtime.launch import Target
-    from runtime.sampling import Sample
+    from runtime.launch.launch import Target
+    from runtime.sampling.samples import Sample
 
 
 _COLLECTIONS = (20_000, 20, 20)  # the default ones take a twelfth of a decision, a fifth of an exact profile
@@ -50,7 +50,7 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
         from memopt.session.profile import Profiling
         target, events = start(options.arguments, children=True)
 
-    from runtime.sampling import sampler_of
+    from runtime.sampling.samples import sampler_of
 
     sessions: list[Session] = []
 

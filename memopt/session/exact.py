@@ -18,10 +18,10 @@ from memopt.session.described import write_structure
 from memopt.session.file import create_file
 from memopt.session.images import Place
 from memopt.traces import waits_for_compiler
-from runtime import launch as launching
-from runtime.identify import CannotRun, identify
-from runtime.jobcontrol import exit_value
-from runtime.launch import launch, release_inherited_files
+from runtime.launch import launch as launching
+from runtime.launch.identify import CannotRun, identify
+from runtime.launch.jobcontrol import exit_value
+from runtime.launch.launch import launch, release_inherited_files
 from runtime.recording.escapes import Escapes
 from runtime.recording.intermittent import Intermittent
 from runtime.recording.recorder import Recorder, Watcher

@@ -9,7 +9,7 @@ from datetime import datetime
 from memopt import __version__
 from memopt.console import say
 from memopt.options import Options
-from runtime.jobcontrol import Exited, Signaled
+from runtime.launch.jobcontrol import Exited, Signaled
 
 
 def create_file(options: Options, began: datetime, seconds: float,

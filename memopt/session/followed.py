@@ -16,10 +16,10 @@ from memopt.report.model import RunReport
 from memopt.session.improve import Improver
 from memopt.session.looking import look
 from memopt.session.pace import Pace
-from runtime.perfevents import Events
-from runtime.processes import descendants, running_seconds
-from runtime.refusals import Identity, identity
-from runtime.sampling import sampler_of
+from runtime.sampling.perf_events import Events
+from runtime.sampling.samples import sampler_of
+from runtime.target.eligibility import Identity, identity
+from runtime.target.proc import descendants, running_seconds
 
 WORTH_SECONDS = 0.1  # of processor time, before a process is looked at
 SCAN_SECONDS = 0.05

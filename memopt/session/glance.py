@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
-from runtime.memory import Memory
+from runtime.target.memory import Memory
 
 if TYPE_CHECKING:
     from memopt.ir.graph import DecodedInstruction

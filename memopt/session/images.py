@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from memopt.elf.image import ElfError, Image
 from memopt.ir.reasons import Rejected
-from runtime.memory import mappings
-from runtime.sampling import Ended, Executed, Forked, Mapped, News
-from runtime.tracee import status_field
+from runtime.sampling.samples import Ended, Executed, Forked, Mapped, News
+from runtime.target.memory import mappings
+from runtime.target.tracee import status_field
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -22,8 +22,8 @@ from memopt.session.service import Service, Verdict
 from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.succession import put_back, set_aside
 from memopt.session.worker import Worker
-from runtime import perfmap
-from runtime.processes import running_seconds, thread_count
+from runtime.patching import perf_map
+from runtime.target.proc import running_seconds, thread_count
 
 if TYPE_CHECKING:
     from memopt.analysis.hotness import Hotness
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memopt.ir.region import Guard, Sample
     from memopt.session.site import Site
     from memopt.session.turns import Outcome
-    from runtime.codecache import CodeCache
+    from runtime.patching.code_cache import CodeCache
 
 RETRIES = 6
 LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another look; more is, whatever was in vain
@@ -264,7 +264,7 @@ class Improver(Stages):
 
     def _attempt(self, decision: Decision) -> None:
         """Improve, or leave in ``decision`` why not."""
-        from runtime.ptrace import TargetEnded
+        from runtime.target.ptrace import TargetEnded
 
         try:
             self._improve(decision)
@@ -417,7 +417,7 @@ class Improver(Stages):
         self.closed = True
         last = () if self._current is None else (self._current,)  # the thread may be about to settle it
         if any(d.installed_after is not None for d in (*self.decisions, *last)):
-            perfmap.delete(self.pid)
+            perf_map.delete(self.pid)
 
 
 def more_telling(first: Rejected, second: Rejected) -> Rejected:

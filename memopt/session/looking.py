@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from memopt.ir.reasons import Rejected
-from runtime.ptrace import TargetEnded
-from runtime.sampling import Sample
-from runtime.tracee import attach
+from runtime.sampling.samples import Sample
+from runtime.target.ptrace import TargetEnded
+from runtime.target.tracee import attach
 
 LONGEST_SECONDS = 0.05  # to come to a stop; a program that does not run is not sampled
 

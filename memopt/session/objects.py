@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols, demangle
 from memopt.traces.allocations import Allocation
-from runtime.memory import Mapping
 from runtime.recording.code import Text
+from runtime.target.memory import Mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ report. Invariant: no more than BURST samples and PER_SECOND for each second are
 from __future__ import annotations
 
 from memopt.analysis.hotness import Hotness
-from runtime.perfevents import INTERVAL_NS
-from runtime.sampling import Sampler, Source
+from runtime.sampling.perf_events import INTERVAL_NS
+from runtime.sampling.samples import Sampler, Source
 
 FRESH_SECONDS = 0.1  # without news, until the interval doubles for the first time
 SLOWEST = 16  # times the shortest interval

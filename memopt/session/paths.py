@@ -22,7 +22,7 @@ from memopt.machine.tsc import ticks_per_second
 from memopt.options import Options
 from memopt.session.counts import Static
 from memopt.traces.paths import PathBlock, Paths
-from runtime.jobcontrol import Supervisor
+from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.intermittent import Intermittent
 from runtime.recording.unit import Unit
 

@@ -20,10 +20,10 @@ from memopt.options import Options
 from memopt.session.images import Located, Place, Processes
 from memopt.session.watch import YIELD_SECONDS, Session
 from runtime import faults
-from runtime.jobcontrol import exit_value
-from runtime.launch import Target
-from runtime.perfevents import INTERVAL_NS
-from runtime.sampling import Sample, Sampler
+from runtime.launch.jobcontrol import exit_value
+from runtime.launch.launch import Target
+from runtime.sampling.perf_events import INTERVAL_NS
+from runtime.sampling.samples import Sample, Sampler
 
 if TYPE_CHECKING:
     import sqlite3

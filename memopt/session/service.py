@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from memopt.ir.reasons import Reason
-from runtime.codecache import Statistics
+from runtime.patching.code_cache import Statistics
 
 PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
 GAIN = 1.03

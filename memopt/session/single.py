@@ -15,7 +15,7 @@ from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import variable
 from memopt.ir.linear import Linear
 from memopt.ir.region import Cell, LiveIn, Region, Relation
-from runtime.memory import Mapping
+from runtime.target.memory import Mapping
 
 _NAME = "__libc_single_threaded"
 

@@ -18,8 +18,8 @@ from memopt.elf.symbols import Symbols
 from memopt.ir.graph import FlowGraph, Kind, Loop, LoopForest
 from memopt.ir.operations import Block, Compute, Store
 from memopt.ir.reasons import Reason, Rejected
-from runtime.install import unpatched
-from runtime.memory import Memory, mapping_at, mappings
+from runtime.patching.install import unpatched
+from runtime.target.memory import Memory, mapping_at, mappings
 
 _ARITHMETIC = frozenset(("fadd", "fsub", "fmul", "fdiv", "fma", "fms", "fnma", "fnms", "fsqrt"))
 

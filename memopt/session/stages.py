@@ -20,8 +20,9 @@ from memopt.session.copies import Copies
 from memopt.session.decision import Decision
 from memopt.session.service import Service
 from memopt.session.succession import Attached, followed_by, line
-from runtime import faults, perfmap
-from runtime.processes import running_seconds
+from runtime import faults
+from runtime.patching import perf_map
+from runtime.target.proc import running_seconds
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion, Placement
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from memopt.session.site import Site
     from memopt.x86.displacement import Displacement
     from passes.planning import Candidate
-    from runtime.codecache import CodeCache
-    from runtime.shadow import Shadow
-    from runtime.trial import Measurement
+    from runtime.patching.code_cache import CodeCache
+    from runtime.trial.shadow import Shadow
+    from runtime.trial.trial import Measurement
 
 CANDIDATES = 2  # plans that are raced; each costs a tenth of a second
 CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
@@ -86,8 +87,8 @@ class Stages:
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from memopt.session.site import apart, screen, vector_bytes
         from memopt.x86.displacement import displacement
-        from runtime.install import unpatched
-        from runtime.refusals import check_process
+        from runtime.patching.install import unpatched
+        from runtime.target.eligibility import check_process
 
         around, (site, loop) = site, apart(self.pid, site, candidate)
         operations = screen(site, loop)
@@ -127,19 +128,19 @@ class Stages:
                                    period=lifted.region.period,
                                    again=len(self._earlier.get(loop.header, ())) < LOOKS - 1,
                                    alone=lifted.region.confined or not lifted.region.flags_dead)
-        perfmap.add(self.pid, compiled.placement.code, len(compiled.code), site.function or hex(compiled.region.header),
-                    compiled.plan.isa.value)
+        perf_map.add(self.pid, compiled.placement.code, len(compiled.code),
+                     site.function or hex(compiled.region.header), compiled.plan.isa.value)
         if self.closed:
-            perfmap.delete(self.pid)
+            perf_map.delete(self.pid)
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
         from passes.version.generate import copies_offset
         from passes.version.kernel import nest_scratch_bytes
         from passes.version.rollback import copies_bytes
-        from runtime.codecache import CodeCache
-        from runtime.handlers import check_handler
-        from runtime.tracee import attach
+        from runtime.patching.code_cache import CodeCache
+        from runtime.target.sigsegv import check_handler
+        from runtime.target.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
@@ -159,9 +160,9 @@ class Stages:
 
         What failed may have failed after the commit: then the original code has to go back first.
         """
-        from runtime.install import find_installed, remove
-        from runtime.ptrace import TargetEnded
-        from runtime.tracee import attach
+        from runtime.patching.install import find_installed, remove
+        from runtime.target.ptrace import TargetEnded
+        from runtime.target.tracee import attach
 
         gone = False
         with suppress(Rejected, TargetEnded), self.attached(), attach(self.pid) as tracee:
@@ -181,9 +182,9 @@ class Stages:
     @contextmanager
     def _shadows(self, count: int) -> Iterator[tuple[Shadow, ...]]:
         """``count`` copies of one instant of the target; no trace of them stays, in the target either."""
-        from runtime.ptrace import TargetEnded
-        from runtime.shadow import fork_shadow, reap
-        from runtime.tracee import attach
+        from runtime.target.ptrace import TargetEnded
+        from runtime.target.tracee import attach
+        from runtime.trial.shadow import fork_shadow, reap
 
         shadows: list[Shadow] = []
         try:
@@ -205,7 +206,7 @@ class Stages:
         """The region, without the displaced bytes, and the trip count to plan for."""
         from memopt.ir.region import confined, with_room
         from memopt.session.single import one_thread
-        from runtime.memory import mappings
+        from runtime.target.memory import mappings
 
         with ExitStack() as stack:
             with self._timed("reach"):
@@ -228,8 +229,8 @@ class Stages:
         """Iterations of an entry as they come: where few are left of the one that was met, those of the next one. One
         stop where the loop ends: on a busy machine a stop at every iteration takes seconds."""
         from memopt.ir.scop import TRIPS
-        from runtime.shadow import ShadowStopped, copies_of
-        from runtime.trial import live_values
+        from runtime.trial.shadow import ShadowStopped, copies_of
+        from runtime.trial.trial import live_values
 
         trips = live_values(region, shadow)[TRIPS]
         if 0 < trips <= FEW_TRIPS:
@@ -243,7 +244,7 @@ class Stages:
                     first: Rejected) -> tuple[Lifted, dict[Footprint, tuple[int, int]]]:
         """Where the shadow comes to the header next: compilers make the first iteration go a way of its own, and end
         it in the middle of the second. Raises ``first`` where that is no better."""
-        from runtime.shadow import ShadowStopped
+        from runtime.trial.shadow import ShadowStopped
 
         if first.reason not in OF_THE_ENTRY:
             raise first
@@ -260,9 +261,9 @@ class Stages:
         from memopt.cfg.dead_registers import flags_dead
         from memopt.ir.region import Progression
         from memopt.lifting.lift import Code, lift_region
-        from runtime.memory import check_private, mappings
-        from runtime.refusals import other_threads
-        from runtime.trial import admitted, general_registers, live_values, peek, vector_registers
+        from runtime.target.eligibility import other_threads
+        from runtime.target.memory import check_private, mappings
+        from runtime.trial.trial import admitted, general_registers, live_values, peek, vector_registers
 
         for other in line(self._aside):
             if other.compiled is not None and other.address == loop.header and admitted(
@@ -352,8 +353,8 @@ class Stages:
     @contextmanager
     def _beside(self, kept: Shadow, placement: Placement) -> Iterator[Shadow]:
         """A copy of the copy that was kept, with pages for a version."""
-        from runtime.codecache import mirror
-        from runtime.shadow import copies_of
+        from runtime.patching.code_cache import mirror
+        from runtime.trial.shadow import copies_of
 
         with ExitStack() as stack:
             try:
@@ -366,7 +367,7 @@ class Stages:
     @contextmanager
     def _later(self, header: int) -> Iterator[Shadow]:
         """A copy of the program as it is by now, at ``header``."""
-        from runtime.trial import reach
+        from runtime.trial.trial import reach
 
         with self._shadows(1) as (shadow,):
             reach(shadow, header)
@@ -376,8 +377,8 @@ class Stages:
               on: bool) -> tuple[CompiledRegion, Measurement]:
         """``shadow`` stands at the header, with the pages of the versions; ``out``: where the program goes on behind
         the loop; ``on``: see ``come_to_entry``."""
-        from runtime.shadow import copies_of
-        from runtime.trial import Measurement, come_to_entry, race
+        from runtime.trial.shadow import copies_of
+        from runtime.trial.trial import Measurement, come_to_entry, race
 
         values = come_to_entry(versions[0], shadow, on)
         with copies_of(shadow, len(versions)) as copies:
@@ -391,9 +392,9 @@ class Stages:
 
     def _install(self, compiled: CompiledRegion, cache: CodeCache, moved: Displacement,
                  behind: Decision | None) -> None:
-        from runtime.install import install, jump
-        from runtime.refusals import check_threads
-        from runtime.tracee import attach
+        from runtime.patching.install import install, jump
+        from runtime.target.eligibility import check_threads
+        from runtime.target.tracee import attach
 
         with self._timed("install"):
             region = compiled.region

@@ -29,7 +29,7 @@ def line(newest: Decision | None) -> Iterator[Decision]:
 
 def followed_by(compiled: CompiledRegion, behind: CompiledRegion | None) -> bytes:
     """The code of a version whose guard fails to ``behind``."""
-    from runtime.install import jump_bytes
+    from runtime.patching.install import jump_bytes
 
     if behind is None:
         return compiled.code
@@ -39,9 +39,9 @@ def followed_by(compiled: CompiledRegion, behind: CompiledRegion | None) -> byte
 
 def set_aside(pid: int, attached: Attached, decision: Decision) -> bool:
     """Put the original bytes back in place of the jump to a version, which stays; was that possible?"""
-    from runtime.install import find_installed, suspend
-    from runtime.ptrace import TargetEnded
-    from runtime.tracee import attach
+    from runtime.patching.install import find_installed, suspend
+    from runtime.target.ptrace import TargetEnded
+    from runtime.target.tracee import attach
 
     if decision.cache is None or decision.compiled is None:
         return False
@@ -56,10 +56,10 @@ def set_aside(pid: int, attached: Attached, decision: Decision) -> bool:
 
 def put_back(pid: int, attached: Attached, decision: Decision) -> bool:
     """The opposite of ``set_aside``."""
-    from runtime.install import install, jump
-    from runtime.ptrace import TargetEnded
-    from runtime.refusals import check_threads
-    from runtime.tracee import attach
+    from runtime.patching.install import install, jump
+    from runtime.target.eligibility import check_threads
+    from runtime.target.ptrace import TargetEnded
+    from runtime.target.tracee import attach
 
     assert decision.cache is not None
     assert decision.compiled is not None

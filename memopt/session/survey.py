@@ -56,7 +56,7 @@ class Surveyor(Improver):
         super().__post_init__()
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
-        from runtime.refusals import check_process
+        from runtime.target.eligibility import check_process
 
         site, loop = apart(self.pid, site, candidate)
         operations = screen(site, loop)

@@ -20,9 +20,9 @@ from statistics import mean, median, quantiles
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.tsc import ticks_per_second
-from runtime.codecache import NO_LIMIT, CodeCache, Statistics
-from runtime.memory import Memory
-from runtime.processes import processor_seconds
+from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
+from runtime.target.memory import Memory
+from runtime.target.proc import processor_seconds
 
 LEAST_RUNS = 20  # of the version in a turn: less would be no average
 LEAST_PASSES = 20  # passes by the header in a run that is a turn: the version comes in at the second one

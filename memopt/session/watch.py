@@ -26,10 +26,10 @@ from memopt.options import Options
 from memopt.session.pace import Pace
 from memopt.session.worker import Worker
 from runtime import faults
-from runtime.identify import Note
-from runtime.jobcontrol import exit_value
-from runtime.launch import Target
-from runtime.sampling import Sample, Sampler
+from runtime.launch.identify import Note
+from runtime.launch.jobcontrol import exit_value
+from runtime.launch.launch import Target
+from runtime.sampling.samples import Sample, Sampler
 
 if TYPE_CHECKING:
     from memopt.report.model import RunReport
@@ -135,7 +135,7 @@ class Session:
     @contextmanager
     def attached(self) -> Iterator[None]:
         """The improver may stop the target inside; the main thread does not wait for it meanwhile."""
-        from runtime.ptrace import TargetEnded
+        from runtime.target.ptrace import TargetEnded
 
         with self.gate:
             if self.over or self.supervisor.outcome is not None:

@@ -13,7 +13,7 @@ from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of
 from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.reasons import Reason, Rejected
-from runtime.memory import Mapping, Memory, mapping_at, mappings
+from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.perfevents import Events
 from runtime.recording.space import Space
-from runtime.sampling import InterruptSampler, Sampler, sampler_of
+from runtime.sampling.perf_events import Events
+from runtime.sampling.samples import InterruptSampler, Sampler, sampler_of
 
 _INTERVAL_NS = 10_000_000
 LOOK_SECONDS = 1.0  # between looks at what was sampled

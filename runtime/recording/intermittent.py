@@ -14,11 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from memopt.ir.reasons import Rejected
-from runtime import ptrace
-from runtime.jobcontrol import Event, Supervisor
-from runtime.memory import PAGE
-from runtime.processes import running_seconds
-from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.launch.jobcontrol import Event, Supervisor
 from runtime.recording.escapes import LOOK_SECONDS
 from runtime.recording.process import Process
 from runtime.recording.recorder import Recorder, Watcher
@@ -37,7 +33,11 @@ from runtime.recording.state import (
 from runtime.recording.telling import Recording, Told
 from runtime.recording.trees import Thread
 from runtime.recording.unit import Unit
-from runtime.tracee import status_field
+from runtime.target import ptrace
+from runtime.target.memory import PAGE
+from runtime.target.proc import running_seconds
+from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.target.tracee import status_field
 
 _PATIENCE_S = 1.0
 _FIRST_S = 0.002

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from memopt.ir.reasons import Reason
-from runtime.identify import CannotRun, identify
-from runtime.memory import Mapping, Memory
-from runtime.ptrace import Registers
+from runtime.launch.identify import CannotRun, identify
 from runtime.recording.code import Text
 from runtime.recording.space import Space
+from runtime.target.memory import Mapping, Memory
+from runtime.target.ptrace import Registers
 
 TRACED = "another process traces it"
 SYS_PTRACE, _SYS_EXECVE, _SYS_EXECVEAT = 101, 59, 322

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 
 from memopt.instrumentation.edge_counters import Counts
 from memopt.ir.reasons import Reason, Rejected
-from runtime import faults, ptrace
-from runtime.codecache import TOP
-from runtime.jobcontrol import Asked, Event, Supervisor, TraceStop
-from runtime.memory import mappings
-from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime import faults
+from runtime.launch.jobcontrol import Asked, Event, Supervisor, TraceStop
+from runtime.patching.code_cache import TOP
 from runtime.recording.code import Text
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
@@ -37,7 +35,10 @@ from runtime.recording.telling import Recording, Told
 from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
 from runtime.recording.trees import Thread
 from runtime.recording.unit import Unit
-from runtime.tracee import status_field
+from runtime.target import ptrace
+from runtime.target.memory import mappings
+from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.target.tracee import status_field
 
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
 _TRACE_ATTACH = 16

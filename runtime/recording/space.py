@@ -22,10 +22,8 @@ from memopt.cfg.functions import Surroundings, flow
 from memopt.cfg.loop_nesting import find_nesting
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
-from runtime import faults, remote
-from runtime.codecache import MEMFD_NAME, choose_address, map_here
-from runtime.memory import PAGE, Mapping, Memory, mappings
-from runtime.ptrace import Registers
+from runtime import faults
+from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
 from runtime.recording.code import CodeMap, Text
 from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
 from runtime.recording.state import (
@@ -61,8 +59,11 @@ from runtime.recording.telling import Recording
 from runtime.recording.translate import translate
 from runtime.recording.trees import Thread, Trees
 from runtime.recording.unit import SYSCALL_BYTES, Site, Unit
-from runtime.remote import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
-from runtime.tracee import Tracee
+from runtime.target import remote_calls
+from runtime.target.memory import PAGE, Mapping, Memory, mappings
+from runtime.target.ptrace import Registers
+from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
+from runtime.target.tracee import Tracee
 
 _REGION_BYTES = 64 << 20
 _REGION_REACH = (1 << 31) - (256 << 20)  # between a region and what its copies refer to
@@ -129,13 +130,13 @@ class Space:
         region = self._free(maps, text.start)
         data = PAGE + _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
         flags = _PRIVATE | _ANONYMOUS | _NORESERVE
-        results = remote.run(tracee, (
+        results = remote_calls.run(tracee, (
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (region, _REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (0, data, _READ | _WRITE, flags, -1, 0)),
         ))
         for result in results:
-            remote.check(result, "memory for recording")
+            remote_calls.check(result, "memory for recording")
         self._version, self._version_at = 0, results[2]
         nodes = results[2] + PAGE
         self.trees = Trees(self.memory, made.units, nodes, nodes + _NODES_BYTES)
@@ -159,20 +160,20 @@ class Space:
                 with suppress(OSError):
                     seen.append(map_here(tracee.pid, result, _TRACES_BYTES))
 
-        _, address, _ = remote.run(tracee, (
+        _, address, _ = remote_calls.run(tracee, (
             Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
-            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote.KEPT, 0)),
-            Call(SYS_CLOSE, (remote.KEPT,))), place=place, observe=map_them_here)
+            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote_calls.KEPT, 0)),
+            Call(SYS_CLOSE, (remote_calls.KEPT,))), place=place, observe=map_them_here)
         if seen and address >= 0:
             self._seen = numpy.frombuffer(seen[0], numpy.uint64)
         else:
             self._seen = numpy.zeros(0, numpy.uint64)
             if address >= 0 and not at:
-                remote.run(tracee, (Call(SYS_MUNMAP, (address, _TRACES_BYTES)),))
-            (address,) = remote.run(tracee, (
+                remote_calls.run(tracee, (Call(SYS_MUNMAP, (address, _TRACES_BYTES)),))
+            (address,) = remote_calls.run(tracee, (
                 Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE | fixed, -1, 0)),
             ), place=place)
-        self._traces = remote.check(address, "memory for traces")
+        self._traces = remote_calls.check(address, "memory for traces")
 
     def add_region(self, start: int) -> None:
         shared = routines(start, self.table, self._memopt)
@@ -184,10 +185,10 @@ class Space:
         """Near ``address``, mapped by ``tracee``, a thread that stands still. Raises ``Rejected``."""
         start = self._free(mappings(self.pid), address)
         last = self.regions[-1]
-        (result,) = remote.run(tracee, (Call(SYS_MMAP, (
+        (result,) = remote_calls.run(tracee, (Call(SYS_MMAP, (
             start, _REGION_BYTES, _READ | _EXECUTE, _PRIVATE | _ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE, -1, 0)),),
             place=Place(last.next, last.end))
-        remote.check(result, "memory for copies")
+        remote_calls.check(result, "memory for copies")
         self.add_region(start)
         return self.regions[-1]
 

@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import faults, ptrace
-from runtime.jobcontrol import Supervisor
-from runtime.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime import faults
+from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
 from runtime.recording.routines import ASKING
 from runtime.recording.space import Made, Space
@@ -27,7 +26,9 @@ from runtime.recording.state import ASKED, NODE, TARGET
 from runtime.recording.telling import Recording
 from runtime.recording.trees import Thread
 from runtime.recording.unit import SYSCALL_BYTES
-from runtime.tracee import Tracee, status_field
+from runtime.target import ptrace
+from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
+from runtime.target.tracee import Tracee, status_field
 
 PATIENCE_S = 1.0
 _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC

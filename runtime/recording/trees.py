@@ -16,9 +16,9 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.memory import Memory
 from runtime.recording.state import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE
 from runtime.recording.unit import Unit
+from runtime.target.memory import Memory
 
 _CHUNK_BYTES = 1 << 20
 _WORD = struct.Struct("<Q").pack

@@ -10,9 +10,9 @@ import pytest
 
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
-from runtime.codecache import NO_LIMIT, CodeCache, Statistics
-from runtime.memory import mapping_at, mappings
-from runtime.tracee import Tracee, attach
+from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
+from runtime.target.memory import mapping_at, mappings
+from runtime.target.tracee import Tracee, attach
 from tests.support.targets import RIGHT, Worker
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import install as installer
-from runtime.codecache import CodeCache
-from runtime.install import Installed, Patch, _inside, find_installed, install, remove
-from runtime.memory import mappings
-from runtime.tracee import attach
+from runtime.patching import install as installer
+from runtime.patching.code_cache import CodeCache
+from runtime.patching.install import Installed, Patch, _inside, find_installed, install, remove
+from runtime.target.memory import mappings
+from runtime.target.tracee import attach
 from tests.support.targets import RIGHT, Worker
 from tests.support.version import HEADER_BYTES, prepare
 

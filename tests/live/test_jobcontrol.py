@@ -301,10 +301,10 @@ TRACED = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
 from runtime import ptrace
-from runtime.identify import identify
-from runtime.jobcontrol import Stopped, TraceStop
-from runtime.launch import launch
-from runtime.tracee import attach
+from runtime.launch.identify import identify
+from runtime.launch.jobcontrol import Stopped, TraceStop
+from runtime.launch.launch import launch
+from runtime.target.tracee import attach
 target = launch(identify("sleep", "/bin"), ["sleep", "60"])
 supervisor, tracee = target.supervisor, attach(target.pid)
 supervisor.traced = True
@@ -352,7 +352,7 @@ def test_stops_of_a_tracer_belong_to_it(body: str) -> None:
 
 _STOPS = """
 import os, signal
-from runtime.jobcontrol import SignalState, Supervisor
+from runtime.launch.jobcontrol import SignalState, Supervisor
 supervisor = Supervisor(os.getpid(), SignalState.hold())
 os.kill(os.getpid(), signal.SIGTSTP)
 supervisor.stop_likewise(signal.SIGTSTP)

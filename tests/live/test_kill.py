@@ -13,10 +13,10 @@ import pytest
 
 from memopt.ir.reasons import Rejected, VerifyError
 from runtime import faults
-from runtime.install import Installed, find_installed, install, remove
-from runtime.ptrace import TargetEnded
-from runtime.shadow import fork_shadow, reap
-from runtime.tracee import attach, thread_state
+from runtime.patching.install import Installed, find_installed, install, remove
+from runtime.target.ptrace import TargetEnded
+from runtime.target.tracee import attach, thread_state
+from runtime.trial.shadow import fork_shadow, reap
 from tests.support.targets import RIGHT, Worker, build, symbols
 from tests.support.version import prepare
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime import launch as launching
-from runtime.identify import CannotRun, Executable, identify
-from runtime.jobcontrol import Exited, Signaled
+from runtime.launch import launch as launching
+from runtime.launch.identify import CannotRun, Executable, identify
+from runtime.launch.jobcontrol import Exited, Signaled
 
 LAUNCHER = str(Path(__file__).resolve().parents[1] / "support" / "launcher.py")
 RUN = f"{sys.executable} {LAUNCHER} "
@@ -168,8 +168,8 @@ def test_memopt_killed_before_execve(tmp_path: Path) -> None:
     """Whatever happens to memopt between fork and execve, the program starts."""
     code = f"""
 import os, sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
-from runtime.identify import identify
-from runtime.launch import launch
+from runtime.launch.identify import identify
+from runtime.launch.launch import launch
 launch(identify("sh", "/bin"), ["sh", "-c", "echo alive"], prepare=lambda pid: os.kill(os.getpid(), 9))
 """
     result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=60)
@@ -236,8 +236,8 @@ def test_failing_preparation_does_not_stop_the_program() -> None:
 def test_replace_becomes_the_program() -> None:
     code = f"""
 import os, sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
-from runtime.identify import identify
-from runtime.launch import replace
+from runtime.launch.identify import identify
+from runtime.launch.launch import replace
 os.write(1, b"%d\\n" % os.getpid())
 replace(identify("sh", "/bin"), ["sh", "-c", "echo $$; grep -E '^Sig(Ign|Blk)' /proc/self/status; exit 5"])
 """

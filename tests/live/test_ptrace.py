@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from runtime import remote
-from runtime.memory import mapping_at, mappings
-from runtime.ptrace import TargetEnded
-from runtime.remote import Call
-from runtime.tracee import Tracee, attach, thread_state, threads
+from runtime.target import remote_calls
+from runtime.target.memory import mapping_at, mappings
+from runtime.target.ptrace import TargetEnded
+from runtime.target.remote_calls import Call
+from runtime.target.tracee import Tracee, attach, thread_state, threads
 from tests.support.targets import RIGHT, Worker
 
 
@@ -52,13 +52,13 @@ def test_remote_calls_work_and_change_no_register(worker: Worker) -> None:
         with attach(worker.pid) as tracee:
             tracee.stop()
             before, mask, vectors = tracee.registers(), tracee.signal_mask(), _vectors(tracee)
-            address, = remote.run(tracee, (Call(remote.SYS_MMAP, (0, 8192, 3, 0x22, -1, 0)),))
+            address, = remote_calls.run(tracee, (Call(remote_calls.SYS_MMAP, (0, 8192, 3, 0x22, -1, 0)),))
             place = mapping_at(mappings(worker.pid), address)
             assert place is not None
             assert place.perms == "rw-"
             tracee.memory.write(address, b"written")
-            assert remote.run(tracee, (Call(remote.SYS_MUNMAP, (address, 8192)),
-                                       Call(remote.SYS_MUNMAP, (1, 8192)))) == (0, -22)
+            assert remote_calls.run(tracee, (Call(remote_calls.SYS_MUNMAP, (address, 8192)),
+                                       Call(remote_calls.SYS_MUNMAP, (1, 8192)))) == (0, -22)
             assert mapping_at(mappings(worker.pid), address) is None
             assert tracee.registers() == before.outside_call()
             assert tracee.signal_mask() == mask
@@ -68,8 +68,8 @@ def test_remote_calls_work_and_change_no_register(worker: Worker) -> None:
     assert worker.finish() == RIGHT
 
 
-def _padding(tracee: remote.Tracee) -> bytes:
-    place = remote.find_place(tracee, 64)
+def _padding(tracee: remote_calls.Tracee) -> bytes:
+    place = remote_calls.find_place(tracee, 64)
     return tracee.memory.read(place.start, place.end - place.start)
 
 
@@ -85,13 +85,13 @@ def test_the_stub_of_a_memopt_that_let_go_completes_by_itself(worker: Worker) ->
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            remote.run(tracee, (Call(319, (b"memopt\0", 1), keep=True), Call(3, (remote.KEPT,))), observe=leave,
-                       new_process=let_go)
+            remote_calls.run(tracee, (Call(319, (b"memopt\0", 1), keep=True), Call(3, (remote_calls.KEPT,))),
+                             observe=leave, new_process=let_go)
     worker.breathe()
     # A later memopt finds its bytes and uses the same place again.
     with attach(worker.pid) as tracee:
         tracee.stop()
-        assert remote.run(tracee, (Call(39, ()),))[0] == worker.pid
+        assert remote_calls.run(tracee, (Call(39, ()),))[0] == worker.pid
         assert not any(_padding(tracee))
     assert worker.finish() == RIGHT
 
@@ -105,7 +105,7 @@ def test_signals_during_remote_calls_are_delivered_afterwards(worker: Worker) ->
         def disturb(index: int, result: int) -> None:
             os.kill(worker.pid, signal.SIGUSR1)
 
-        remote.run(tracee, [Call(39, ())] * 3, observe=disturb)
+        remote_calls.run(tracee, [Call(39, ())] * 3, observe=disturb)
         assert tracee.signal_mask() == before
     output, _ = worker.process.communicate(timeout=30)
     assert output.startswith(RIGHT)
@@ -126,7 +126,7 @@ def test_a_stop_signal_while_stopped_takes_effect_at_detach(worker: Worker) -> N
     with attach(worker.pid) as tracee:
         tracee.stop()
         os.kill(worker.pid, signal.SIGSTOP)
-        assert remote.run(tracee, (Call(39, ()),))[0] == worker.pid
+        assert remote_calls.run(tracee, (Call(39, ()),))[0] == worker.pid
     _wait_state(worker, "T")
     if not worker.foreign:
         assert os.WIFSTOPPED(os.waitpid(worker.pid, os.WUNTRACED)[1])  # its parent hears of it

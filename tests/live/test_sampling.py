@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.identify import identify
-from runtime.launch import Target, launch
-from runtime.perfevents import Events
-from runtime.sampling import Sampler, Source, sampler_of
+from runtime.launch.identify import identify
+from runtime.launch.launch import Target, launch
+from runtime.sampling.perf_events import Events
+from runtime.sampling.samples import Sampler, Source, sampler_of
 
 PROGRAM = """
 #include <pthread.h>

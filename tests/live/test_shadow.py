@@ -13,14 +13,14 @@ import pytest
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
-from runtime import budget
-from runtime.codecache import CodeCache, mirror
-from runtime.install import jump_bytes
-from runtime.memory import PAGE, mappings
-from runtime.ptrace import OPTION_EXITKILL
-from runtime.shadow import End, Shadow, ShadowStopped, compare, copies_of, fork_shadow, reap
-from runtime.timing import own_pages, run_original, write_code
-from runtime.tracee import attach
+from runtime.patching.code_cache import CodeCache, mirror
+from runtime.patching.install import jump_bytes
+from runtime.target.memory import PAGE, mappings
+from runtime.target.ptrace import OPTION_EXITKILL
+from runtime.target.tracee import attach
+from runtime.trial import memory_budget
+from runtime.trial.shadow import End, Shadow, ShadowStopped, compare, copies_of, fork_shadow, reap
+from runtime.trial.timing import own_pages, run_original, write_code
 from tests.support.targets import RIGHT, Worker, children_of
 
 LIMIT_S = 20.0
@@ -324,7 +324,7 @@ def _alive(pid: int) -> bool:
 
 
 def test_no_memory_no_shadow(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "available", lambda _: 1 << 20)
+    monkeypatch.setattr(memory_budget, "available", lambda _: 1 << 20)
     with attach(worker.pid) as tracee:
         tracee.stop()
         with pytest.raises(Rejected) as caught:

@@ -9,9 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memopt.console import say
-from runtime.identify import CannotRun, identify
-from runtime.jobcontrol import leave, wait_to_end
-from runtime.launch import launch, release_inherited_files
+from runtime.launch.identify import CannotRun, identify
+from runtime.launch.jobcontrol import leave, wait_to_end
+from runtime.launch.launch import launch, release_inherited_files
 
 if __name__ == "__main__":
     try:

@@ -13,8 +13,8 @@ from types import TracebackType
 
 from memopt.elf.unwind import function_ranges
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
-from runtime.memory import Mapping, mappings
-from runtime.ptrace import Registers, get_vector_state
+from runtime.target.memory import Mapping, mappings
+from runtime.target.ptrace import Registers, get_vector_state
 
 _TRACEME, _CONT, _GETREGS, _SETREGS, _STEP = 0, 7, 12, 13, 9
 _libc = ctypes.CDLL(None, use_errno=True)

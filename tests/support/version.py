@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS
-from runtime.codecache import CodeCache
-from runtime.install import Patch, jump
-from runtime.tracee import Tracee
+from runtime.patching.code_cache import CodeCache
+from runtime.patching.install import Patch, jump
+from runtime.target.tracee import Tracee
 
 HEADER_BYTES = bytes.fromhex("b801000000")  # mov eax, 1
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from memopt.machine.description import CacheLevel, Machine
 from memopt.machine.detect import detect
-from runtime.ptrace import WaitTimeout
+from runtime.target.ptrace import WaitTimeout
 from tests.support.random_nests.build import Batch, build
 from tests.support.random_nests.program import Program
 from tests.support.random_nests.replacing import REPLACED, Follower, LoopResult

@@ -33,12 +33,12 @@ from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
 from passes.contraction_schedule.profitability import Profitability
 from passes.loop_schedule.candidates import loop_plans
-from runtime import ptrace
-from runtime.memory import mappings
-from runtime.ptrace import Registers, Stop, StopKind, TargetEnded
-from runtime.shadow import Shadow
-from runtime.tracee import Tracee
-from runtime.trial import general_registers, live_values
+from runtime.target import ptrace
+from runtime.target.memory import mappings
+from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded
+from runtime.target.tracee import Tracee
+from runtime.trial.shadow import Shadow
+from runtime.trial.trial import general_registers, live_values
 from tests.support.random_nests.build import Batch
 
 PATIENCE = 60.0  # seconds for one call of a nest
@@ -325,9 +325,9 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
 
     with ExitStack() as stack:
         patches: list[AbstractContextManager[object]] = [
-            mock.patch("runtime.tracee.attach", attach),
+            mock.patch("runtime.target.tracee.attach", attach),
             mock.patch("memopt.session.stages.detected_machine", return_value=machine),
-            mock.patch("runtime.perfmap.add"),
+            mock.patch("runtime.patching.perf_map.add"),
             mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
         ]
         for patch in patches:

@@ -113,8 +113,8 @@ def test_death_by_signal_is_passed_up() -> None:
 
 LAUNCH = """
     import os
-    from runtime.identify import identify
-    from runtime.launch import launch
+    from runtime.launch.identify import identify
+    from runtime.launch.launch import launch
     target = launch(identify(options.arguments[0], "/bin"), options.arguments)
 """
 
@@ -148,7 +148,7 @@ def test_internal_error_of_attach() -> None:
 
 
 def test_program_that_cannot_run() -> None:
-    body = "    from runtime.identify import identify\n    identify(options.arguments[0], '/bin')"
+    body = "    from runtime.launch.identify import identify\n    identify(options.arguments[0], '/bin')"
     result = memopt("exec", "no-such-program", body=body)
     assert result.returncode == 127
     assert result.stderr.startswith("memopt: no-such-program: ")
@@ -172,5 +172,5 @@ def test_the_program_is_started_before_anything_slow_is_imported() -> None:
     code = "import sys, memopt.cli, memopt.session.driver; print(*sys.modules)"
     loaded = set(subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True,
                                 text=True).stdout.split())
-    assert {"memopt.session.driver", "runtime.launch"} <= loaded
-    assert not loaded & {"dataclasses", "inspect", "typing", "re", "memopt.options", "runtime.jobcontrol"}
+    assert {"memopt.session.driver", "runtime.launch.launch"} <= loaded
+    assert not loaded & {"dataclasses", "inspect", "typing", "re", "memopt.options", "runtime.launch.jobcontrol"}

@@ -11,7 +11,7 @@ import pytest
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.copies import Copies
-from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.trial.shadow import End, Shadow, ShadowStopped
 
 
 @dataclass

@@ -14,7 +14,7 @@ from memopt.session.decision import Decision
 from memopt.session.improve import Improver
 from memopt.session.service import Service, Verdict
 from memopt.session.worker import Worker
-from runtime.codecache import Statistics
+from runtime.patching.code_cache import Statistics
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
 

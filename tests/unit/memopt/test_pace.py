@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memopt.analysis.hotness import Hotness
 from memopt.session.pace import BURST, PER_SECOND, SLOWEST, Pace, interval_after
-from runtime.perfevents import INTERVAL_NS
-from runtime.sampling import Sample, Source
+from runtime.sampling.perf_events import INTERVAL_NS
+from runtime.sampling.samples import Sample, Source
 
 STEP = 0.03
 

@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.reasons import Reason
 from memopt.session.service import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
-from runtime.codecache import Statistics
+from runtime.patching.code_cache import Statistics
 
 RATE = 1e9
 

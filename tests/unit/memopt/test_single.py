@@ -11,7 +11,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.region import Cell, Region, Relation, Trips
 from memopt.ir.scop import Scop
 from memopt.session.single import one_thread
-from runtime.memory import Memory, mappings
+from runtime.target.memory import Memory, mappings
 
 _ALONE = "import sys; print(flush=True); sys.stdin.read()"
 _THREADS = "import sys, threading; threading.Thread(target=sys.stdin.read).start(); print(flush=True)"

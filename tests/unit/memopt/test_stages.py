@@ -15,7 +15,7 @@ from memopt.ir.scop import TRIPS
 from memopt.options import Options
 from memopt.session import stages
 from memopt.session.stages import TRIALS, UNLIKE_TRIALS, Stages
-from runtime.shadow import End, ShadowStopped
+from runtime.trial.shadow import End, ShadowStopped
 
 
 @dataclass
@@ -73,8 +73,8 @@ def test_the_next_entry_is_two_stops_away_however_long_this_one_is(monkeypatch: 
     def copies(_shadow: object, _count: int) -> Iterator[tuple[Copy]]:
         yield copy,
 
-    monkeypatch.setattr("runtime.shadow.copies_of", copies)
-    monkeypatch.setattr("runtime.trial.live_values", lambda *_: {TRIPS: left.pop(0)})
+    monkeypatch.setattr("runtime.trial.shadow.copies_of", copies)
+    monkeypatch.setattr("runtime.trial.trial.live_values", lambda *_: {TRIPS: left.pop(0)})
     staged = Trying(Options(), 0, cast(Any, None), 0.0)
     assert staged._trips(cast(Any, Header()), frozenset({0x402000}), cast(Any, None)) == 4000
     assert copy.arrived == [0x402000, 0x401000]

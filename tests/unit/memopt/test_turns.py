@@ -13,7 +13,7 @@ from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.session import turns
 from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
-from runtime.codecache import CodeCache, Statistics
+from runtime.patching.code_cache import CodeCache, Statistics
 
 SECONDS = 0.025
 

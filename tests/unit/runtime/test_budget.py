@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import budget
-from runtime.budget import _room, available, check_copies
+from runtime.trial import memory_budget
+from runtime.trial.memory_budget import _room, available, check_copies
 
 
 def cgroup(directory: Path, limit: str, usage: int, inactive: int = 0) -> None:
@@ -41,6 +41,6 @@ def test_what_could_exhaust_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(Rejected) as caught:
         check_copies(os.getpid(), free // (1 << 20))
     assert caught.value.reason is Reason.NO_MEMORY
-    monkeypatch.setattr(budget, "available", lambda _: 60 << 20)
+    monkeypatch.setattr(memory_budget, "available", lambda _: 60 << 20)
     with pytest.raises(Rejected, match="60 MiB are free"):
         check_copies(os.getpid())

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.codecache import choose_address, free_gaps
-from runtime.memory import Mapping, parse_mappings
+from runtime.patching.code_cache import choose_address, free_gaps
+from runtime.target.memory import Mapping, parse_mappings
 
 LOWEST = 0x10000
 SIZE = 0x20000

@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 import pytest
 
 from runtime.emulator import emulate
-from runtime.memory import Memory
-from runtime.ptrace import Registers
+from runtime.target.memory import Memory
+from runtime.target.ptrace import Registers
 from tests.support.binaries import assemble
 
 

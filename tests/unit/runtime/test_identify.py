@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memopt.ir.reasons import Reason
-from runtime.identify import NOT_EXECUTABLE, NOT_FOUND, CannotRun, identify
+from runtime.launch.identify import NOT_EXECUTABLE, NOT_FOUND, CannotRun, identify
 
 TRUE = Path("/bin/true").resolve()
 Make = Callable[..., str]

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from runtime.install import Patch, Unpatched, _movable
-from runtime.memory import Memory
-from runtime.tracee import Tracee
+from runtime.patching.install import Patch, Unpatched, _movable
+from runtime.target.memory import Memory
+from runtime.target.tracee import Tracee
 
 MOVED = {0x1000: 0x9000, 0x1004: 0x9004, 0x100A: 0x900A}  # the last instruction ends at 0x100f
 PATCH = Patch(0x1000, bytes(5), bytes(5))

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.memory import PAGE, Memory, check_private, exclusive_intervals, mapping_at, mappings, parse_mappings
+from runtime.target.memory import PAGE, Memory, check_private, exclusive_intervals, mapping_at, mappings, parse_mappings
 
 MAPS = """\
 00400000-00401000 r-xp 00001000 fe:00 99    /home/a b/prog (deleted)
@@ -108,7 +108,7 @@ def test_exclusive_pages_of_a_fork_are_the_written_ones() -> None:
 @pytest.mark.parametrize("at_once", [True, False])
 def test_reads_into_what_is_there(monkeypatch: pytest.MonkeyPatch, at_once: bool) -> None:
     if not at_once:
-        monkeypatch.setattr("runtime.memory._copied", lambda *_: 0)
+        monkeypatch.setattr("runtime.target.memory._copied", lambda *_: 0)
     source, target = ctypes.create_string_buffer(bytes(range(256)) * 100), bytearray(25_000)
     memory = Memory(os.getpid())
     memory.read_into(ctypes.addressof(source) + 3, memoryview(target))

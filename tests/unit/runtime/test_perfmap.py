@@ -5,29 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from runtime import perfmap
+from runtime.patching import perf_map
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "perf-7.map"
-    monkeypatch.setattr(perfmap, "path_of", lambda _: str(file))
+    monkeypatch.setattr(perf_map, "path_of", lambda _: str(file))
     return file
 
 
 def test_adds_names_and_deletes(path: Path) -> None:
-    assert perfmap.add(7, 0x400000, 64, "dgemm+0x40", "avx512 1")
-    assert perfmap.add(7, 0x500000, 4096, "other", "2")
+    assert perf_map.add(7, 0x400000, 64, "dgemm+0x40", "avx512 1")
+    assert perf_map.add(7, 0x500000, 4096, "other", "2")
     assert path.read_text() == "400000 40 memopt:dgemm+0x40:avx512_1\n500000 1000 memopt:other:2\n"
-    perfmap.delete(7)
+    perf_map.delete(7)
     assert not path.exists()
-    perfmap.delete(7)
+    perf_map.delete(7)
 
 
 def test_the_file_of_a_just_in_time_compiler_is_left_alone(path: Path) -> None:
     path.write_text("400000 40 py::main:main.py\n")
-    assert not perfmap.add(7, 0x500000, 64, "nest", "1")
-    perfmap.delete(7)
+    assert not perf_map.add(7, 0x500000, 64, "nest", "1")
+    perf_map.delete(7)
     assert path.read_text() == "400000 40 py::main:main.py\n"
 
 
@@ -35,7 +35,7 @@ def test_no_link_is_followed(path: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("400000 40 memopt:x:1\n")
     os.symlink(precious, path)
-    assert not perfmap.add(7, 0x500000, 64, "nest", "1")
-    perfmap.delete(7)
+    assert not perf_map.add(7, 0x500000, 64, "nest", "1")
+    perf_map.delete(7)
     assert precious.read_text() == "400000 40 memopt:x:1\n"
     assert path.is_symlink()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.ptrace import Registers, Stop, StopKind, decode
+from runtime.target.ptrace import Registers, Stop, StopKind, decode
 
 MINUS_ONE = (1 << 64) - 1
 CALM = Registers(*[0] * 27).outside_call()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import handlers
-from runtime.memory import parse_mappings
-from runtime.refusals import check_process, identity
+from runtime.target import sigsegv
+from runtime.target.eligibility import check_process, identity
+from runtime.target.memory import parse_mappings
 from tests.support.targets import RIGHT, Worker, build
 
 
@@ -40,7 +40,7 @@ def test_refused_and_left_running(mode: str, expected: Reason) -> None:
 def test_programs_of_some_libraries_may_handle_sigsegv(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker("segv") as worker:
         maps = parse_mappings(f"1000-2000 r-xp 00000000 fe:00 9 /usr/lib/{library}")
-        monkeypatch.setattr(handlers, "mappings", lambda _: maps)
+        monkeypatch.setattr(sigsegv, "mappings", lambda _: maps)
         check_process(worker.pid)
         assert worker.finish() == RIGHT
 

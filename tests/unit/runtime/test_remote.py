@@ -6,8 +6,8 @@ import pytest
 from capstone import CS_ARCH_X86, CS_MODE_64, Cs
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.ptrace import Registers
-from runtime.remote import KEPT, Call, Stub, _executable_segments, assemble, check
+from runtime.target.ptrace import Registers
+from runtime.target.remote_calls import KEPT, Call, Stub, _executable_segments, assemble, check
 
 START = 0x401800
 STATE = Registers(*[0x1111111111111111 * (1 + n % 15) for n in range(27)])

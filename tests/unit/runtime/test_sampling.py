@@ -4,9 +4,10 @@ import struct
 
 import pytest
 
-from runtime import perfevents, sampling
-from runtime.perfevents import Events
-from runtime.sampling import (
+from runtime.sampling import perf_events
+from runtime.sampling import samples as sampling
+from runtime.sampling.perf_events import Events
+from runtime.sampling.samples import (
     Ended,
     Executed,
     Forked,
@@ -92,7 +93,7 @@ def test_refused_perf_events_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(perfevents, "_event", refuse)
+    monkeypatch.setattr(perf_events, "_event", refuse)
     monkeypatch.setattr(sampling, "_runs", lambda pid: True)
     fallback = sampler_of(Events(1, on_exec=True), lambda: [Sample(5, 1)])
     assert fallback.source is Source.INTERRUPT
@@ -114,15 +115,15 @@ def test_waiting_program_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ring_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = perfevents._RING_PAGES * perfevents._PAGE
-    ring = perfevents._Ring.__new__(perfevents._Ring)
-    memory = bytearray(perfevents._PAGE + size)
+    size = perf_events._RING_PAGES * perf_events._PAGE
+    ring = perf_events._Ring.__new__(perf_events._Ring)
+    memory = bytearray(perf_events._PAGE + size)
     ring.memory = memory  # type: ignore[assignment]
     first, second = sample(0xAAAA, 7, 7), sample(0xBBBB, 7, 7)
     tail = 3 * size - 36
     data = first + second
     for index, byte in enumerate(data):
-        memory[perfevents._PAGE + (tail + index) % size] = byte
+        memory[perf_events._PAGE + (tail + index) % size] = byte
     struct.pack_into("<QQ", memory, 1024, tail + len(data), tail)
     assert bytes(ring.take()) == data
     assert ring.take() == b""

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from runtime.ptrace import Registers, Stop, StopKind, WaitTimeout
-from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.target.ptrace import Registers, Stop, StopKind, WaitTimeout
+from runtime.trial.shadow import End, Shadow, ShadowStopped
 
 WRITE, LONG = 1, 1000.0
 

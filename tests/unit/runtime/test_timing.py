@@ -13,9 +13,9 @@ from memopt.ir.linear import Linear
 from memopt.ir.region import Footprint, Interval, Region
 from memopt.ir.scop import TRIPS, Access, Array, Dimension, ElementType, Read, Scop, Statement
 from memopt.models.work import Work
-from runtime import timing
-from runtime.shadow import End, Shadow, ShadowStopped
-from runtime.timing import MOST_OWN, Times, further, look_at_pages, ownable, results, uncounted
+from runtime.trial import timing
+from runtime.trial.shadow import End, Shadow, ShadowStopped
+from runtime.trial.timing import MOST_OWN, Times, further, look_at_pages, ownable, results, uncounted
 
 
 @dataclass

@@ -15,10 +15,10 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region, Relation, Trips
 from memopt.ir.scop import TRIPS, Scop
 from memopt.models.work import Work
-from runtime import trial
-from runtime.shadow import End, Shadow, ShadowStopped
-from runtime.timing import Times
-from runtime.trial import admitted, come_to_entry
+from runtime.trial import trial
+from runtime.trial.shadow import End, Shadow, ShadowStopped
+from runtime.trial.timing import Times
+from runtime.trial.trial import admitted, come_to_entry
 
 
 @pytest.mark.parametrize(("size", "passes"), [(9, True), (10, False), (None, False)])

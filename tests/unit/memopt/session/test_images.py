@@ -9,7 +9,7 @@ import pytest
 
 from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.session.images import Images, Processes
-from runtime.sampling import Ended, Executed, Forked, Mapped
+from runtime.sampling.samples import Ended, Executed, Forked, Mapped
 
 PROGRAM, CHILD, GRANDCHILD = 10, 11, 12
 SHELL, LIST = "/bin/sh", "/bin/ls"

@@ -4,7 +4,7 @@ Shadows of one instant run the same iterations, one by the original code, one by
 that has come to the right entry of the loop before. All then run as many iterations of the original as a version has to
 leave to it, and must agree in every register, all vector state and every byte of memory. Those iterations also rewrite
 what a version may leave behind in registers; stack cells that nobody reads again (``Region.stale``) are left out. Then
-each runs on by itself, for as long as its time takes to say something (runtime.timing).
+each runs on by itself, for as long as its time takes to say something (runtime.trial.timing).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from memopt.ir.region import Cell, Lane, LiveIn, Region, Register, admits
 from memopt.ir.scop import FLOATS, TRIPS, ElementType
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
-from runtime.memory import PAGE, check_private, mappings
-from runtime.ptrace import Registers
-from runtime.shadow import Shadow, ShadowStopped, compare
-from runtime.timing import (
+from runtime.target.memory import PAGE, check_private, mappings
+from runtime.target.ptrace import Registers
+from runtime.trial.shadow import Shadow, ShadowStopped, compare
+from runtime.trial.timing import (
     COUNTED_SECONDS,
     FIRST_ITERATIONS,
     REACH_SECONDS,
@@ -77,7 +77,7 @@ class Measurement:
 
 def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> float:
     """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first, or the
-    reason why memory that the loop writes to is none of a copy's (runtime.memory.check_private)."""
+    reason why memory that the loop writes to is none of a copy's (runtime.target.memory.check_private)."""
     try:
         return shadow.run_to(header, timeout_s)
     except ShadowStopped as stopped:

@@ -18,10 +18,10 @@ from types import MappingProxyType
 from memopt.ir.code import Placement
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
-from runtime.codecache import MEMFD_NAME, STATISTICS_SIZE, CodeCache, unmap
-from runtime.memory import PAGE, Mapping, Memory, mapping_at, mappings
-from runtime.remote import stack_values
-from runtime.tracee import Tracee, threads
+from runtime.patching.code_cache import MEMFD_NAME, STATISTICS_SIZE, CodeCache, unmap
+from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings
+from runtime.target.remote_calls import stack_values
+from runtime.target.tracee import Tracee, threads
 
 RECORD_OFFSET = 256  # in the statistics page
 _MAGIC = b"MEMOPT\0\0"

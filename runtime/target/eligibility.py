@@ -10,9 +10,9 @@ import stat
 from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.handlers import check_loaded
-from runtime.ptrace import TargetEnded
-from runtime.tracee import field_of, thread_state, threads
+from runtime.target.ptrace import TargetEnded
+from runtime.target.sigsegv import check_loaded
+from runtime.target.tracee import field_of, thread_state, threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from runtime.signals import BLOCKED, UNBLOCKABLE, SignalState
+from runtime.launch.signals import BLOCKED, UNBLOCKABLE, SignalState
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -19,12 +19,14 @@ from enum import Enum
 from types import TracebackType
 
 from memopt.ir.reasons import Rejected
-from runtime import budget, faults, ptrace, remote
-from runtime.memory import Mapping, exclusive_intervals, mappings
-from runtime.processes import running_seconds
-from runtime.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
-from runtime.remote import Call, Place
-from runtime.tracee import Tracee, status_field
+from runtime import faults
+from runtime.target import ptrace, remote_calls
+from runtime.target.memory import Mapping, exclusive_intervals, mappings
+from runtime.target.proc import running_seconds
+from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
+from runtime.target.remote_calls import Call, Place
+from runtime.target.tracee import Tracee, status_field
+from runtime.trial import memory_budget
 
 _CLONE_PARENT, _SIGCHLD = 0x8000, 17
 _WNOHANG, _WALL = 1, 0x40000000
@@ -88,11 +90,11 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
 
     Raises ``Rejected`` (NO_MEMORY, SHARED_MAPPING, ...), ``TargetEnded``. The target stays stopped as it was.
     """
-    budget.check_copies(tracee.pid, copies)
+    memory_budget.check_copies(tracee.pid, copies)
     inherited = status_field(tracee.pid, "PPid") == str(os.getpid())
     flags = _CLONE_PARENT | _SIGCHLD if inherited else 0
     registers = tracee.registers().outside_call()
-    place = remote.find_place(tracee, _STUB_BYTES)
+    place = remote_calls.find_place(tracee, _STUB_BYTES)
     children: list[Tracee] = []
 
     def appeared(pid: int) -> None:
@@ -104,10 +106,10 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
     options = tracee.options
     tracee.set_options(options | ptrace.OPTION_FORK | ptrace.OPTION_CLONE)
     faults.point("shadow.fork")
-    result, = remote.run(tracee, (Call(remote.SYS_CLONE, (flags, 0, 0, 0, 0), child_exits=True),), place=place,
-                         new_process=appeared)
+    clone = Call(remote_calls.SYS_CLONE, (flags, 0, 0, 0, 0), child_exits=True)
+    result, = remote_calls.run(tracee, (clone,), place=place, new_process=appeared)
     tracee.set_options(options)
-    remote.check(result, "fork")
+    remote_calls.check(result, "fork")
     shadow = Shadow(children[0], 0 if inherited else result)
     try:
         _settle(children[0], place, registers)
@@ -133,9 +135,10 @@ def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
 
 def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
     """Let the stopped target collect killed shadows, so that no zombie stays (none do when memopt is the parent)."""
-    calls = [Call(remote.SYS_WAIT4, (shadow.zombie, 0, _WNOHANG | _WALL, 0)) for shadow in shadows if shadow.zombie]
+    calls = [Call(remote_calls.SYS_WAIT4, (shadow.zombie, 0, _WNOHANG | _WALL, 0))
+             for shadow in shadows if shadow.zombie]
     for start in range(0, len(calls), _BATCH):
-        remote.run(tracee, calls[start:start + _BATCH])
+        remote_calls.run(tracee, calls[start:start + _BATCH])
 
 
 def _settle(child: Tracee, place: Place, registers: Registers) -> None:
@@ -154,8 +157,8 @@ def _settle(child: Tracee, place: Place, registers: Registers) -> None:
             calls.append(call)
             contents += [(mapping.start, content)] if content else []
     for start in range(0, len(calls), _BATCH):
-        for result in remote.run(child, calls[start:start + _BATCH], place=place):
-            remote.check(result, "cutting a trial copy off shared memory")
+        for result in remote_calls.run(child, calls[start:start + _BATCH], place=place):
+            remote_calls.check(result, "cutting a trial copy off shared memory")
     for address, content in contents:
         child.memory.write(address, content)
 
@@ -166,9 +169,9 @@ def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
     if mapping.path.startswith("/memfd:memopt"):
         arguments = (mapping.start, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
         # Nothing is readable in the pages of a memopt that was killed before it gave the file its size.
-        return Call(remote.SYS_MMAP, arguments), child.memory.read_some(mapping.start, size)
+        return Call(remote_calls.SYS_MMAP, arguments), child.memory.read_some(mapping.start, size)
     device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
-    return Call(remote.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
+    return Call(remote_calls.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
 
 
 class Shadow:
@@ -332,7 +335,7 @@ class Shadow:
             self.tracee.go(ptrace.SYSCALL, self.pid)
             self.tracee.wait(self.pid, _SETTLE_S)
         if call == _SYS_RT_SIGRETURN:
-            self.tracee.set_signal_mask(remote.ALL_SIGNALS)  # it has just restored the program's
+            self.tracee.set_signal_mask(remote_calls.ALL_SIGNALS)  # it has just restored the program's
 
     def _stopped_by(self, stop: Stop) -> ShadowStopped:
         registers = self.registers()

@@ -18,9 +18,9 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Region
 from memopt.ir.scop import TRIPS
 from memopt.models.work import Work
-from runtime.install import jump, jump_bytes
-from runtime.memory import PAGE
-from runtime.shadow import End, Shadow, ShadowStopped
+from runtime.patching.install import jump, jump_bytes
+from runtime.target.memory import PAGE
+from runtime.trial.shadow import End, Shadow, ShadowStopped
 
 REACH_SECONDS = 60.0  # for one outer iteration of the original
 SHORTEST = 1e-9  # seconds that anything takes

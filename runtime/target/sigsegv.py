@@ -13,10 +13,10 @@ import os
 import signal
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime import remote
-from runtime.memory import mapping_at, mappings
-from runtime.remote import Call
-from runtime.tracee import Tracee, field_of, status_field
+from runtime.target import remote_calls
+from runtime.target.memory import mapping_at, mappings
+from runtime.target.remote_calls import Call
+from runtime.target.tracee import Tracee, field_of, status_field
 
 _TERMINAL = ("libgfortran.so", "libopen-pal.so", "libucs.so", "libR.so")
 _SYS_RT_SIGACTION, _SIGACTION_BYTES = 13, 32
@@ -46,7 +46,7 @@ def check_handler(tracee: Tracee, buffer: int) -> None:
     if not _handles_sigsegv(status_field(tracee.pid, "SigCgt")):
         return
     call = Call(_SYS_RT_SIGACTION, (int(signal.SIGSEGV), 0, buffer, _MASK_BYTES))
-    remote.check(remote.run(tracee, [call])[0], "rt_sigaction")
+    remote_calls.check(remote_calls.run(tracee, [call])[0], "rt_sigaction")
     handler = tracee.memory.word(buffer)
     tracee.memory.write(buffer, bytes(_SIGACTION_BYTES))
     place = mapping_at(mappings(tracee.pid), handler)

@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 
-from runtime.tracee import status_field
+from runtime.target.tracee import status_field
 
 
 def descendants(pid: int) -> tuple[int, ...]:

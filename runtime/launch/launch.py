@@ -22,14 +22,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from runtime import faults
-from runtime.identify import Executable, exec_failure
-from runtime.signals import SignalState
+from runtime.launch.identify import Executable, exec_failure
+from runtime.launch.signals import SignalState
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from runtime.jobcontrol import Supervisor
+    from runtime.launch.jobcontrol import Supervisor
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _EXEC_FAILED = 127
@@ -86,7 +86,7 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
         go_write.close()
         failure = _await_execve(error_read)
     if failure:
-        from runtime.jobcontrol import wait_to_end
+        from runtime.launch.jobcontrol import wait_to_end
 
         supervisor = supervised()
         assert supervisor is not None
@@ -112,7 +112,7 @@ def supervised() -> Supervisor | None:
     """The program this process has started, if any: whatever fails later must still wait for it."""
     global _supervised
     if _supervised is None and _child is not None:
-        from runtime.jobcontrol import Supervisor
+        from runtime.launch.jobcontrol import Supervisor
 
         _supervised = Supervisor(*_child)
     return _supervised

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.tracee import field_of, status_field
+from runtime.target.tracee import field_of, status_field
 
 _RESERVE = 64 << 20  # bytes that stay free in any case
 

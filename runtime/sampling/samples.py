@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from runtime.perfevents import Events
+from runtime.sampling.perf_events import Events
 
 _HEADER = struct.Struct("<IHH")
 _SAMPLE = struct.Struct("<QII")

@@ -15,14 +15,15 @@ from types import TracebackType
 from typing import TypeVar
 
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from runtime import ptrace
-from runtime.memory import PAGE, Memory
-from runtime.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
+from runtime.target import ptrace
+from runtime.target.memory import PAGE, Memory
+from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
 
 _RSEQ_CRITICAL_SECTION = 8  # offset of rseq_cs in struct rseq (include/uapi/linux/rseq.h)
 _USER_CODE_64 = 0x33
 
-STUB_MAGIC = b"memopt\0\x01"  # how a stub of runtime/remote.py begins; nothing but stubs follows it on its page
+# How a stub of runtime/target/remote_calls.py begins; nothing but stubs follows it on its page.
+STUB_MAGIC = b"memopt\0\x01"
 _SLOWEST_PAUSE_S = 0.05
 
 _Answer = TypeVar("_Answer")

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from runtime import ptrace
-from runtime.memory import PAGE, Mapping, Memory, mappings
-from runtime.ptrace import Registers, StopKind, WaitTimeout
-from runtime.tracee import STUB_MAGIC, Tracee
+from runtime.target import ptrace
+from runtime.target.memory import PAGE, Mapping, Memory, mappings
+from runtime.target.ptrace import Registers, StopKind, WaitTimeout
+from runtime.target.tracee import STUB_MAGIC, Tracee
 
 # arch/x86/entry/syscalls/syscall_64.tbl
 SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_CLOSE, SYS_MADVISE, SYS_CLONE, SYS_WAIT4 = 9, 10, 11, 3, 28, 56, 61

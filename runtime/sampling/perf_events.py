@@ -1,6 +1,8 @@
-"""The kernel's events that sample a program, as descriptors and rings; see runtime/sampling.py for their records.
+"""The kernel's events that sample a program, as descriptors and rings; see runtime/sampling/samples.py for their
+records.
 
-Invariant: nothing slow is imported here, as in runtime/launch.py: the events are opened before the program runs, for
+Invariant: nothing slow is imported here, as in runtime/launch/launch.py: the events are opened before the program runs,
+for
 one that has made itself undumpable may not be sampled any more by a normal user. With inheritance the kernel wants one
 ring per processor, so there is one event per processor.
 

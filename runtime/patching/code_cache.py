@@ -23,10 +23,11 @@ from memopt.ir.code import (
     Placement,
 )
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from runtime import faults, remote
-from runtime.memory import PAGE, Mapping, mapping_at, mappings
-from runtime.remote import KEPT, Call
-from runtime.tracee import Tracee
+from runtime import faults
+from runtime.target import remote_calls
+from runtime.target.memory import PAGE, Mapping, mapping_at, mappings
+from runtime.target.remote_calls import KEPT, Call
+from runtime.target.tracee import Tracee
 
 MEMFD_NAME = "memopt"
 STATISTICS_SIZE = PAGE
@@ -160,9 +161,10 @@ class CodeCache:
         address = (gap.start + gap.end - size) // 2 // _HUGE_PAGE * _HUGE_PAGE
         if address < gap.start:
             raise Rejected(Reason.NO_MEMORY, f"no {size} free bytes of address space")
-        result, _ = remote.run(tracee, (
-            Call(remote.SYS_MMAP, (address, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
-            Call(remote.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # without huge pages it fails: no harm
+        result, _ = remote_calls.run(tracee, (
+            Call(remote_calls.SYS_MMAP,
+                 (address, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
+            Call(remote_calls.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # without huge pages it fails: no harm
         self.placement = replace(self.placement, scratch=_at(address, result, "scratch memory"), scratch_size=size)
         return self.placement
 
@@ -209,7 +211,7 @@ class CodeCache:
 
     def _unmap(self, tracee: Tracee, address: int, size: int) -> None:
         if size:
-            remote.check(remote.run(tracee, (Call(remote.SYS_MUNMAP, (address, size)),))[0], "munmap")
+            remote_calls.check(remote_calls.run(tracee, (Call(remote_calls.SYS_MUNMAP, (address, size)),))[0], "munmap")
 
     def _confirm(self, tracee: Tracee) -> None:
         """W^X, from the target's own memory map."""
@@ -229,19 +231,20 @@ def mirror(tracee: Tracee, placement: Placement) -> None:
     parts = ((placement.code, placement.code_size, _READ | _EXECUTE),
              (placement.statistics, STATISTICS_SIZE + placement.frame_size, _READ | _WRITE),
              (*scratch, _READ | _WRITE))
-    calls = [Call(remote.SYS_MMAP, (start, size, access, kind, -1, 0)) for start, size, access in parts]
-    results = remote.run(tracee, (*calls, Call(remote.SYS_MADVISE, (*scratch, _MADV_HUGEPAGE))))
+    calls = [Call(remote_calls.SYS_MMAP, (start, size, access, kind, -1, 0)) for start, size, access in parts]
+    results = remote_calls.run(tracee, (*calls, Call(remote_calls.SYS_MADVISE, (*scratch, _MADV_HUGEPAGE))))
     for (start, *_), result in zip(parts, results, strict=False):
         _at(start, result, "mmap in a copy")
 
 
 def unmap(tracee: Tracee, placement: Placement) -> None:
     """Unmap the pages of ``placement``; the same precondition as ``CodeCache.release``."""
-    calls = [Call(remote.SYS_MUNMAP, (placement.code, placement.code_size + STATISTICS_SIZE + placement.frame_size))]
+    size = placement.code_size + STATISTICS_SIZE + placement.frame_size
+    calls = [Call(remote_calls.SYS_MUNMAP, (placement.code, size))]
     if placement.scratch_size:
-        calls.append(Call(remote.SYS_MUNMAP, (placement.scratch, placement.scratch_size)))
-    for result in remote.run(tracee, calls):
-        remote.check(result, "munmap")
+        calls.append(Call(remote_calls.SYS_MUNMAP, (placement.scratch, placement.scratch_size)))
+    for result in remote_calls.run(tracee, calls):
+        remote_calls.check(result, "munmap")
 
 
 def _map_in_target(tracee: Tracee, placement: Placement) -> mmap.mmap:
@@ -266,8 +269,8 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
     wanted = ((placement.code, placement.code_size), (placement.statistics, STATISTICS_SIZE),
               (placement.frame, placement.frame_size))
     try:
-        remote.run(tracee, _mapping_calls(placement, flags), observe=open_here, results=results)
-        remote.check(results[0], "memfd_create in the target")
+        remote_calls.run(tracee, _mapping_calls(placement, flags), observe=open_here, results=results)
+        remote_calls.check(results[0], "memfd_create in the target")
         for (address, _), result in zip(wanted, results[1:], strict=False):
             _at(address, result, "mmap in the target")
         return opened[0]
@@ -275,7 +278,7 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
         if not tracee.stopped:
             raise
         # Only what was mapped now: another address may hold memory of the program's.
-        remote.run(tracee, [Call(remote.SYS_MUNMAP, (result, size))
+        remote_calls.run(tracee, [Call(remote_calls.SYS_MUNMAP, (result, size))
                             for (_, size), result in zip(wanted, results[1:], strict=False) if result > 0])
         if results[:1] == [-errno.EINVAL]:
             return None
@@ -286,14 +289,14 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
 
 def _mapping_calls(placement: Placement, flags: int) -> tuple[Call, ...]:
     return (
-        Call(remote.SYS_MEMFD_CREATE, (MEMFD_NAME.encode() + b"\0", flags), keep=True),
-        Call(remote.SYS_MMAP, (placement.code, placement.code_size, _READ | _EXECUTE, _PRIVATE | _FIXED_NOREPLACE,
+        Call(remote_calls.SYS_MEMFD_CREATE, (MEMFD_NAME.encode() + b"\0", flags), keep=True),
+        Call(remote_calls.SYS_MMAP, (placement.code, placement.code_size, _READ | _EXECUTE, _PRIVATE | _FIXED_NOREPLACE,
                                KEPT, 0)),
-        Call(remote.SYS_MMAP, (placement.statistics, STATISTICS_SIZE, _READ | _WRITE, _SHARED | _FIXED_NOREPLACE,
+        Call(remote_calls.SYS_MMAP, (placement.statistics, STATISTICS_SIZE, _READ | _WRITE, _SHARED | _FIXED_NOREPLACE,
                                KEPT, placement.code_size)),
-        Call(remote.SYS_MMAP, (placement.frame, placement.frame_size, _READ | _WRITE,
+        Call(remote_calls.SYS_MMAP, (placement.frame, placement.frame_size, _READ | _WRITE,
                                _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
-        Call(remote.SYS_CLOSE, (KEPT,)),
+        Call(remote_calls.SYS_CLOSE, (KEPT,)),
     )
 
 
@@ -309,6 +312,6 @@ def map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
 
 def _at(address: int, result: int, what: str) -> int:
     """``result`` if it is the address asked for (kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint)."""
-    if remote.check(result, what) != address:
+    if remote_calls.check(result, what) != address:
         raise Rejected(Reason.NO_ROOM, f"{what}: {address:#x} was asked for, {result:#x} given")
     return address
