@@ -31,7 +31,7 @@ from runtime.launch import launch as launching
 from runtime.launch.identify import identify
 from runtime.launch.launch import launch
 from runtime.recording.recorder import Recorder
-from runtime.recording.telling import Recording, Told
+from runtime.recording.translation.trace_probes import Recording, Told
 
 _OURS = (("ssor", "4", "49"), ("compress", "1"), ("temporal_blocking", "65", "65", "65", "4"))
 _TEXT_BYTES = 200_000

@@ -13,9 +13,9 @@ import numpy
 from memopt.cfg.loop_nesting import Nesting
 from memopt.instrumentation.edge_counters import Counts, Place
 from memopt.ir.graph import Loop
-from runtime.recording.code import Text
 from runtime.recording.recorder import Counted
-from runtime.recording.unit import Unit
+from runtime.recording.translation.code_map import Text
+from runtime.recording.translation.unit import Unit
 
 _Key = tuple[int, int]  # thread and address of a node
 

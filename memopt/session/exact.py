@@ -25,7 +25,7 @@ from runtime.launch.launch import launch, release_inherited_files
 from runtime.recording.escapes import Escapes
 from runtime.recording.intermittent import Intermittent
 from runtime.recording.recorder import Recorder, Watcher
-from runtime.recording.telling import Recording, Told
+from runtime.recording.translation.trace_probes import Recording, Told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,7 +23,7 @@ from memopt.traces.reuse_distance import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.working_sets import WorkingSet, WorkingSets
 from runtime.recording.process import Process
-from runtime.recording.unit import Unit, Watched
+from runtime.recording.translation.unit import Unit, Watched
 
 
 @dataclass(frozen=True, slots=True)

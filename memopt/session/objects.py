@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols, demangle
 from memopt.traces.allocations import Allocation
-from runtime.recording.code import Text
+from runtime.recording.translation.code_map import Text
 from runtime.target.memory import Mapping
 
 

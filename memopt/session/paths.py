@@ -24,7 +24,7 @@ from memopt.session.counts import Static
 from memopt.traces.paths import PathBlock, Paths
 from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.intermittent import Intermittent
-from runtime.recording.unit import Unit
+from runtime.recording.translation.unit import Unit
 
 
 class PathWatch:

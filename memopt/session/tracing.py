@@ -8,9 +8,9 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.traces.core.file import TraceWriter
-from runtime.recording.code import Text
 from runtime.recording.recorder import Watcher
-from runtime.recording.unit import Unit
+from runtime.recording.translation.code_map import Text
+from runtime.recording.translation.unit import Unit
 
 
 class TraceWatch:

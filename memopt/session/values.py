@@ -12,7 +12,7 @@ from memopt.instrumentation.value_probes import Point
 from memopt.session.counts import Written
 from memopt.traces.values import AMOUNTS, Value, Values
 from runtime.recording.process import Process
-from runtime.recording.unit import Unit
+from runtime.recording.translation.unit import Unit
 
 _MOST_ALIGNED = 1 << 62  # numbers in tables are signed
 

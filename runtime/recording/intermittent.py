@@ -19,7 +19,7 @@ from runtime.recording.escapes import LOOK_SECONDS
 from runtime.recording.process import Process
 from runtime.recording.recorder import Recorder, Watcher
 from runtime.recording.space import Region, Space
-from runtime.recording.state import (
+from runtime.recording.translation.layout import (
     CALL_BYTES,
     DESTINATION,
     NODE,
@@ -30,9 +30,9 @@ from runtime.recording.state import (
     TRACE_ALIGNMENT,
     TRACE_START,
 )
-from runtime.recording.telling import Recording, Told
+from runtime.recording.translation.trace_probes import Recording, Told
+from runtime.recording.translation.unit import Unit
 from runtime.recording.trees import Thread
-from runtime.recording.unit import Unit
 from runtime.target import ptrace
 from runtime.target.memory import PAGE
 from runtime.target.proc import running_seconds

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from memopt.ir.reasons import Reason
 from runtime.launch.identify import CannotRun, identify
-from runtime.recording.code import Text
 from runtime.recording.space import Space
+from runtime.recording.translation.code_map import Text
 from runtime.target.memory import Mapping, Memory
 from runtime.target.ptrace import Registers
 

@@ -25,16 +25,16 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.patching.code_cache import TOP
-from runtime.recording.code import Text
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
-from runtime.recording.routines import Question
 from runtime.recording.space import Region, Space
-from runtime.recording.state import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
-from runtime.recording.telling import Recording, Told
 from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
+from runtime.recording.translation.code_map import Text
+from runtime.recording.translation.layout import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
+from runtime.recording.translation.probe_routines import Question
+from runtime.recording.translation.trace_probes import Recording, Told
+from runtime.recording.translation.unit import Unit
 from runtime.recording.trees import Thread
-from runtime.recording.unit import Unit
 from runtime.target import ptrace
 from runtime.target.memory import mappings
 from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
@@ -386,7 +386,7 @@ class Recorder(Tracer):
         a probe is done with, not given up in its middle."""
         if not space.in_copies(registers.rip) or space.original(registers.rip) is not None:
             return registers
-        from runtime.emulator import emulate
+        from runtime.recording.emulator import emulate
 
         done = emulate(registers, space.memory, lambda rip: space.original(rip) is not None, MOST_STEPS)
         return registers if done is None else done

@@ -24,9 +24,8 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults
 from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
-from runtime.recording.code import CodeMap, Text
-from runtime.recording.routines import WAY_CODE_BYTES, Routines, routines, way_in
-from runtime.recording.state import (
+from runtime.recording.translation.code_map import CodeMap, Text
+from runtime.recording.translation.layout import (
     ASKED,
     CALL_BYTES,
     CALL_NODE,
@@ -55,10 +54,11 @@ from runtime.recording.state import (
     TRACE_START,
     WAY_BYTES,
 )
-from runtime.recording.telling import Recording
-from runtime.recording.translate import translate
+from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, Routines, routines, way_in
+from runtime.recording.translation.trace_probes import Recording
+from runtime.recording.translation.translate import translate
+from runtime.recording.translation.unit import SYSCALL_BYTES, Site, Unit
 from runtime.recording.trees import Thread, Trees
-from runtime.recording.unit import SYSCALL_BYTES, Site, Unit
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Mapping, Memory, mappings
 from runtime.target.ptrace import Registers

@@ -20,12 +20,12 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
-from runtime.recording.routines import ASKING
 from runtime.recording.space import Made, Space
-from runtime.recording.state import ASKED, NODE, TARGET
-from runtime.recording.telling import Recording
+from runtime.recording.translation.layout import ASKED, NODE, TARGET
+from runtime.recording.translation.probe_routines import ASKING
+from runtime.recording.translation.trace_probes import Recording
+from runtime.recording.translation.unit import SYSCALL_BYTES
 from runtime.recording.trees import Thread
-from runtime.recording.unit import SYSCALL_BYTES
 from runtime.target import ptrace
 from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.target.tracee import Tracee, status_field

@@ -16,8 +16,8 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.recording.state import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE
-from runtime.recording.unit import Unit
+from runtime.recording.translation.layout import LAST_CELL, NEXT_NODE, NODE_CALLER, NODE_COUNTERS, NODE_SITE
+from runtime.recording.translation.unit import Unit
 from runtime.target.memory import Memory
 
 _CHUNK_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from runtime.emulator import emulate
+from runtime.recording.emulator import emulate
 from runtime.target.memory import Memory
 from runtime.target.ptrace import Registers
 from tests.support.binaries import assemble

@@ -7,10 +7,10 @@ import itertools
 import pytest
 
 from memopt.x86.decoder import decode
-from runtime.recording import encode
-from runtime.recording.encode import NAMES, RSP
-from runtime.recording.routines import routines
-from runtime.recording.writer import Writer
+from runtime.recording.translation import encode
+from runtime.recording.translation.encode import NAMES, RSP
+from runtime.recording.translation.probe_routines import routines
+from runtime.recording.translation.writer import Writer
 
 REGISTERS = range(16)
 

@@ -23,8 +23,8 @@ from memopt.instrumentation.scratch_registers import idle
 from memopt.instrumentation.value_probes import Moment, Point, points
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
-from runtime.recording import encode
-from runtime.recording.encode import (
+from runtime.recording.translation import encode
+from runtime.recording.translation.encode import (
     JUMP_RELATIVE,
     NAMES,
     PUSH_RELATIVE,
@@ -47,9 +47,7 @@ from runtime.recording.encode import (
     store,
     store_state,
 )
-from runtime.recording.moved import load_target, moved, opcode_of, repeats, target_of
-from runtime.recording.routines import Routines, restore, save
-from runtime.recording.state import (
+from runtime.recording.translation.layout import (
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
@@ -66,9 +64,11 @@ from runtime.recording.state import (
     TOP,
     TRACE,
 )
-from runtime.recording.telling import Recording, Told, ask_to_drain, tell_block, tell_point, watching
-from runtime.recording.unit import NodeLayout, Site, Unit, Watched
-from runtime.recording.writer import Writer
+from runtime.recording.translation.probe_routines import Routines, restore, save
+from runtime.recording.translation.relocated import load_target, moved, opcode_of, repeats, target_of
+from runtime.recording.translation.trace_probes import Recording, Told, ask_to_drain, tell_block, tell_point, watching
+from runtime.recording.translation.unit import NodeLayout, Site, Unit, Watched
+from runtime.recording.translation.writer import Writer
 
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
 _INSIDE = "inside"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from memopt.ir.graph import DecodedInstruction
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import rip_displacement_offset, rip_target
-from runtime.recording.encode import RCX
+from runtime.recording.translation.encode import RCX
 
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas")
 _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))

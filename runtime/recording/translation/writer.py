@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memopt.ir.reasons import VerifyError
-from runtime.recording.encode import JRCXZ, JUMP, relative
+from runtime.recording.translation.encode import JRCXZ, JUMP, relative
 
 
 class Writer:

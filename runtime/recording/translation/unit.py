@@ -12,7 +12,7 @@ from memopt.instrumentation.induction_registers import Stepping
 from memopt.instrumentation.memory_operands import Access
 from memopt.instrumentation.value_probes import Point
 from memopt.ir.graph import FlowGraph, Loop
-from runtime.recording.state import NODE_COUNTERS
+from runtime.recording.translation.layout import NODE_COUNTERS
 
 SYSCALL_BYTES = 2
 

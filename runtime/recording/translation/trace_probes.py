@@ -18,8 +18,8 @@ from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.allocators import allocates
 from memopt.traces.core.format import BLOCK, EXTRA, INSIDE
-from runtime.recording import encode
-from runtime.recording.encode import (
+from runtime.recording.translation import encode
+from runtime.recording.translation.encode import (
     NAMES,
     RAX,
     RCX,
@@ -35,10 +35,19 @@ from runtime.recording.encode import (
     store_32_bits,
     store_state,
 )
-from runtime.recording.routines import Routines
-from runtime.recording.state import DESTINATION, MOST_ACCESSES, NODE, NODE_CALLER, RECORD, SAVED, TRACE, WAITED
-from runtime.recording.unit import Watched
-from runtime.recording.writer import Writer
+from runtime.recording.translation.layout import (
+    DESTINATION,
+    MOST_ACCESSES,
+    NODE,
+    NODE_CALLER,
+    RECORD,
+    SAVED,
+    TRACE,
+    WAITED,
+)
+from runtime.recording.translation.probe_routines import Routines
+from runtime.recording.translation.unit import Watched
+from runtime.recording.translation.writer import Writer
 
 
 class Told(Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from runtime.recording.encode import (
+from runtime.recording.translation.encode import (
     JUMP,
     R11,
     RAX,
@@ -42,7 +42,7 @@ from runtime.recording.encode import (
     store_state_32_bits,
     test,
 )
-from runtime.recording.state import (
+from runtime.recording.translation.layout import (
     ANSWERED_AT,
     ASKED,
     ASKED_AT,
@@ -81,7 +81,7 @@ from runtime.recording.state import (
     WAY_NODE_BYTES,
     WAY_UNIT,
 )
-from runtime.recording.writer import Writer
+from runtime.recording.translation.writer import Writer
 
 ASKING = 12  # SIGUSR2, from the program to memopt
 _WAIT_MS = 50  # between looks whether memopt still lives
