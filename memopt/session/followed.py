@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from memopt.analysis.hotness import Hotness
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
-from memopt.session.improve import Improver
+from memopt.session.improving.hotness import Hotness
+from memopt.session.improving.improver import Improver
 from memopt.session.looking import look
 from memopt.session.pace import Pace
 from runtime.sampling.perf_events import Events

@@ -8,7 +8,7 @@ report. Invariant: no more than BURST samples and PER_SECOND for each second are
 
 from __future__ import annotations
 
-from memopt.analysis.hotness import Hotness
+from memopt.session.improving.hotness import Hotness
 from runtime.sampling.perf_events import INTERVAL_NS
 from runtime.sampling.samples import Sampler, Source
 

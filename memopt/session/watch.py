@@ -2,7 +2,7 @@
 
 Two threads. The main thread looks after the program (signals, job control, samples) and is never busy for long.
 The improver thread takes one hot address at a time through find, capture, lift, schedule, generate, validate and
-install (memopt.session.stages).
+install (memopt.session.improving.stages).
 
 Invariant: whatever fails in the improver, the program runs on natively and its end is memopt's end; the target is only
 ever stopped while ``gate`` is held, and the main thread only waits for it while holding ``gate``.
@@ -19,12 +19,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memopt import __version__
-from memopt.analysis.hotness import Hotness
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
+from memopt.session.improving.hotness import Hotness
+from memopt.session.improving.worker import Worker
 from memopt.session.pace import Pace
-from memopt.session.worker import Worker
 from runtime import faults
 from runtime.launch.identify import Note
 from runtime.launch.jobcontrol import exit_value
@@ -34,7 +34,7 @@ from runtime.sampling.samples import Sample, Sampler
 if TYPE_CHECKING:
     from memopt.report.model import RunReport
     from memopt.session.followed import Follower
-    from memopt.session.improve import Improver
+    from memopt.session.improving.improver import Improver
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # while something may still be gained
@@ -122,7 +122,7 @@ class Session:
             say_internal("start", error)
 
     def _new_improver(self) -> Improver:
-        from memopt.session.improve import Improver
+        from memopt.session.improving.improver import Improver
 
         return Improver(self.options, self.target.pid, self.attached, self.target.started, worker=self.worker)
 

@@ -1,8 +1,8 @@
 """The stages of ``memopt exec`` on a traced program, one nest after the other: no sampling, no trial.
 
 The program stops at int3 before each call of a nest; breakpoints at the headers of its loops then show where a loop
-is entered, and the driver's own stages (memopt.session.stages) are run with the program itself in the place of the
-copy they would work on. What stays in the program is what they install.
+is entered, and the driver's own stages (memopt.session.improving.stages) are run with the program itself in the place
+of the copy they would work on. What stays in the program is what they install.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from memopt.ir.region import Region
 from memopt.ir.scop import TRIPS
 from memopt.machine.description import Machine
 from memopt.options import Options
-from memopt.session.decision import Decision
-from memopt.session.improve import Improver
-from memopt.session.site import Site, find_site
-from memopt.session.stages import TRANSIENT
-from memopt.session.worker import Worker
+from memopt.session.improving.decision import Decision
+from memopt.session.improving.improver import Improver
+from memopt.session.improving.site import Site, find_site
+from memopt.session.improving.stages import TRANSIENT
+from memopt.session.improving.worker import Worker
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
 from passes.contraction_schedule.profitability import Profitability
@@ -326,7 +326,7 @@ def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
     with ExitStack() as stack:
         patches: list[AbstractContextManager[object]] = [
             mock.patch("runtime.target.tracee.attach", attach),
-            mock.patch("memopt.session.stages.detected_machine", return_value=machine),
+            mock.patch("memopt.session.improving.stages.detected_machine", return_value=machine),
             mock.patch("runtime.patching.perf_map.add"),
             mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
         ]

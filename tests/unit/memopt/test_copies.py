@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.copies import Copies
+from memopt.session.improving.kept_shadow import Copies
 from runtime.trial.shadow import End, Shadow, ShadowStopped
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.session.glance import stores_in_a_loop
+from memopt.session.improving.prefilter import stores_in_a_loop
 from tests.support.binaries import assemble
 
 START = 0x401000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memopt.analysis.hotness import ENOUGH, Hotness
+from memopt.session.improving.hotness import ENOUGH, Hotness
 
 
 def test_settled_addresses_are_offered_again_once_they_are_open() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from memopt.ir.reasons import Reason
 from memopt.options import Options
-from memopt.session import improve
-from memopt.session.decision import Decision
-from memopt.session.improve import Improver
-from memopt.session.service import Service, Verdict
-from memopt.session.worker import Worker
+from memopt.session.improving import improver as improve
+from memopt.session.improving.decision import Decision
+from memopt.session.improving.improver import Improver
+from memopt.session.improving.service import Service, Verdict
+from memopt.session.improving.worker import Worker
 from runtime.patching.code_cache import Statistics
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)

@@ -9,7 +9,7 @@ import pytest
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.site import Site, screen, vector_bytes
+from memopt.session.improving.site import Site, screen, vector_bytes
 from tests.support.binaries import assemble
 
 TEXT = 0x401000

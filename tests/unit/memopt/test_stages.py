@@ -13,8 +13,8 @@ import pytest
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS
 from memopt.options import Options
-from memopt.session import stages
-from memopt.session.stages import TRIALS, UNLIKE_TRIALS, Stages
+from memopt.session.improving import stages
+from memopt.session.improving.stages import TRIALS, UNLIKE_TRIALS, Stages
 from runtime.trial.shadow import End, ShadowStopped
 
 

@@ -9,8 +9,8 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan
 from memopt.ir.region import Disjoint, Guard, Interval, Progression, Region, Relation, Trips, admits
 from memopt.ir.scop import Scop
-from memopt.session.decision import Decision
-from memopt.session.succession import followed_by, line
+from memopt.session.improving.decision import Decision
+from memopt.session.improving.versions import followed_by, line
 
 N, A, B = (Linear.symbol(s) for s in ("rdi", "rsi", "rdx"))
 

@@ -11,8 +11,8 @@ import pytest
 
 from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
-from memopt.session import turns
-from memopt.session.turns import AHEAD, MOST_TURNS, Outcome, Turn, outcome
+from memopt.session.improving import ab_measurement
+from memopt.session.improving.ab_measurement import AHEAD, MOST_TURNS, Outcome, Turn, outcome
 from runtime.patching.code_cache import CodeCache, Statistics
 
 SECONDS = 0.025
@@ -83,9 +83,9 @@ def test_an_original_that_does_not_come_by_says_nothing() -> None:
 
 
 def test_processor_time_is_what_has_passed_where_a_tick_hides_the_difference() -> None:
-    assert turns._finer(0.024, 0.0253) == 0.0253
-    assert turns._finer(0.016, 0.0253) == 0.016
-    assert turns._finer(0.048, 0.0253) == 0.048
+    assert ab_measurement._finer(0.024, 0.0253) == 0.0253
+    assert ab_measurement._finer(0.016, 0.0253) == 0.016
+    assert ab_measurement._finer(0.048, 0.0253) == 0.048
 
 
 class Program:
@@ -137,14 +137,14 @@ class Program:
         self.resting = resting
 
 
-def whole_turns(program: Program, monkeypatch: pytest.MonkeyPatch) -> turns._Turns:
-    monkeypatch.setattr(turns, "time", program)
-    monkeypatch.setattr(turns, "processor_seconds", lambda pid: program.now)
+def whole_turns(program: Program, monkeypatch: pytest.MonkeyPatch) -> ab_measurement._Turns:
+    monkeypatch.setattr(ab_measurement, "time", program)
+    monkeypatch.setattr(ab_measurement, "processor_seconds", lambda pid: program.now)
     program.sleep(0.1)
     cache = cast(CodeCache, program)
-    apart = turns._seconds_apart(0, cache)
+    apart = ab_measurement._seconds_apart(0, cache)
     assert apart is not None
-    return turns._Turns(0, cache, 1, apart, program.rest)
+    return ab_measurement._Turns(0, cache, 1, apart, program.rest)
 
 
 @pytest.mark.parametrize("passes", [41, 100])

@@ -7,7 +7,7 @@ import sys
 
 _SOURCE = """
 import time, weakref
-from memopt.session.worker import Worker
+from memopt.session.improving.worker import Worker
 class Thing: pass
 def removed(_):
     for _ in range(20000): pass

@@ -143,7 +143,7 @@ def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
 def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     """``loop`` with copies of the functions it calls."""
     from memopt.cfg.inlining import spliced
-    from memopt.session.callees import Callees
+    from memopt.session.improving.callees import Callees
 
     memory = Memory(pid)
     try:

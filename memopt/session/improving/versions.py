@@ -15,7 +15,7 @@ from memopt.ir.reasons import Rejected
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion
-    from memopt.session.decision import Decision
+    from memopt.session.improving.decision import Decision
 
 Attached = Callable[[], AbstractContextManager[None]]
 

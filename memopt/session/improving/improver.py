@@ -16,21 +16,21 @@ from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import RunReport, Stage
-from memopt.session.decision import Decision
-from memopt.session.glance import around, computes
-from memopt.session.service import Service, Verdict
-from memopt.session.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
-from memopt.session.succession import put_back, set_aside
-from memopt.session.worker import Worker
+from memopt.session.improving.decision import Decision
+from memopt.session.improving.prefilter import around, computes
+from memopt.session.improving.service import Service, Verdict
+from memopt.session.improving.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
+from memopt.session.improving.versions import put_back, set_aside
+from memopt.session.improving.worker import Worker
 from runtime.patching import perf_map
 from runtime.target.proc import running_seconds, thread_count
 
 if TYPE_CHECKING:
-    from memopt.analysis.hotness import Hotness
     from memopt.ir.graph import Loop
     from memopt.ir.region import Guard, Sample
-    from memopt.session.site import Site
-    from memopt.session.turns import Outcome
+    from memopt.session.improving.ab_measurement import Outcome
+    from memopt.session.improving.hotness import Hotness
+    from memopt.session.improving.site import Site
     from runtime.patching.code_cache import CodeCache
 
 RETRIES = 6
@@ -120,7 +120,7 @@ class Improver(Stages):
         installed = tuple(self._in_service())
         if not installed:
             return False
-        from memopt.session.turns import CLEAR
+        from memopt.session.improving.ab_measurement import CLEAR
 
         little = list[Decision]()
         for decision, cache, service in installed:
@@ -142,7 +142,7 @@ class Improver(Stages):
         return False
 
     def _take_turns(self, decision: Decision, cache: CodeCache, service: Service) -> None:
-        from memopt.session.turns import LOSS
+        from memopt.session.improving.ab_measurement import LOSS
 
         service.turns = service.turns % len(TURNS_AFTER) + 1
         found = self._measured(decision, service.turns)
@@ -154,7 +154,7 @@ class Improver(Stages):
                 self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
 
     def _take_turns_together(self, decisions: list[Decision]) -> None:
-        from memopt.session.turns import LOSS
+        from memopt.session.improving.ab_measurement import LOSS
 
         found = self._measured(decisions[0], 1, decisions[1:])
         for decision in decisions:
@@ -168,7 +168,7 @@ class Improver(Stages):
 
     def _measured(self, decision: Decision, attempt: int, others: Sequence[Decision] = ()) -> Outcome | None:
         """What comes of turns of a version, or of several at once, with the original."""
-        from memopt.session.turns import measured
+        from memopt.session.improving.ab_measurement import measured
 
         assert decision.cache is not None
         assert decision.measurement is not None
@@ -298,7 +298,7 @@ class Improver(Stages):
             self._settled.append((placement.code, placement.code + placement.code_size))
 
     def _improve(self, decision: Decision) -> None:
-        from memopt.session.site import calls_of
+        from memopt.session.improving.site import calls_of
 
         site = self._find(decision.address)
         decision.site = site
@@ -344,7 +344,7 @@ class Improver(Stages):
 
     def _replace_around(self, decision: Decision, site: Site) -> bool:
         """Whether a loop that calls the function of ``site``, and nothing that is not understood, was replaced."""
-        from memopt.session.site import calling
+        from memopt.session.improving.site import calling
 
         around, own = calling(self.pid, site), decision.ranges
         if around is None:

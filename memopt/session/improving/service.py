@@ -37,7 +37,7 @@ class Service:
     ``speedup``, that of the trial. ``again``: a version for more values might be made instead of one that the original
     iterates more often than (an entry that fails is one iteration). ``period``: as in memopt.ir.region.Region.
     ``alone``: it touches what the original may pass over, for which the program must have one thread. ``turns``: how
-    often it took turns with the original (memopt.session.turns), and ``gain``, what came of it."""
+    often it took turns with the original (memopt.session.improving.ab_measurement), and ``gain``, what came of it."""
 
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from memopt.console import say
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.session.copies import Copies
-from memopt.session.decision import Decision
-from memopt.session.service import Service
-from memopt.session.succession import Attached, followed_by, line
+from memopt.session.improving.decision import Decision
+from memopt.session.improving.kept_shadow import Copies
+from memopt.session.improving.service import Service
+from memopt.session.improving.versions import Attached, followed_by, line
 from runtime import faults
 from runtime.patching import perf_map
 from runtime.target.proc import running_seconds
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memopt.ir.region import Footprint, Region, Sample
     from memopt.lifting.lift import Lifted
     from memopt.machine.description import Machine
-    from memopt.session.site import Site
+    from memopt.session.improving.site import Site
     from memopt.x86.displacement import Displacement
     from passes.planning import Candidate
     from runtime.patching.code_cache import CodeCache
@@ -80,12 +80,12 @@ class Stages:
     def _find(self, address: int) -> Site:
         """The loops around a hot address, from the bytes in memory."""
         with self._timed("find"):
-            from memopt.session.site import find_site
+            from memopt.session.improving.site import find_site
 
             return find_site(self.pid, address)
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
-        from memopt.session.site import apart, screen, vector_bytes
+        from memopt.session.improving.site import apart, screen, vector_bytes
         from memopt.x86.displacement import displacement
         from runtime.patching.install import unpatched
         from runtime.target.eligibility import check_process
@@ -205,7 +205,7 @@ class Stages:
                           operations: Callable[[int], Block]) -> tuple[Lifted, int]:
         """The region, without the displaced bytes, and the trip count to plan for."""
         from memopt.ir.region import confined, with_room
-        from memopt.session.single import one_thread
+        from memopt.session.improving.single_thread import one_thread
         from runtime.target.memory import mappings
 
         with ExitStack() as stack:

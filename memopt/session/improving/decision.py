@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from memopt.ir.reasons import Reason
 from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import LoopReport, Outcome
-from memopt.session.service import Service
+from memopt.session.improving.service import Service
 
 if TYPE_CHECKING:
-    from memopt.analysis.hotness import Hotness
     from memopt.ir.code import CompiledRegion
     from memopt.ir.graph import Loop
     from memopt.ir.plan import NestPlan
     from memopt.ir.region import Guard, Sample
-    from memopt.session.site import Ranges, Site
+    from memopt.session.improving.hotness import Hotness
+    from memopt.session.improving.site import Ranges, Site
     from runtime.patching.code_cache import CodeCache
     from runtime.trial.trial import Measurement
 
