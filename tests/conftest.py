@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.variants import KERNELS, compile_c
-from memopt.session.watch import NICE
+from memopt.session.watching.launched import NICE
 
 _PROGRAMS = Path(__file__).resolve().parent / "programs"
 

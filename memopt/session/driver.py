@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memopt.options import Options
-    from memopt.session.watch import Session
+    from memopt.session.watching.launched import Session
     from runtime.launch.launch import Target
     from runtime.sampling.samples import Sample
 
@@ -40,14 +40,14 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
     it was started already. Raises ``CannotRun``."""
     gc.set_threshold(*_COLLECTIONS)
     if options.exact or options.paths:
-        from memopt.session.exact import record
+        from memopt.session.profiling.exact import record
 
         return record(options)
     if options.profile is None:
         target, events = started or start(options.arguments)
-        from memopt.session.watch import Session
+        from memopt.session.watching.launched import Session
     else:  # nothing is to be missed, and the program may wait
-        from memopt.session.profile import Profiling
+        from memopt.session.profiling.sampled import Profiling
         target, events = start(options.arguments, children=True)
 
     from runtime.sampling.samples import sampler_of
@@ -65,8 +65,8 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
 
 
 def attach(options: Options) -> int:
-    """``memopt attach``; see memopt.session.attached."""
+    """``memopt attach``; see memopt.session.watching.attached."""
     gc.set_threshold(*_COLLECTIONS)
-    from memopt.session import attached
+    from memopt.session.watching import attached
 
     return attached.attach(options)

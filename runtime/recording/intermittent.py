@@ -1,7 +1,8 @@
 """Recording now and then: a thread runs as copies until it has told enough, then as it is, until it is taken up again.
 
 The quota is counted in whatever the watcher counts (paths), the interval runs from one taking up to the next: the
-unhook threshold and the rehook interval of intermittent profiling (memopt.session.paths names the source). A thread is
+unhook threshold and the rehook interval of intermittent profiling (memopt.session.profiling.path_rows names the
+source). A thread is
 only taken up between two instructions of its own, while it runs; one that waits in a system call is let be.
 """
 

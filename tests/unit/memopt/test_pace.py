@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memopt.session.improving.hotness import Hotness
-from memopt.session.pace import BURST, PER_SECOND, SLOWEST, Pace, interval_after
+from memopt.session.watching.sampling_rate import BURST, PER_SECOND, SLOWEST, Pace, interval_after
 from runtime.sampling.perf_events import INTERVAL_NS
 from runtime.sampling.samples import Sample, Source
 

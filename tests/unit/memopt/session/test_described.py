@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memopt.session.described import write_samples
-from memopt.session.images import Located
+from memopt.session.profiling.images import Located
+from memopt.session.profiling.static_rows import write_samples
 from memopt.store.schema import create
 
 

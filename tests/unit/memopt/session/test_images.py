@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memopt.elf.image import PF_X, PT_LOAD, Image
-from memopt.session.images import Images, Processes
+from memopt.session.profiling.images import Images, Processes
 from runtime.sampling.samples import Ended, Executed, Forked, Mapped
 
 PROGRAM, CHILD, GRANDCHILD = 10, 11, 12

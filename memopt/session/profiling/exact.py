@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from memopt.console import Progress, say, say_internal
 from memopt.options import Options
-from memopt.session.described import write_structure
-from memopt.session.file import create_file
-from memopt.session.images import Place
+from memopt.session.profiling.images import Place
+from memopt.session.profiling.profile_file import create_file
+from memopt.session.profiling.static_rows import write_structure
 from memopt.traces import waits_for_compiler
 from runtime.launch import launch as launching
 from runtime.launch.identify import CannotRun, identify
@@ -30,10 +30,10 @@ from runtime.recording.translation.trace_probes import Recording, Told
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memopt.session.memory import MemoryWatch
-    from memopt.session.paths import PathWatch
-    from memopt.session.tracing import TraceWatch
-    from memopt.session.values import ValueWatch
+    from memopt.session.profiling.memory_rows import MemoryWatch
+    from memopt.session.profiling.path_rows import PathWatch
+    from memopt.session.profiling.trace_file import TraceWatch
+    from memopt.session.profiling.value_rows import ValueWatch
 
 
 def record(options: Options) -> int:
@@ -44,14 +44,14 @@ def record(options: Options) -> int:
     recorders: list[Recorder] = []
     paths: PathWatch | None = None
     if options.paths:
-        from memopt.session.paths import PathWatch, intermittent
+        from memopt.session.profiling.path_rows import PathWatch, intermittent
 
         paths = PathWatch(options.exact)
     tracing: TraceWatch | None = None
     watch = _watch(options)
     watchers: list[Watcher] = [] if watch is None else [watch]
     if options.trace is not None:
-        from memopt.session.tracing import TraceWatch, Watches
+        from memopt.session.profiling.trace_file import TraceWatch, Watches
 
         try:
             tracing = TraceWatch(options.trace)
@@ -103,11 +103,11 @@ def record(options: Options) -> int:
 
 def _watch(options: Options) -> MemoryWatch | ValueWatch | None:
     if options.memory:
-        from memopt.session.memory import MemoryWatch
+        from memopt.session.profiling.memory_rows import MemoryWatch
 
         return MemoryWatch(options.dependences, options.reuse)
     if options.values:
-        from memopt.session.values import ValueWatch
+        from memopt.session.profiling.value_rows import ValueWatch
 
         return ValueWatch()
     return None
@@ -121,7 +121,7 @@ def _recording(options: Options) -> Recording:
 
 def _write(options: Options, recorder: Recorder, watch: MemoryWatch | ValueWatch | None,
            connection: sqlite3.Connection) -> None:
-    from memopt.session.counts import Static, write_counts
+    from memopt.session.profiling.count_rows import Static, write_counts
 
     _write_threads(recorder, connection)
     met: dict[str, set[int]] = {}
@@ -154,7 +154,7 @@ def _write_escapes(recorder: Recorder, connection: sqlite3.Connection) -> str:
 
 
 def _write_paths(options: Options, recorder: Intermittent, watch: PathWatch, connection: sqlite3.Connection) -> None:
-    from memopt.session.counts import Static
+    from memopt.session.profiling.count_rows import Static
 
     _write_threads(recorder, connection)
     texts = recorder.made.texts

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
-from memopt.session.images import Located, Place, Processes
-from memopt.session.watch import YIELD_SECONDS, Session
+from memopt.session.profiling.images import Located, Place, Processes
+from memopt.session.watching.launched import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.launch.jobcontrol import exit_value
 from runtime.launch.launch import Target
@@ -28,14 +28,14 @@ from runtime.sampling.samples import Sample, Sampler
 if TYPE_CHECKING:
     import sqlite3
 
-    from memopt.session.survey import Surveyor
+    from memopt.session.profiling.affine import Surveyor
 
 # By the seconds since the start, nanoseconds between samples: one costs 25 microseconds on a virtual machine.
 _INTERVALS = (1.0, INTERVAL_NS), (4.0, 2 * INTERVAL_NS), (math.inf, 4 * INTERVAL_NS)
 LOOK_SECONDS = 0.025  # between looks at what was sampled: there must be room for what many processes do until then
 # What the end needs, a few milliseconds each; its own imports do the rest.
-_FOR_THE_END = ("memopt.store.schema", "capstone", "memopt.machine.detect", "memopt.session.file",
-                "memopt.session.described")
+_FOR_THE_END = ("memopt.store.schema", "capstone", "memopt.machine.detect", "memopt.session.profiling.profile_file",
+                "memopt.session.profiling.static_rows")
 
 
 class Profiling(Session):
@@ -99,7 +99,7 @@ class Profiling(Session):
         self._threads[sample.tid] = images.pid, images.parent if sample.child else None, images.first or None
 
     def _new_improver(self) -> Surveyor:
-        from memopt.session.survey import Surveyor
+        from memopt.session.profiling.affine import Surveyor
 
         self._surveyor = Surveyor(self.options, self.target.pid, self.attached, self.target.started,
                                   worker=self.worker)
@@ -117,7 +117,7 @@ class Profiling(Session):
             notes = (*notes, f"{self.sampler.lost} records of samples and processes found no room and are missing")
         if reason is None:
             try:
-                from memopt.session.file import create_file
+                from memopt.session.profiling.profile_file import create_file
 
                 connection = create_file(self.options, self._began, seconds, outcome)
                 if connection is not None:
@@ -127,7 +127,7 @@ class Profiling(Session):
         return exit_value(outcome)
 
     def _write(self, connection: sqlite3.Connection, seconds: float, notes: tuple[str, ...]) -> None:
-        from memopt.session.described import write_samples
+        from memopt.session.profiling.static_rows import write_samples
 
         each = seconds / max(1, self._samples.total())  # where the system does not say
         program = self._processes.program
@@ -146,7 +146,7 @@ class Profiling(Session):
 
     def _write_nests(self, connection: sqlite3.Connection, surveyor: Surveyor) -> list[str]:
         """What is to be said of hot loops."""
-        from memopt.session.survey import write
+        from memopt.session.profiling.affine import write
 
         left_out = write(connection, self._processes.program, surveyor.nests)
         found = (f"{d.site.function or 'a loop'} at {d.address:#x}: "

@@ -12,8 +12,8 @@ from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import Outcome
-from memopt.session.followed import Followed
-from memopt.session.watch import EAGER_SECONDS, publish
+from memopt.session.watching.followed import Followed
+from memopt.session.watching.launched import EAGER_SECONDS, publish
 from runtime.target.eligibility import check_process, identity
 from runtime.target.ptrace import TargetEnded
 

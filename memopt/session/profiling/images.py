@@ -1,7 +1,7 @@
 """Which files' code lies where, in the program and in each process that it makes, at the time of a sample.
 
-What a profile tells of these files: memopt.session.described. Invariant: everything is noted while it lasts; later
-something else may lie there. Nothing slow is imported here: the program waits for it.
+What a profile tells of these files: memopt.session.profiling.static_rows. Invariant: everything is noted while it
+lasts; later something else may lie there. Nothing slow is imported here: the program waits for it.
 """
 
 from __future__ import annotations

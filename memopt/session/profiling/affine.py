@@ -19,11 +19,11 @@ from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.survey.elapsed_iterations import iterations_over
 from memopt.lifting.survey.footprints import addresses, curves, from_the_start, with_cells
 from memopt.lifting.values.loop_tree import Guarded, LoopNode
-from memopt.session.images import Images
 from memopt.session.improving.decision import Decision
 from memopt.session.improving.improver import Improver
 from memopt.session.improving.kept_shadow import Copies
 from memopt.session.improving.site import Site, apart, screen
+from memopt.session.profiling.images import Images
 from memopt.traces.core.format import LINE, PAGE
 
 _LOOKS = 4  # at a loop that has too few iterations left whenever it is met

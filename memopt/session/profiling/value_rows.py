@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.instrumentation.value_probes import Point
-from memopt.session.counts import Written
+from memopt.session.profiling.count_rows import Written
 from memopt.traces.values import AMOUNTS, Value, Values
 from runtime.recording.process import Process
 from runtime.recording.translation.unit import Unit

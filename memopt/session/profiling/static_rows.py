@@ -13,7 +13,7 @@ from contextlib import suppress
 from memopt.cfg.functions import structures
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Function, Symbols
-from memopt.session.images import Located, Place
+from memopt.session.profiling.images import Located, Place
 from memopt.store.static import add_functions, add_image
 
 MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met

@@ -24,7 +24,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.worker import Worker
-from memopt.session.pace import Pace
+from memopt.session.watching.sampling_rate import Pace
 from runtime import faults
 from runtime.launch.identify import Note
 from runtime.launch.jobcontrol import exit_value
@@ -33,8 +33,8 @@ from runtime.sampling.samples import Sample, Sampler
 
 if TYPE_CHECKING:
     from memopt.report.model import RunReport
-    from memopt.session.followed import Follower
     from memopt.session.improving.improver import Improver
+    from memopt.session.watching.followed import Follower
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
 EAGER_SECONDS = 0.03  # while something may still be gained
@@ -57,7 +57,7 @@ class Session:
         self._prepared = False
         self.follower: Follower | None = None
         if options.follow:
-            from memopt.session.followed import Follower
+            from memopt.session.watching.followed import Follower
 
             self.follower = Follower(options, target.pid)
 
@@ -128,7 +128,7 @@ class Session:
 
     def look(self) -> Sequence[Sample]:
         """What the sampler falls back on where perf events are refused; the caller does not hold the gate."""
-        from memopt.session.looking import look
+        from memopt.session.watching.stop_sampling import look
 
         return look(self.target.pid, self.attached)
 

@@ -20,7 +20,7 @@ from memopt.instrumentation.path_numbering import PathNumbers, number_paths
 from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.options import Options
-from memopt.session.counts import Static
+from memopt.session.profiling.count_rows import Static
 from memopt.traces.paths import PathBlock, Paths
 from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.intermittent import Intermittent

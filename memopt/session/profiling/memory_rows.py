@@ -11,8 +11,8 @@ import numpy
 from numpy.typing import NDArray
 
 from memopt.instrumentation.reductions import accumulates
-from memopt.session.counts import Written
-from memopt.session.objects import Objects
+from memopt.session.profiling.count_rows import Written
+from memopt.session.profiling.objects import Objects
 from memopt.traces import notation
 from memopt.traces.allocations import Allocations
 from memopt.traces.allocators import allocates

@@ -14,8 +14,8 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.improver import Improver
-from memopt.session.looking import look
-from memopt.session.pace import Pace
+from memopt.session.watching.sampling_rate import Pace
+from memopt.session.watching.stop_sampling import look
 from runtime.sampling.perf_events import Events
 from runtime.sampling.samples import sampler_of
 from runtime.target.eligibility import Identity, identity
