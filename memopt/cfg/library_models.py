@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from memopt.ir.operations import CALL, CHECK, Block, Literal, Operand
-from memopt.x86.folding import BlockBuilder
+from memopt.x86.block_builder import BlockBuilder
 
 COPIES, FILLS = ("memcpy", "memmove"), ("memset",)
 _WHOLE = ("exp", "exp2", "expm1", "sinh", "cosh", "tanh", "asinh", "atan", "cbrt", "erf", "erfc")

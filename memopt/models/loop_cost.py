@@ -1,5 +1,5 @@
 """Estimated cycles of one statement in a loop schedule: arithmetic and loads of its register tiles, and the lines
-that its loops move (memopt.models.cost).
+that its loops move (memopt.models.contraction_cost).
 
 It ranks schedules and tells when nothing is to be gained; the trial run measures.
 """
@@ -18,7 +18,7 @@ from memopt.ir.operations import called
 from memopt.ir.plan import Isa
 from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Statement, has_calls
 from memopt.machine.description import Machine
-from memopt.models.cost import Stream, traffic
+from memopt.models.contraction_cost import Stream, traffic
 
 # Cycles on current server cores: throughput of one vector operation of each kind, latency of an addition.
 VECTOR_LOAD = 0.6

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from memopt.ir.operations import Literal, Operand
-from memopt.x86.folding import BlockBuilder
+from memopt.x86.block_builder import BlockBuilder
 
 Value = Operand | tuple[Operand, ...]
 Rule = Callable[[BlockBuilder, "re.Match[str]", tuple[Value, ...]], Value]

@@ -18,9 +18,9 @@ from memopt.ir.graph import DecodedInstruction
 from memopt.ir.operations import Block, Literal, Operand
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86 import operators
+from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.conditions import CARRY, expand_condition
 from memopt.x86.decoder import decode, name_instruction
-from memopt.x86.folding import BlockBuilder
 from memopt.x86.lanes import UnknownOperator, Value, scalar
 from memopt.x86.vector_operators import multiply_add_pairs
 

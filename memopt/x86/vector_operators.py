@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memopt.ir.operations import Literal, Operand
-from memopt.x86.folding import BlockBuilder
+from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.lanes import FLOAT_ARITY, Rule, UnknownOperator, Value, join, lanes, scalar, split, without_rounding
 
 

@@ -15,7 +15,7 @@ from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
 from memopt.ir.scop import Access, Apply, Read, Scop, Statement
 from memopt.machine.description import has_fused_multiply_add
-from memopt.models.cost import Estimate
+from memopt.models.contraction_cost import Estimate
 from memopt.polyhedral.dependences import Dependences
 from passes.context import Context
 

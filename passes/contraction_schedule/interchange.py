@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
-from memopt.models.cost import stride
+from memopt.models.contraction_cost import stride
 from memopt.polyhedral.isl import IntegerSet, budget
 from passes.context import Context
 from passes.contraction_schedule.base import Roles, ScheduledRegion

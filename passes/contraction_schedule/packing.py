@@ -2,7 +2,7 @@
 
 Strided operands touch a new page, and often the same few sets, at every step of the reduction; a panel is read in
 order from the cache it was made for. The vector operand is packed once for each block of the reduction, the row
-operand once for each block of rows. What the copies cost is part of the estimate (memopt.models.cost).
+operand once for each block of rows. What the copies cost is part of the estimate (memopt.models.contraction_cost).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.plan import Pack
 from memopt.ir.reasons import VerifyError
-from memopt.models.cost import stride
+from memopt.models.contraction_cost import stride
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.models.cost import estimate
+from memopt.models.contraction_cost import estimate
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion, plan_of, trip_counts
 

@@ -14,7 +14,7 @@ from memopt.ir.plan import RegisterTile as Tile
 from memopt.ir.plan import TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Access, Apply, Expression
-from memopt.models.cost import stride
+from memopt.models.contraction_cost import stride
 from memopt.models.tiles import RegisterNeeds, register_tile
 from passes.context import Context
 from passes.contraction_schedule.base import Roles, ScheduledRegion, known_trips

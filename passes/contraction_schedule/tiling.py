@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from memopt.ir.plan import Isa, TileLoop
 from memopt.ir.reasons import VerifyError
-from memopt.models.cost import stride
+from memopt.models.contraction_cost import stride
 from memopt.models.tiles import Panel, cache_tiles
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion, known_trips

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from memopt.ir.plan import Isa
 from memopt.ir.scop import ElementType
-from memopt.models.cost import estimate, operations, original_cycles, stride
+from memopt.models.contraction_cost import estimate, operations, original_cycles, stride
 from passes.contraction_schedule.base import trip_counts
 from tests.support.machines import ZEN5
 from tests.support.plans import plan

@@ -6,7 +6,7 @@ import pytest
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.operations import Compute, Get, Jump, Literal, Operand, Put, Temp
-from memopt.x86.folding import BlockBuilder
+from memopt.x86.block_builder import BlockBuilder
 from tests.support.interpreter import Machine
 
 
