@@ -34,7 +34,7 @@ class Fault:
     masks: bool = False
 
 
-_ANALYSIS, _PASSES = "tests/unit/analysis", "tests/unit/passes"
+_UNIT = "tests/unit"
 _LOOPS = Nests(("triangle", "jacobi", "columns"))
 _PRODUCT = Nests(("product",), "contractions")
 
@@ -44,42 +44,42 @@ FAULTS: tuple[Fault, ...] = (
     Fault("dropped anti-dependences", "memopt.polyhedral.dependence_pieces",
           "if first.array == second.array and (first == earlier.write or second == later.write):",
           "if first.array == second.array and first == earlier.write:",
-          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+          f"{_UNIT}/memopt/polyhedral/test_dependence_pieces.py::test_conflicts_are_the_pairs_that_share_a_cell"),
     Fault("dropped dependences within an iteration", "memopt.polyhedral.dependence_pieces",
           "if earlier.position[common] < later.position[common]:", "if False:",
-          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+          f"{_UNIT}/memopt/polyhedral/test_dependence_pieces.py::test_conflicts_are_the_pairs_that_share_a_cell"),
     Fault("last iteration left out of the dependences", "memopt.polyhedral.dependence_pieces",
           "yield dimension.trips - Linear.symbol(dimension.name) - 1",
           "yield dimension.trips - Linear.symbol(dimension.name) - 2",
-          f"{_ANALYSIS}/test_conflicts.py::test_conflicts_are_the_pairs_that_share_a_cell"),
+          f"{_UNIT}/memopt/polyhedral/test_dependence_pieces.py::test_conflicts_are_the_pairs_that_share_a_cell"),
     Fault("numbers by which branches go are not held", "memopt.lifting.scop.region_builder",
           "        self._numbers()\n", "",
-          f"{_ANALYSIS}/test_lift.py::test_a_comparison_of_registers_that_never_change_is_guarded"),
+          f"{_UNIT}/memopt/lifting/test_lift.py::test_a_comparison_of_registers_that_never_change_is_guarded"),
     Fault("dropped output dependences", "memopt.polyhedral.dependences",
           "output=writes.then(writes.inverse) & order,", "output=no_pairs(),",
-          f"{_ANALYSIS}/test_dependences.py::test_a_product_depends_along_its_reduction_only"),
+          f"{_UNIT}/memopt/polyhedral/test_dependences.py::test_a_product_depends_along_its_reduction_only"),
     # the order of loop plans
     Fault("a date may turn a dependence round", "passes.loop_schedule.carried_dependences",
           "if least is None or least < 0:\n            return None", "if least is None:\n            return None",
-          f"{_PASSES}/test_loop_plans.py::test_every_family_has_a_legal_plan"),
+          f"{_UNIT}/passes/loop_schedule/test_candidates.py::test_every_family_has_a_legal_plan"),
     Fault("no dependence is violated", "passes.legality.loops",
           "if not meeting.is_empty and not _runs_before(first, second, meeting):", "if False:",
-          f"{_PASSES}/test_loop_legality.py::test_a_register_tile_over_a_triangle"),
+          f"{_UNIT}/passes/legality/test_loops.py::test_a_register_tile_over_a_triangle"),
     Fault("lanes may depend on each other", "passes.legality.loops",
           "    for name in (leaf.rows, leaf.vector):\n        if name is not None:\n            apart",
           "    for name in ():\n        if name is not None:\n            apart",
-          f"{_PASSES}/test_loop_legality.py::test_lanes_do_not_depend_on_each_other_along_the_sequence"),
+          f"{_UNIT}/passes/legality/test_loops.py::test_lanes_do_not_depend_on_each_other_along_the_sequence"),
     Fault("a promoted cell may be read", "passes.legality.loops",
           "if read != write and read.array == write.array and not together", "if False and not together",
-          f"{_PASSES}/test_loop_legality.py::test_an_operand_that_is_written_may_not_be_promoted_over"),
+          f"{_UNIT}/passes/legality/test_loops.py::test_an_operand_that_is_written_may_not_be_promoted_over"),
     Fault("pieces of a statement may leave instances out", "passes.legality.loops",
-          "if not left.is_empty:", "if False:", f"{_PASSES}/test_loop_legality.py"
+          "if not left.is_empty:", "if False:", f"{_UNIT}/passes/legality/test_loops.py"
           "::test_pieces_are_the_whole_statement"),
     Fault("a contraction may break dependences", "passes.legality.contractions",
           "if _exists(statement, (_same_cell(statement, first, second), earlier, late), operations):", "if False:",
-          f"{_PASSES}/test_legality.py::test_a_reversed_reduction_is_caught"),
+          f"{_UNIT}/passes/legality/test_contractions.py::test_a_reversed_reduction_is_caught"),
     Fault("a written operand may be packed", "passes.legality.contractions",
-          "if access.array in written:", "if False:", f"{_PASSES}/test_legality.py"
+          "if access.array in written:", "if False:", f"{_UNIT}/passes/legality/test_contractions.py"
           "::test_an_operand_that_is_written_is_caught"),
     # bounds
     Fault("the last lane is left out", "passes.loop_code.ranges",
@@ -89,17 +89,17 @@ FAULTS: tuple[Fault, ...] = (
           "tests/property/test_loop_code.py::test_random_plans_are_bit_exact[7]"),
     Fault("what some lanes have is taken for what all have", "passes.loop_code.ranges",
           "worst = min(0, spread) if common else max(0, spread)", "worst = max(0, spread)",
-          f"{_PASSES}/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
     Fault("steps that only some lanes have are dropped", "passes.loop_code.leaf_code",
           "self._uneven.call(kind, end, (common_steps[1], some_steps[1]), names)", "pass",
-          f"{_PASSES}/test_nest_code.py::test_triangles_in_every_direction[outer0-tile1-sse2]"),
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_triangles_in_every_direction[outer0-tile1-sse2]"),
     Fault("the rest of an unrolled loop is one short", "passes.loop_code.tile_run",
           'emitter.op("add", "rcx", steps * one)', 'emitter.op("add", "rcx", steps * one - one)', _LOOPS),
     Fault("the last iteration of a scan is left out", "passes.loop_code.leaf_shape",
           "trips = dimension.trips if number else Linear.symbol(LIMIT)",
           "trips = dimension.trips if number else Linear.symbol(LIMIT) - 1", _LOOPS),
     Fault("dropped conditions", "passes.loop_code.leaf_shape", "    yield from statement.conditions\n", "    return\n",
-          f"{_PASSES}/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_bands_narrower_than_a_block_of_rows"),
     Fault("a mask with one lane too few", "passes.vector.masks",
           'emitter.op("mov", low, -1)', 'emitter.op("mov", low, -2)',
           _LOOPS, masks=True),
@@ -109,17 +109,18 @@ FAULTS: tuple[Fault, ...] = (
           Nests(("same operand again",))),
     Fault("all rows are stored to the first", "passes.loop_code.tile_body",
           "self._store(register, Point(row, vector, 0))", "self._store(register, Point(0, vector, 0))",
-          f"{_PASSES}/test_nest_code.py::test_triangles_in_every_direction"),
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_triangles_in_every_direction"),
     Fault("what is written counts as unchanged", "passes.loop_code.value_numbering",
           "written = stream.array == self._shape.write.array and not self.promoted", "written = False",
-          f"{_PASSES}/test_nest_code.py::test_an_operand_that_stays_is_overwritten_in_one_of_the_steps"),
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_an_operand_that_stays_is_overwritten_in_one_of_the_steps"),
     # operations
     Fault("swapped operands", "passes.vector.lowering",
           "return floating.binary(code, name, element, first, second, target)",
           "return floating.binary(code, name, element, second, first, target)",
           Nests(("reversed difference",))),
     Fault("swapped alternatives", "passes.vector.lowering", "chosen, other = self._values(operands[1:])",
-          "other, chosen = self._values(operands[1:])", f"{_PASSES}/test_lowering.py::test_one_of_each_kind_run"),
+          "other, chosen = self._values(operands[1:])",
+          f"{_UNIT}/passes/vector/test_lowering.py::test_one_of_each_kind_run"),
     # contractions
     Fault("the rest of the reduction is dropped", "passes.contraction_code.micro_kernel",
           'emitter.op("and", DEPTH, _UNROLL - 1)',
@@ -130,45 +131,49 @@ FAULTS: tuple[Fault, ...] = (
     # guards and rejoin
     Fault("missing guard against overlap", "passes.version.guards",
           '            yield instruction("test", overlaps, "al")\n            yield jump(FAIL, "ne")', "",
-          f"{_PASSES}/test_guarded_memory.py::test_disjoint"),
+          f"{_UNIT}/passes/version/test_guarded_memory.py::test_disjoint"),
     Fault("missing guard against other values", "passes.version.guards",
-          'yield jump(FAIL, "ne" if equal else "s")', 'yield jump(FAIL, "o")', f"{_PASSES}/test_guards.py"
+          'yield jump(FAIL, "ne" if equal else "s")', 'yield jump(FAIL, "o")', f"{_UNIT}/passes/version/test_guards.py"
           "::test_equality"),
     Fault("a register need not hold what its cell holds", "passes.version.guards",
-          '    yield instruction("cmp", value, held)\n    yield jump(FAIL, "ne")', "", f"{_PASSES}/test_rejoin.py"
+          '    yield instruction("cmp", value, held)\n    yield jump(FAIL, "ne")', "",
+          f"{_UNIT}/passes/version/test_rejoin.py"
           "::test_a_lane_is_compared_with_its_cell_and_loaded_from_it"),
     Fault("a cell is read that the original may not read", "passes.version.guards",
           '            yield instruction("and", "rcx", -_SMALLEST_PAGE)\n            yield jump(FAIL, "ne")', "",
-          f"{_PASSES}/test_guarded_memory.py"
+          f"{_UNIT}/passes/version/test_guarded_memory.py"
           "::test_a_cell_is_only_read_in_the_page_of_one_that_the_original_touches"),
     Fault("a NaN may be anywhere", "passes.version.guards",
           '    yield instruction("cmp", value, limit)\n    yield jump(FAIL, "a")', "",
-          f"{_PASSES}/test_guarded_memory.py"
+          f"{_UNIT}/passes/version/test_guarded_memory.py"
           "::test_a_nan_anywhere_keeps_the_version_out"),
     Fault("a mirrored register keeps its value", "passes.version.rejoin",
-          "        *(item for m in region.mirrors for item in _load(m, layout)),\n", "", f"{_PASSES}/test_rejoin.py"
+          "        *(item for m in region.mirrors for item in _load(m, layout)),\n", "",
+          f"{_UNIT}/passes/version/test_rejoin.py"
           "::test_a_register_is_compared_with_its_cell_and_loaded_from_it"),
     Fault("a value that was passed on is not taken over", "passes.version.rejoin",
-          "        *(item for p in region.passed for item in _take_over(p, layout)),\n", "", f"{_PASSES}/test_rejoin.py"
+          "        *(item for p in region.passed for item in _take_over(p, layout)),\n", "",
+          f"{_UNIT}/passes/version/test_rejoin.py"
           "::test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over"),
     Fault("a value that was passed on lives elsewhere", "passes.loop_code.nest_code",
           "homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.passed}", "pass",
-          f"{_PASSES}/test_nest_code.py::test_a_value_that_registers_pass_on_starts_and_ends_in_its_slot"),
+
+          f"{_UNIT}/passes/loop_code/test_nest_code.py::test_a_value_that_registers_pass_on_starts_and_ends_in_its_slot"),
     Fault("the version runs the last iteration too", "passes.version.guards",
           'yield instruction("sub", "rax", left)', 'yield instruction("sub", "rax", left - 1)',
-          f"{_PASSES}/test_guards.py::test_trips"),
+          f"{_UNIT}/passes/version/test_guards.py::test_trips"),
     Fault("the limit is read twice", "passes.version.guards",
           'yield instruction("cmovg", "rax", "rcx")\n    if most',
           'yield instruction("cmovg", "rax", Mem("rbp", displacement=layout.limit))\n    if most',
-          f"{_PASSES}/test_reentry.py::test_the_limit_changes_at_every_instruction"),
+          f"{_UNIT}/passes/version/test_reentry.py::test_the_limit_changes_at_every_instruction"),
     Fault("exceptions need not be masked", "passes.version.guards",
           '    yield instruction("cmp", "eax", _MASKED)\n    yield jump(FAIL, "ne")', "",
-          f"{_PASSES}/test_guards.py::test_an_unmasked_exception_keeps_the_version_out"),
+          f"{_UNIT}/passes/version/test_guards.py::test_an_unmasked_exception_keeps_the_version_out"),
     Fault("denormals may be zeros where a minimum is taken", "passes.version.guards",
           "_MASKED | (_DENORMALS_ARE_ZEROS if extremes else 0)", "_MASKED",
-          f"{_PASSES}/test_guards.py::test_denormals_that_are_zeros_keep_a_minimum_out"),
+          f"{_UNIT}/passes/version/test_guards.py::test_denormals_that_are_zeros_keep_a_minimum_out"),
     Fault("the guard's arithmetic wraps around", "passes.version.linear_code", '[jump(overflow, "o")])', "[])",
-          f"{_PASSES}/test_guards.py::test_at_least"),
+          f"{_UNIT}/passes/version/test_guards.py::test_at_least"),
     Fault("exception flags of the version are lost", "passes.version.rejoin",
           '    yield instruction("ldmxcsr", control)', "    return", _LOOPS),
     Fault("a counter rejoins one step too far", "memopt.lifting.scop.region_builder",
@@ -181,29 +186,32 @@ FAULTS: tuple[Fault, ...] = (
           "self.guards.append(Disjoint(one, two, why))", "pass", _LOOPS),
     Fault("obligations are ignored", "memopt.lifting.scop.obligations",
           "        if bound.is_constant and bound.constant >= 0:\n            continue", "        continue",
-          f"{_ANALYSIS}/test_lift.py::test_a_32_bit_counter_is_guarded_against_wrapping"),
+          f"{_UNIT}/memopt/lifting/test_lift.py::test_a_32_bit_counter_is_guarded_against_wrapping"),
     Fault("branches are taken to go one way", "memopt.lifting.execution.branches",
           'self.algebra.require(linear, f"the branch at {address:#x} goes one way", branch=address)', "pass",
-          f"{_ANALYSIS}/test_execute.py::test_an_inner_loop_that_does_not_run_in_the_last_iteration"),
+
+          f"{_UNIT}/memopt/lifting/execution/test_executor.py::test_an_inner_loop_that_does_not_run_in_the_last_iteration"),
     Fault("an inner loop that runs once more", "memopt.lifting.execution.branches",
           "return Linear.of(distance.constant // step)", "return Linear.of(distance.constant // step + 1)",
-          f"{_ANALYSIS}/test_execute.py::test_the_trip_count_of_an_inner_loop"),
+          f"{_UNIT}/memopt/lifting/execution/test_executor.py::test_the_trip_count_of_an_inner_loop"),
     Fault("dead values need not be dead", "memopt.lifting.scop.liveness",
           "        if not found:\n            return max(left, 1)", "        return max(left, 1)",
-          f"{_ANALYSIS}/test_liveness.py::test_a_header_value_seen_after_the_loop_is_refused"),
+          f"{_UNIT}/memopt/lifting/scop/test_liveness.py::test_a_header_value_seen_after_the_loop_is_refused"),
     Fault("a store does not change what cells hold", "memopt.lifting.demotion.available",
           "if not self.overlap(place.cell, place.bits, pointer, width, given):", "if True:",
-          f"{_ANALYSIS}/test_statements.py::test_a_value_whose_cell_is_overwritten_is_copied_when_it_is_loaded"),
+
+          f"{_UNIT}/memopt/lifting/demotion/test_statements.py::test_a_value_whose_cell_is_overwritten_is_copied_when_it_is_loaded"),
     Fault("cells that meet do not overlap", "memopt.lifting.demotion.aliasing",
           "(difference.constant - low) % step <= high)", "(difference.constant - low) % step < high)",
-          f"{_ANALYSIS}/test_aliasing.py::test_a_cell_against_all_of_a_row"),
+          f"{_UNIT}/memopt/lifting/demotion/test_aliasing.py::test_a_cell_against_all_of_a_row"),
     Fault("rolled copies may be out of order", "memopt.lifting.reroll.reroll",
           "if templates is not None and self.known.keeps_order(items, templates):", "if templates is not None:",
-          f"{_ANALYSIS}/test_reroll.py::test_unrolled_copies_in_another_order_stay"),
+          f"{_UNIT}/memopt/lifting/reroll/test_reroll.py::test_unrolled_copies_in_another_order_stay"),
     Fault("copies may use other numbers", "memopt.lifting.reroll.proofs",
-          "self.captured.equate(one, two)", "pass", f"{_ANALYSIS}/test_reroll.py"
+          "self.captured.equate(one, two)", "pass", f"{_UNIT}/memopt/lifting/reroll/test_reroll.py"
           "::test_lanes_multiplied_by_lanes_of_a_register"),
     Fault("rows may be longer than their stride", "memopt.lifting.scop.delinearisation",
           "if need.evaluate(sample) < 0:", "if False:",
-          f"{_ANALYSIS}/test_arrays.py::test_rows_that_run_into_each_other_stay_one_dimensional"),
+
+          f"{_UNIT}/memopt/lifting/scop/test_delinearisation.py::test_rows_that_run_into_each_other_stay_one_dimensional"),
 )

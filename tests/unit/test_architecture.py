@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = sorted(p.parent for folder in ("memopt", "passes", "runtime") for p in (ROOT / folder).rglob("__init__.py"))
-FLAT = {"memopt", "memopt/analysis", "memopt/traces", "memopt/session", "passes", "runtime", "runtime/recording",
+FLAT = {"memopt", "memopt/traces", "memopt/session", "passes", "runtime", "runtime/recording",
         "memopt/elf", "memopt/ir", "memopt/machine", "memopt/models", "memopt/report", "memopt/store", "memopt/x86"}
 
 

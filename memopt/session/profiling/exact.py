@@ -17,7 +17,7 @@ from memopt.options import Options
 from memopt.session.profiling.images import Place
 from memopt.session.profiling.profile_file import create_file
 from memopt.session.profiling.static_rows import write_structure
-from memopt.traces import waits_for_compiler
+from memopt.traces.core.sources import waits_for_compiler
 from runtime.launch import launch as launching
 from runtime.launch.identify import CannotRun, identify
 from runtime.launch.jobcontrol import exit_value

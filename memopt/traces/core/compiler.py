@@ -23,7 +23,7 @@ from typing import Any
 import numba
 from numba.core import caching
 
-from memopt.traces import lock_of, sources
+from memopt.traces.core.sources import lock_of, sources
 
 _STAMP = sources()
 

@@ -7,8 +7,8 @@ import pytest
 from memopt.ir.linear import Linear, quotient
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.reroll.isomorphism import conditional
-from tests.unit.analysis.test_leftovers import at, same
-from tests.unit.analysis.test_reroll import H, J, K, rolled
+from tests.unit.memopt.lifting.reroll.test_remainders import at, same
+from tests.unit.memopt.lifting.reroll.test_reroll import H, J, K, rolled
 
 HALVES = quotient(H, 2) * 2
 LONG = conditional(StatementLoop("c:j", H, (at(J),)), (H - 4,))

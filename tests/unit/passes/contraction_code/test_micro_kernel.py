@@ -22,7 +22,7 @@ from passes.vector.emitter import Emitter
 from passes.version.kernel import kernel
 from tests.support.products import MULTIPLY_ADD, A, B, C, product, tiled
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "kernels"
+GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "kernels"
 SIZES = {"i": 64, "j": 96, "k": 32}
 
 

@@ -9,7 +9,7 @@ import pytest
 from memopt.cfg.loop_nesting import find_nesting
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import FlowGraph
-from tests.unit.analysis.test_loops import graph_of, reachable_without
+from tests.unit.memopt.cfg.test_natural_loops import graph_of, reachable_without
 
 
 def drawn(seed: int) -> FlowGraph:

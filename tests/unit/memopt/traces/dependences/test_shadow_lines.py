@@ -11,7 +11,7 @@ from memopt.traces.core.format import BLOCK, Access, AccessShape, BlockShape
 from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.dependences.shadow_memory import FREE_LINES
 from memopt.traces.dependences.shadow_strips import CACHE
-from tests.unit.memopt.traces.test_dependences import Model, counts_in, found_in
+from tests.unit.memopt.traces.dependences.test_dependences import Model, counts_in, found_in
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -14,7 +14,7 @@ from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import Kind
 from memopt.x86.decoder import decode
-from tests.unit.analysis.test_nesting import drawn
+from tests.unit.memopt.cfg.test_loop_nesting import drawn
 
 SOURCE = """
 #include <stdio.h>

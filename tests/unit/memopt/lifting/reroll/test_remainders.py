@@ -7,7 +7,7 @@ import pytest
 from memopt.ir.linear import Linear, quotient
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from tests.support.statements import executed
-from tests.unit.analysis.test_reroll import SAMPLE, H, J, product, rolled
+from tests.unit.memopt.lifting.reroll.test_reroll import SAMPLE, H, J, product, rolled
 
 R = Linear.symbol("R")
 QUARTERS, HALVES = quotient(H, 4) * 4, quotient(H, 2) * 2

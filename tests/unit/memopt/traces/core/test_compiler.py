@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numba
 
-import memopt.traces
+import memopt.traces.core
 from memopt.traces.core.compiler import Kept
 
 _WHOLE = """
 import sys
 import numpy
-from kept.kernels import kernel
+from kept.compiler import kernel
 from kept.part import part
 
 @kernel()
@@ -28,7 +28,7 @@ made = numpy.arange(10, dtype=sys.argv[1])
 assert whole(made) == 45 + made.itemsize + int(sys.argv[2]), whole(made)
 """
 _PART = """
-from kept.kernels import kernel
+from kept.compiler import kernel
 
 @kernel()
 def part(numbers):
@@ -44,9 +44,10 @@ def _copy(folder: Path) -> tuple[Path, dict[str, str]]:
     """A package of other kernels, ``kept``, and the environment in which it is found."""
     package = folder / "kept"
     package.mkdir()
-    source = Path(memopt.traces.__file__).parent
-    for name in ("__init__.py", "kernels.py"):
-        (package / name).write_text((source / name).read_text().replace("memopt.traces", "kept"))
+    source = Path(memopt.traces.core.__file__).parent
+    for name in ("__init__.py", "sources.py", "compiler.py"):
+        text = (source / name).read_text().replace("memopt.traces.core", "kept")
+        (package / name).write_text(text.replace("parents[1]", "parent"))
     (package / "part.py").write_text(_PART)
     (package / "whole.py").write_text(_WHOLE)
     return package, os.environ | {"PYTHONPATH": str(folder)}

@@ -1,1 +1,0 @@
-"""Pure analyses: control flow, loops, lifting, dependences, access patterns."""
