@@ -15,7 +15,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Region
 from memopt.ir.scop import Scop, Statement
 from memopt.machine.description import Machine
-from memopt.polyhedral.dependence_pieces import conflicts
+from memopt.polyhedral.dependence_pieces import dependence_pieces
 from memopt.polyhedral.isl import budget
 from passes.context import UNKNOWN_TRIPS, Context
 from passes.contraction_schedule.base import plan_of
@@ -67,9 +67,9 @@ def plan_candidates(
 def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Iterator[Candidate]:
     """The legal ones of the loop plans for all statements; why there are no others goes to ``refusals``."""
     try:
-        for loops in loop_plans(region.scop, context, region.facts):
+        for loops in loop_plans(region.scop, context, region.nonnegative):
             try:
-                check_loops(region.scop, loops, facts=region.facts)
+                check_loops(region.scop, loops, facts=region.nonnegative)
             except Rejected as refusal:
                 refusals.append(refusal)
             else:
@@ -89,13 +89,13 @@ def _with_products(region: Region, context: Context, observer: Observer | None) 
         return
     try:
         with budget():
-            groups = components(region.scop.statements, conflicts(region.scop, region.facts))
+            groups = components(region.scop.statements, dependence_pieces(region.scop, region.nonnegative))
         products = tuple(_product(region, g, context, observer) if len(g) == 1 else None for g in groups)
         if not any(products):
             return
         parts = tuple(_parts(region, groups, products, context))
         plans = tuple(made for _, made in parts)
-        check_sequence(region.scop, tuple(p.scop.statements for p, _ in parts), facts=region.facts)
+        check_sequence(region.scop, tuple(p.scop.statements for p, _ in parts), facts=region.nonnegative)
     except Rejected:
         return
     yield tuple(_part(p, made.statements) if isinstance(made, LoopPlan) else p for p, made in parts), NestPlan(plans)
@@ -113,8 +113,8 @@ def _parts(
             continue
         if others:
             rest = _part(region, tuple(sorted(others, key=lambda s: s.position)))
-            made = next(loop_plans(rest.scop, context, region.facts, least_gain=0.0))
-            check_loops(rest.scop, made, facts=region.facts)
+            made = next(loop_plans(rest.scop, context, region.nonnegative, least_gain=0.0))
+            check_loops(rest.scop, made, facts=region.nonnegative)
             yield rest, made
             others = []
         if product is not None:

@@ -18,7 +18,7 @@ def calls_out(block: BasicBlock) -> bool:
     return block.kind is Kind.CALL and block.successors == (block.end,)
 
 
-def without_calls(graph: FlowGraph, loop: Loop) -> tuple[LoopForest, Loop] | None:
+def without_cold_calls(graph: FlowGraph, loop: Loop) -> tuple[LoopForest, Loop] | None:
     """The loops of ``graph`` without those blocks of ``loop`` that call, and what of it remains; None when nothing does
     or calls still do."""
     calling = {b for b in loop.blocks if calls_out(graph.blocks[b])}

@@ -15,7 +15,7 @@ from memopt.cfg.dominators import immediate_dominators
 from memopt.cfg.flowgraph import NOWHERE, Decoded, discover
 from memopt.cfg.jump_tables import switches
 from memopt.cfg.loop_nesting import Nesting, find_nesting
-from memopt.cfg.noreturn import Endings, does_not_return, slot_of
+from memopt.cfg.noreturn import NoReturn, does_not_return, slot_of
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots
@@ -46,7 +46,7 @@ class Surroundings:
 
     functions: Sequence[Function]
     pads: Callable[[int], Sequence[LandingPad]]
-    endings: Endings
+    endings: NoReturn
 
 
 def structures(image: Image, functions: Iterable[Function]) -> Iterator[FunctionStructure]:
@@ -63,7 +63,7 @@ def structures(image: Image, functions: Iterable[Function]) -> Iterator[Function
         names = slots(image)
         everything = Symbols(image).everything
         around = Surroundings(everything, functools.partial(landing_pads, image),
-                              Endings(read, everything, {at for at, name in names.items() if does_not_return(name)}))
+                              NoReturn(read, everything, {at for at, name in names.items() if does_not_return(name)}))
         for function in functions:
             found = structure(function, read, names, around)
             if found is not None:

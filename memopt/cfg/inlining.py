@@ -17,9 +17,9 @@ from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Compute, Exit, Jump, Literal, Operation, Temp
 
 if TYPE_CHECKING:
-    from memopt.cfg.library_models import Routine
+    from memopt.cfg.library_models import LibraryFunction
 
-    Callee = FlowGraph | Routine
+    Callee = FlowGraph | LibraryFunction
 
 COPY = 1 << 48  # no address of a process is that large
 _MOST_CALLS = 64
@@ -27,7 +27,7 @@ _MOST_INSTRUCTIONS = 256  # of a called function
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class CallLinkage:
     """Where control goes at the end of blocks that call or return; ``models``: the operations of blocks that stand for
     a library's code."""
 
@@ -67,8 +67,8 @@ def _placed(operation: Operation, distance: int) -> Operation:
     return here
 
 
-def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedInstruction], Callee | None]) -> (
-        tuple[FlowGraph, Links]):
+def inlined(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedInstruction], Callee | None]) -> (
+        tuple[FlowGraph, CallLinkage]):
     """``graph`` with what the calls in ``blocks`` call, as far as ``callee`` knows it; other calls stay."""
     found = dict(graph.blocks)
     calls: dict[int, int] = {}
@@ -100,7 +100,7 @@ def spliced(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedI
             entry = called.entry + number * COPY
         found[start] = block._replace(successors=(entry,))
         calls[start] = entry
-    return replace(graph, blocks=dict(sorted(found.items()))), Links(calls, returns, models)
+    return replace(graph, blocks=dict(sorted(found.items()))), CallLinkage(calls, returns, models)
 
 
 def _copied(block: BasicBlock, distance: int) -> BasicBlock:
@@ -108,7 +108,7 @@ def _copied(block: BasicBlock, distance: int) -> BasicBlock:
                           successors=tuple(s + distance for s in block.successors))
 
 
-def _standing_for(routine: Routine, address: int, block: Block) -> BasicBlock:
+def _standing_for(routine: LibraryFunction, address: int, block: Block) -> BasicBlock:
     targets = [o.target for o in block.operations if isinstance(o, Exit | Jump) and isinstance(o.target, int)]
     instruction = DecodedInstruction(address, 0, routine.name, "", Kind.JUMP, None, b"")
     return BasicBlock(address, address, (instruction,), tuple(dict.fromkeys(targets)))

@@ -27,7 +27,7 @@ GRANULES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Routine:
+class LibraryFunction:
     """The function ``name``, called through the pointer in ``slot`` as long as that holds its ``address``."""
 
     name: str
@@ -35,7 +35,7 @@ class Routine:
     slot: int
 
 
-def model(routine: Routine, base: int, behind: int) -> dict[int, Block]:
+def model(routine: LibraryFunction, base: int, behind: int) -> dict[int, Block]:
     """The blocks of a call of ``routine`` from its first instruction on, which lie at ``base`` and after; ``behind``
     is where it returns to."""
     if routine.name in FUNCTIONS:
@@ -47,7 +47,7 @@ def model(routine: Routine, base: int, behind: int) -> dict[int, Block]:
     return blocks | {last: _return(last, behind)}
 
 
-def _entry(routine: Routine, base: int, loops: dict[int, int], after: int) -> Block:
+def _entry(routine: LibraryFunction, base: int, loops: dict[int, int], after: int) -> Block:
     b = _bound(routine, base)
     to, size = b.get("rdi"), b.get("rdx")
     b.put("rax", to)
@@ -64,7 +64,7 @@ def _entry(routine: Routine, base: int, loops: dict[int, int], after: int) -> Bl
     return b.finish(base, 0)
 
 
-def _bound(routine: Routine, base: int) -> BlockBuilder:
+def _bound(routine: LibraryFunction, base: int) -> BlockBuilder:
     """What every model begins with: its slot holds the address."""
     b = BlockBuilder()
     b.address = base
@@ -73,7 +73,7 @@ def _bound(routine: Routine, base: int) -> BlockBuilder:
     return b
 
 
-def _function(routine: Routine, base: int, behind: int) -> Block:
+def _function(routine: LibraryFunction, base: int, behind: int) -> Block:
     """Operands and result lie at the low ends of xmm0 and xmm1 (System V ABI, AMD64 supplement, 3.2.3)."""
     operator, count, bits = FUNCTIONS[routine.name]
     b = _bound(routine, base)
@@ -89,7 +89,7 @@ def _function(routine: Routine, base: int, behind: int) -> Block:
     return b.finish(base, 0)
 
 
-def _loop(routine: Routine, address: int, size: int, after: int) -> Block:
+def _loop(routine: LibraryFunction, address: int, size: int, after: int) -> Block:
     """One turn: while bytes remain in rdx, the element at rsi, or the value in it, goes to rdi."""
     b = BlockBuilder()
     b.address = address

@@ -43,7 +43,7 @@ def slot_of(call: DecodedInstruction, read: Read) -> int | None:
     return None
 
 
-class Endings:
+class NoReturn:
     """Of one file, or of its code in a process."""
 
     def __init__(self, read: Read, functions: Sequence[Function], slots: Collection[int]) -> None:

@@ -15,25 +15,25 @@ from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import BasicBlock, FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block, Exit, Jump, Operation
 
-ROUND = COPY << 8  # between copies: further than those of called functions
+COPY_DISTANCE = COPY << 8  # between copies: further than those of called functions
 
 
-def repeated(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: int) -> (
+def unrolled(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: int) -> (
         tuple[FlowGraph, LoopForest, Callable[[int], Block], Loop] | None):
     """The graph with ``times`` iterations of ``loop`` as one, its loops, the operations of its blocks, and the loop;
     None where that is no natural loop."""
     def target(number: int, address: int) -> int:
         if address == loop.header:
             number = (number + 1) % times
-        return address + number * ROUND if address in loop.blocks else address
+        return address + number * COPY_DISTANCE if address in loop.blocks else address
 
     def copied(address: int) -> Block:
-        number, origin = divmod(address, ROUND)
+        number, origin = divmod(address, COPY_DISTANCE)
         block = lift(origin)
         if origin not in loop.blocks:
             return block
         return replace(block, address=address, operations=tuple(
-            led(number, replace(o, address=o.address + number * ROUND)) for o in block.operations))
+            led(number, replace(o, address=o.address + number * COPY_DISTANCE)) for o in block.operations))
 
     def led(number: int, operation: Operation) -> Operation:
         match operation:
@@ -45,8 +45,8 @@ def repeated(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: 
     for number in range(times):
         for start in loop.blocks:
             block = graph.blocks[start]
-            blocks[start + number * ROUND] = block._replace(
-                start=block.start + number * ROUND, end=block.end + number * ROUND,
+            blocks[start + number * COPY_DISTANCE] = block._replace(
+                start=block.start + number * COPY_DISTANCE, end=block.end + number * COPY_DISTANCE,
                 successors=tuple(target(number, s) for s in block.successors))
     longer = replace(graph, blocks=dict(sorted(blocks.items())))
     forest = find_loops(longer)

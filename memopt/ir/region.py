@@ -163,7 +163,7 @@ class Rejoin:
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class MemoryBacked:
     """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
     symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
     cell for H into ``location``: 4 bytes into a register with the rest cleared, other lanes as at entry.
@@ -182,7 +182,7 @@ class Mirror:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class RegisterCarried:
     """A value that ``location`` passes from one header to the next, and no cell of the program holds: while a version
     runs it is the one cell of the private ``array``, which lies in the slot of the live-in ``symbol``, so that it
     starts with what the location holds at entry. The rejoin loads what it holds by then, as for a mirror."""
@@ -197,7 +197,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Numeric:
+class NanFree:
     """Guard, checked when all others hold: no floating-point number of ``size`` bytes in ``where`` is a NaN."""
 
     where: Interval | Lane
@@ -222,7 +222,7 @@ class Region:
 
     ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
     locked instruction, and threads may meet there. ``left``: iterations that the original has to run itself,
-    H <= R - left. ``retried``: when not None, some iterations leave the loop where a square root is invalid. The
+    H <= R - left. ``rollback``: when not None, some iterations leave the loop where a square root is invalid. The
     version then copies every written footprint (in their order; that many bytes at most) before it starts, and when
     the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations.
     ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over.
@@ -230,7 +230,7 @@ class Region:
     been proved, nobody reads before the last iterations have written them. ``dead``: general registers that it leaves
     as they were, too: whatever they hold at the header, they are written before they are read.
     ``period``: iterations of the original loop that are one of the region (memopt.cfg.unroll).
-    ``numeric``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
+    ``nan_free``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
     footprints are read as a whole."""
 
     header: int
@@ -242,38 +242,39 @@ class Region:
     footprints: tuple[Footprint, ...]
     scop: Scop
     flags_dead: bool = False
-    left: int = 1
-    retried: tuple[int, ...] | None = None
-    mirrors: tuple[Mirror, ...] = ()
-    passed: tuple[Passed, ...] = ()
-    wider: bool = False
-    numeric: tuple[Numeric, ...] = ()
-    stale: tuple[Cell, ...] = ()
-    dead: tuple[str, ...] = ()
+    original_iterations: int = 1
+    rollback: tuple[int, ...] | None = None
+    memory_backed: tuple[MemoryBacked, ...] = ()
+    register_carried: tuple[RegisterCarried, ...] = ()
+    speculative_accesses: bool = False
+    nan_free: tuple[NanFree, ...] = ()
+    dead_stack_cells: tuple[Cell, ...] = ()
+    dead_registers: tuple[str, ...] = ()
     period: int = 1
 
     @property
     def confined(self) -> bool:
         """Whether the version touches more of its footprints than the original does: then they lie in memory that was
         looked at, and belong to one thread."""
-        return self.wider or self.retried is not None or bool(self.numeric)
+        return self.speculative_accesses or self.rollback is not None or bool(self.nan_free)
 
     @property
-    def facts(self) -> tuple[Linear, ...]:
+    def nonnegative(self) -> tuple[Linear, ...]:
         """What the guards on live-in symbols and R make sure is >= 0."""
         relations = [g for g in self.guards if isinstance(g, Relation)]
         return tuple(e for g in relations for e in ((g.expression, -g.expression) if g.equal else (g.expression,)))
 
     def __str__(self) -> str:
-        lines = [f"region {self.header:#x}" + (f", {self.left} iterations left" if self.left > 1 else "")
-                 + ("" if self.retried is None else ", taken back when a root is invalid")
-                 + (", chosen by data" if self.wider else "")]
+        lines = [f"region {self.header:#x}"
+                 + (f", {self.original_iterations} iterations left" if self.original_iterations > 1 else "")
+                 + ("" if self.rollback is None else ", taken back when a root is invalid")
+                 + (", chosen by data" if self.speculative_accesses else "")]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
-        lines += [f"  guard {n}" for n in self.numeric]
-        lines += [f"  mirror {m}" for m in self.mirrors]
-        lines += [f"  passed {p}" for p in self.passed]
+        lines += [f"  guard {n}" for n in self.nan_free]
+        lines += [f"  mirror {m}" for m in self.memory_backed]
+        lines += [f"  passed {p}" for p in self.register_carried]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
@@ -302,7 +303,8 @@ def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Reg
     What is copied as a whole, or touched where the original may pass over it, may have parts that the loop itself
     never touches."""
     guards = [Relation(bound, False, "the array lies in memory that was looked at")
-              for footprint, (low, high) in places.items() if footprint.written or region.wider or region.numeric
+              for footprint, (low, high) in places.items()
+              if footprint.written or region.speculative_accesses or region.nan_free
               for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
     return replace(region, guards=(*region.guards, *guards))
 
@@ -310,8 +312,8 @@ def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Reg
 def with_room(region: Region, sample: Sample, trips: int) -> Region:
     """``region`` with room for copies of what is written, where it has to be copied: for entries with ``trips``
     iterations to go, and some more."""
-    if region.retried is None:
+    if region.rollback is None:
         return region
     known = {**sample, TRIPS: trips}
     written = [f.interval for f in region.footprints if f.written]
-    return replace(region, retried=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))
+    return replace(region, rollback=tuple(ROOM * (i.high - i.low).evaluate(known) for i in written))

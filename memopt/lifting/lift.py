@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.cfg.dead_registers import dead_registers
-from memopt.cfg.unroll import repeated
+from memopt.cfg.unroll import unrolled
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
@@ -26,8 +26,8 @@ from memopt.lifting.demotion.demanded import Flow
 from memopt.lifting.demotion.recover import recover
 from memopt.lifting.demotion.scalar_expansion import PRIVATE, private_sample
 from memopt.lifting.demotion.statements import StatementLoop, statements_of
-from memopt.lifting.execution.assumptions import GENERAL, LANES, Facts
-from memopt.lifting.execution.entry_invariants import Remaining
+from memopt.lifting.execution.assumptions import GENERAL, LANES, Assumptions
+from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.executor import Executor, OuterLoop
 from memopt.lifting.execution.memory import stack_stores
 from memopt.lifting.execution.parameters import PARAMETER, is_parameter, live_in
@@ -35,27 +35,27 @@ from memopt.lifting.reroll.operand_order import in_one_order
 from memopt.lifting.reroll.overlapping_copies import whole_rows
 from memopt.lifting.reroll.quotients import trimmed, without_quotients
 from memopt.lifting.reroll.reroll import reroll
-from memopt.lifting.reroll.splat_constants import with_one_of_each
+from memopt.lifting.reroll.splat_constants import unify_splats
 from memopt.lifting.scop.element_types import split
 from memopt.lifting.scop.obligations import limits
-from memopt.lifting.scop.region_builder import Builder
+from memopt.lifting.scop.region_builder import RegionBuilder
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.loop_tree import bounds
 from memopt.lifting.values.requests import (
-    Defer,
-    Inline,
-    Keep,
-    KeepOrder,
-    Mask,
-    Moves,
-    Promote,
-    RelateToTrips,
-    Specialise,
-    Split,
-    Steady,
-    Tabulate,
-    Together,
-    Written,
+    AssumeAll,
+    AssumeEqual,
+    AssumeInvariantLane,
+    AssumeRowTable,
+    DeferExtension,
+    ExpressByTrips,
+    InlineLoop,
+    KeepLiveOut,
+    KeepOperandOrder,
+    MaskOperands,
+    NotAParameter,
+    PromoteCell,
+    SplitPaths,
+    TreatAsData,
 )
 from memopt.lifting.values.values import Carried, Final, Node, Value, constant_of
 
@@ -94,7 +94,7 @@ class Lifted:
             return 0
         left = count.numerator.evaluate(known) // count.divisor
         known = {s: v for s, v in known.items() if is_parameter(s)} | {TRIPS: 0}
-        most = [f.evaluate(known) // -c for f in self.region.facts
+        most = [f.evaluate(known) // -c for f in self.region.nonnegative
                 if f.symbols <= known.keys() and (c := f.coefficient(TRIPS)) < 0]
         return max([left, *(m for m in [min(most, default=0)] if m <= MOST_TRIPS)])
 
@@ -111,7 +111,7 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
     turns: dict[int, int] = {}
-    facts = functools.partial(Facts, signed, peek, vectors or {}, earlier=earlier, calls=code.calls, turns=turns)
+    facts = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls, turns=turns)
 
     def go_on() -> None:
         if not patient():
@@ -121,7 +121,7 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
         return _at_entry(code, loop, facts, displaced, go_on)
     except Rejected:
         times = turns.get(loop.header, 1)
-        rounds = repeated(code.graph, code.lift, loop, times) if times > 1 else None
+        rounds = unrolled(code.graph, code.lift, loop, times) if times > 1 else None
         if rounds is None:
             raise
         graph, forest, lift, longer = rounds
@@ -129,7 +129,7 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
         return replace(lifted, region=replace(lifted.region, period=times))
 
 
-def _at_entry(code: Code, loop: Loop, facts: functools.partial[Facts], displaced: bytes,
+def _at_entry(code: Code, loop: Loop, facts: functools.partial[Assumptions], displaced: bytes,
               go_on: Callable[[], None]) -> Lifted:
     """``facts`` of an entry; other ways to look at it are tried where the plain one is no good."""
     if code.to_the_end:
@@ -148,47 +148,48 @@ def _at_entry(code: Code, loop: Loop, facts: functools.partial[Facts], displaced
         raise plain from None
 
 
-def _with_facts(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
+def _with_facts(code: Code, loop: Loop, facts: Assumptions, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     for _ in range(ATTEMPTS):
         go_on()
         try:
             return _attempt(code, loop, facts, displaced, go_on)
-        except Specialise as need:
+        except AssumeEqual as need:
             facts = _specialised(facts, (need,))
-        except Together as several:
+        except AssumeAll as several:
             facts = _specialised(facts, several.needs)
-        except (RelateToTrips, Promote, Split, Mask, Defer, Inline, Steady, Tabulate, Keep) as need:
+        except (ExpressByTrips, PromoteCell, SplitPaths, MaskOperands, DeferExtension, InlineLoop, AssumeInvariantLane,
+                AssumeRowTable, KeepLiveOut) as need:
             _note(facts, need)
-        except (Moves, Written) as need:
-            facts = facts.moved(need.symbol) if isinstance(need, Moves) else facts.stored(need.address)
+        except (NotAParameter, TreatAsData) as need:
+            facts = facts.moved(need.symbol) if isinstance(need, NotAParameter) else facts.stored(need.address)
         except RecursionError:
             raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
     raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
 
 
-def _note(facts: Facts, need: Exception) -> None:
+def _note(facts: Assumptions, need: Exception) -> None:
     match need:
-        case Promote():
+        case PromoteCell():
             facts.add_cell(need.address, need.width)
-        case Split():
+        case SplitPaths():
             facts.split[need.address] = max(facts.split.get(need.address, 0) + 1, need.least)
-        case Mask():
+        case MaskOperands():
             facts.masked.add(need.address)
-        case Defer():
+        case DeferExtension():
             facts.deferred |= need.addresses
-        case Inline():
+        case InlineLoop():
             facts.inlined.add(need.header)
-        case Steady():
+        case AssumeInvariantLane():
             facts.lanes |= need.lanes
-        case Tabulate():
+        case AssumeRowTable():
             facts.add_table(need.address, need.place)
-        case Keep():
+        case KeepLiveOut():
             facts.kept |= need.locations
-        case RelateToTrips():
+        case ExpressByTrips():
             facts.by_trips = True
 
 
-def _specialised(facts: Facts, needs: Sequence[Specialise]) -> Facts:
+def _specialised(facts: Assumptions, needs: Sequence[AssumeEqual]) -> Assumptions:
     """``facts`` with equations for ``needs``; or others, to start anew with, where one of them shows that each size
     needs a version of its own."""
     for need in needs:
@@ -201,21 +202,21 @@ def _specialised(facts: Facts, needs: Sequence[Specialise]) -> Facts:
     return facts
 
 
-def _attempt(code: Code, loop: Loop, facts: Facts, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
+def _attempt(code: Code, loop: Loop, facts: Assumptions, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
     outer = Executor(code.graph, code.forest, code.lift, facts, go_on).outermost(loop)
     try:
         return _described(code, loop, facts, outer, displaced, go_on)
-    except KeepOrder:
+    except KeepOperandOrder:
         facts.ordered = True
         return _described(code, loop, facts, outer, displaced, go_on)
 
 
-def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced: bytes,
+def _described(code: Code, loop: Loop, facts: Assumptions, outer: OuterLoop, displaced: bytes,
                go_on: Callable[[], None]) -> Lifted:
     """``outer`` as a region, under the same ``facts``."""
-    remaining = Remaining(facts, outer.steps, outer.numerator, outer.divisor)
+    remaining = EntryInvariants(facts, outer.steps, outer.numerator, outer.divisor)
     outer = _related(outer, remaining)
-    builder = Builder(facts, outer, remaining)
+    builder = RegionBuilder(facts, outer, remaining)
     aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
     steady = _steady_lanes(outer, facts)
     try:
@@ -223,22 +224,22 @@ def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced
         recovered = builder.answered(lambda: recover(outer.node, aliasing, builder.demands, builder.always, used))
     except Rejected as refused:
         if refused.reason is Reason.CARRIED_VALUE and steady:
-            raise Steady(steady) from None
+            raise AssumeInvariantLane(steady) from None
         raise
-    places = [m.location for m in recovered.mirrors] + [a.location for a in recovered.alone]
+    places = [m.location for m in recovered.memory_backed] + [a.location for a in recovered.private_backed]
     carried = {f"{p.register}.{p.offset // 8}" for p in places if isinstance(p, Lane)}
     if carried & steady.keys():
-        raise Steady({lane: number for lane, number in steady.items() if lane in carried})
-    statements, builder.settled = recovered.loop, recovered.settled
-    builder.mirrors, builder.alone = recovered.mirrors, recovered.alone
+        raise AssumeInvariantLane({lane: number for lane, number in steady.items() if lane in carried})
+    statements, builder.restored = recovered.loop, recovered.restored
+    builder.memory_backed, builder.private_backed = recovered.memory_backed, recovered.private_backed
     registers = {c.location for c in outer.node.carried} & {*GENERAL, *LANES}
     dead = dead_registers(code.graph, code.lift, loop.header, registers)
-    builder.settled, builder.dead = builder.settled | dead, dead.intersection(GENERAL)
+    builder.restored, builder.dead = builder.restored | dead, dead.intersection(GENERAL)
     builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
                                      if s.startswith(PRIVATE))
     statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
     aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
-    statements = with_one_of_each(statements, aliasing, builder)
+    statements = unify_splats(statements, aliasing, builder)
     ordered = None if facts.ordered else in_one_order(statements, builder.sample)
     statements, builder.reordered = ordered or statements, ordered is not None
     statements = builder.answered(lambda: reroll(statements, aliasing, builder))
@@ -248,7 +249,7 @@ def _described(code: Code, loop: Loop, facts: Facts, outer: OuterLoop, displaced
     return Lifted(region, outer, statements, facts.samples())
 
 
-def _steady_lanes(outer: OuterLoop, facts: Facts) -> dict[str, int]:
+def _steady_lanes(outer: OuterLoop, facts: Assumptions) -> dict[str, int]:
     """Vector lanes that hold the number already that an iteration sets them to, where it does: cleared for the next
     one, or as the upper part of what an AVX instruction writes. That they keep it is for the next attempt to prove."""
     found: dict[str, int] = {}
@@ -282,7 +283,7 @@ def _set_to(value: Value, flow: Flow) -> Iterator[Value]:
                 yield each
 
 
-def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
+def _related(outer: OuterLoop, remaining: EntryInvariants) -> OuterLoop:
     """``outer`` with inner bounds over counters and R alone; asks for the equations that make them so."""
     def live(bound: Linear) -> Linear:
         return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith((LOOP_COUNTER, PARAMETER))))
@@ -291,15 +292,15 @@ def _related(outer: OuterLoop, remaining: Remaining) -> OuterLoop:
     if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
         outer = outer.rewritten(remaining.by_trips())
     inner = bounds(outer.node)
-    needs: dict[Linear, Specialise] = {}
+    needs: dict[Linear, AssumeEqual] = {}
     for bound in sorted(map(live, inner.union(*(_numerators(b) for b in inner))), key=str):
         if not bound.is_constant:
             invariant = remaining.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
-            needs[invariant] = Specialise(invariant, remaining.moves(bound), symbolic=True)
+            needs[invariant] = AssumeEqual(invariant, remaining.moves(bound), symbolic=True)
     if needs:
-        raise Together(tuple(needs.values()))
+        raise AssumeAll(tuple(needs.values()))
     return outer
 
 

@@ -91,7 +91,7 @@ def operations(expression: Expression) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class AccessCost:
     """One access of a nest: byte strides along the loops, outermost first. ``passes``: times a line is moved, 2 where
     it is written back. ``advance``: bytes from one line of work to the next, where that is not the innermost loop's
     stride (lanes of a vector may be lines apart and still each walk along its own). ``reused``: the memory is small and
@@ -140,7 +140,7 @@ def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], 
     streams = []
     for access in dict.fromkeys((statement.write, *statement.reads)):
         strides = tuple(stride(scop, access, n) for n in names)
-        streams.append(Stream(strides, element, passes=2 if access == statement.write else 1))
+        streams.append(AccessCost(strides, element, passes=2 if access == statement.write else 1))
     return max(prod(counts) * step, traffic(streams, counts, machine))
 
 
@@ -158,7 +158,7 @@ def _chain(statement: Statement) -> int:
     return depth(statement.expression) or 0
 
 
-def traffic(streams: list[Stream], trips: tuple[int, ...], machine: Machine) -> float:
+def traffic(streams: list[AccessCost], trips: tuple[int, ...], machine: Machine) -> float:
     """Cycles for lines that move into each cache, and for page walks."""
     cycles = 0.0
     lines = {line: [sum(s.lines(trips, depth, line) for s in streams) for depth in range(len(trips))]
@@ -180,7 +180,7 @@ def _further(cost: tuple[float, ...], number: int) -> float:
     return cost[number] - (cost[number - 1] if number else 0.0)
 
 
-def _reused_from(lines: list[int], access: Stream, trips: tuple[int, ...], cache: CacheLevel) -> int:
+def _reused_from(lines: list[int], access: AccessCost, trips: tuple[int, ...], cache: CacheLevel) -> int:
     """The outermost loop whose reuse of ``access`` is had: all lines of one of its iterations stay in ``cache``. An
     iteration of the innermost loop always does. ``lines``: those of all streams, from each depth inwards."""
     capacity = _USABLE * cache.share / cache.line
@@ -191,7 +191,7 @@ def _reused_from(lines: list[int], access: Stream, trips: tuple[int, ...], cache
     return len(trips) - 1
 
 
-def _walks(access: Stream, trips: tuple[int, ...], page: int) -> float:
+def _walks(access: AccessCost, trips: tuple[int, ...], page: int) -> float:
     """Page walks: when one run of the innermost loop that moves the access leaves the TLB's reach."""
     depth = len(trips) - 1
     pages = access.lines(trips, depth, page)
@@ -232,7 +232,7 @@ def _size(plan: Plan, dimension: str, trips: Mapping[str, int]) -> int:
 
 def _footprint(scop: Scop, access: Access, statement: Statement, trips: Mapping[str, int], line: int) -> int:
     names = [d.name for d in statement.dimensions]
-    stream = Stream(tuple(stride(scop, access, n) for n in names), scop.array(access.array).element.size)
+    stream = AccessCost(tuple(stride(scop, access, n) for n in names), scop.array(access.array).element.size)
     return stream.lines(tuple(trips[n] for n in names), 0, line)
 
 
@@ -282,7 +282,7 @@ def _unpacked(
     strides = {n: stride(scop, access, n) for n in order}
     strides[tile.vector] *= tile.vector_count * tile.lanes
     element = scop.array(access.array).element.size
-    stream = Stream(tuple(strides[n] for n in order), element)
+    stream = AccessCost(tuple(strides[n] for n in order), element)
     return traffic([stream], tuple(counts[n] for n in order), machine)
 
 

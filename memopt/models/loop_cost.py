@@ -18,7 +18,7 @@ from memopt.ir.operations import called
 from memopt.ir.plan import Isa
 from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Statement, has_calls
 from memopt.machine.description import Machine
-from memopt.models.contraction_cost import Stream, traffic
+from memopt.models.contraction_cost import AccessCost, traffic
 
 # Cycles on current server cores: throughput of one vector operation of each kind, latency of an addition.
 VECTOR_LOAD = 0.6
@@ -48,7 +48,7 @@ MOST_ROWS = 12
 MOST_NEIGHBOURS = 4  # rows that share loads alone: each is a sequence of lines for every access
 
 
-class Place:
+class DimensionMap:
     """A statement's dimensions as Linear over the variables of its loops."""
 
     def __init__(self, dimensions: Mapping[str, Linear]) -> None:
@@ -75,7 +75,7 @@ class LeafNest:
     ``latency``: cycles that one step of the innermost loop waits for the one before."""
 
     levels: tuple[tuple[str, int], ...]
-    place: Place
+    place: DimensionMap
     rows: str | None = None
     vector: str | None = None
     sequential: str | None = None
@@ -265,7 +265,7 @@ def original_cycles(
     """A loop as compiled that waits ``latency`` cycles in each iteration for the one before, or computes with
     ``width`` of them at a time."""
     counts = tuple(trips[d.name] for d in statement.dimensions)
-    nest = LeafNest(tuple(trips.items()), Place({n: Linear.symbol(n) for n in trips}))
+    nest = LeafNest(tuple(trips.items()), DimensionMap({n: Linear.symbol(n) for n in trips}))
     simple, long = operation_counts(statement.expression)
     latency += CHOICE * _choices(statement.expression)
     compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
@@ -345,7 +345,7 @@ def _sequences(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> i
 
 def _stream(
     scop: Scop, access: Access, nest: LeafNest, levels: tuple[tuple[str, int, int], ...], tile: int, written: bool
-) -> Stream:
+) -> AccessCost:
     """``levels``: variables with the factor each of their loops steps by and its count, outermost first, the last
     ``tile`` of them those of the register tile.
 
@@ -363,5 +363,5 @@ def _stream(
             sequences *= count
         elif moved:
             break
-    return Stream(strides, element, 2 if written else 1, 0 if sequences <= SEQUENCES else SEQUENCES * LINE,
-                  scop.array(access.array).private)
+    return AccessCost(strides, element, 2 if written else 1, 0 if sequences <= SEQUENCES else SEQUENCES * LINE,
+                      scop.array(access.array).private)

@@ -22,7 +22,7 @@ MOST_CONFLICTS = 4000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Conflict:
+class DependencePiece:
     """``earlier`` and ``later`` name statements; they meet in a cell by their accesses ``first`` and ``second``."""
 
     earlier: str
@@ -40,18 +40,18 @@ class Conflict:
         terms = {s + "'" if s + "'" in self.pairs.variables else s: c for s, c in expression.terms}
         return Linear.build(terms, expression.constant)
 
-    def where(self, *, equal: tuple[Linear, ...] = (), nonnegative: tuple[Linear, ...] = ()) -> Conflict:
+    def where(self, *, equal: tuple[Linear, ...] = (), nonnegative: tuple[Linear, ...] = ()) -> DependencePiece:
         return replace(self, pairs=self.pairs.where(equal=equal, nonnegative=nonnegative))
 
     def __str__(self) -> str:
         return f"{self.earlier} -> {self.later} on {self.first.array}: {self.pairs}"
 
 
-def conflicts(scop: Scop, facts: tuple[Linear, ...] = ()) -> tuple[Conflict, ...]:
+def dependence_pieces(scop: Scop, facts: tuple[Linear, ...] = ()) -> tuple[DependencePiece, ...]:
     """All conflicts that have a pair where every one of ``facts``, over symbols alone, is >= 0.
 
     Raises ``Rejected(NO_SCHEDULE)`` when they are too many to look at."""
-    found: list[Conflict] = []
+    found: list[DependencePiece] = []
     for earlier in scop.statements:
         for later in scop.statements:
             found += between(earlier, later, facts)
@@ -67,18 +67,18 @@ def shared_loops(first: Statement, second: Statement) -> int:
 
 
 @by_identity
-def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> tuple[Conflict, ...]:
+def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> tuple[DependencePiece, ...]:
     """Conflicts in which an instance of ``earlier`` comes first."""
     meeting = tuple(_meeting(earlier, later))
     if not meeting:
         return ()
-    found: list[Conflict] = []
+    found: list[DependencePiece] = []
     ordered = tuple(_ordered(earlier, later, facts))
     for first, second, cells in meeting:
         for each in ordered:
             met = each.where(equal=cells)
             if not met.is_empty:
-                found.append(Conflict(earlier.name, later.name, first, second, met))
+                found.append(DependencePiece(earlier.name, later.name, first, second, met))
     return tuple(found)
 
 

@@ -86,7 +86,7 @@ _BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "floor", "fdiv_q": "
 _MANY = {"min": "min", "max": "max", "and_": "and", "and_then": "and", "or_": "or", "or_else": "or"}
 
 
-def scan(schedule: IntegerMap, context: IntegerSet) -> Node:
+def loop_ast(schedule: IntegerMap, context: IntegerSet) -> Node:
     """Loops that call every point of the domain of ``schedule`` once, in lexicographic order of the dates."""
     with budget():
         return _node(syntax_tree(schedule, context))

@@ -18,7 +18,7 @@ from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Mem
 from passes.contraction_code import micro_kernel, packing_code, ragged
 from passes.contraction_code.tile_loops import TileLoops, difference
-from passes.contraction_schedule.contraction import Contraction, Operand, Stream, contraction
+from passes.contraction_schedule.contraction import AffineAccess, Contraction, Operand, contraction
 from passes.vector.emitter import Emitter, Value, register_of
 from passes.vector.lowering import Lowering
 from passes.vector.registers import Registers, VectorUnit
@@ -43,7 +43,7 @@ def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
 
 class ContractionKernel:
     def __init__(self, facts: Contraction, layout: FrameLayout, placement: Placement, emitter: Emitter) -> None:
-        self._facts = facts
+        self._contraction = facts
         self._layout = layout
         self._scratch = placement.scratch
         self._panels, _ = _scratch(facts)
@@ -58,14 +58,14 @@ class ContractionKernel:
         """What does not change in the loops, and is read from registers: no part computes before all have done that."""
         if not self._empty:
             self._invariants: micro_kernel.Invariants = {}
-            trees = micro_kernel.shape(self._facts).invariant_trees
+            trees = micro_kernel.shape(self._contraction).invariant_trees
             for node in dict.fromkeys(n for tree in trees for n in _leaves(tree)):
                 self._invariants[node] = self._emitter.slot(self._unit.bytes)
                 self._fill(self._invariants[node], node)
             self._computed = [tree for tree in dict.fromkeys(trees) if tree not in self._invariants]
             for tree in self._computed:
                 self._invariants[tree] = self._emitter.slot(self._unit.bytes)
-            self._micro_kernel = micro_kernel.MicroKernel(self._facts, self._invariants)
+            self._micro_kernel = micro_kernel.MicroKernel(self._contraction, self._invariants)
             self._bases = {stream: self._base(stream.base) for stream in self._streams()}
             self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
 
@@ -77,9 +77,9 @@ class ContractionKernel:
     def _symbol(self, name: str) -> Mem:
         return Mem("rbp", displacement=self._layout.symbols[name], size=8)
 
-    def _streams(self) -> Iterator[Stream]:
-        yield self._facts.result
-        for _, operand in self._facts.operands:
+    def _streams(self) -> Iterator[AffineAccess]:
+        yield self._contraction.result
+        for _, operand in self._contraction.operands:
             yield operand.stream
 
     # before the loops
@@ -96,7 +96,7 @@ class ContractionKernel:
 
     def _fill(self, place: Mem, node: Expression) -> None:
         """Repeat a scalar in every lane, through a general-purpose register: live-in vectors stay whole."""
-        size = self._facts.element.size
+        size = self._contraction.element.size
         register = register_of(size, "rax").name
         if isinstance(node, Constant):
             self._emitter.op("movabs" if size == 8 else "mov", register, node.bits)
@@ -104,7 +104,7 @@ class ContractionKernel:
             saved = Mem("rbp", displacement=self._layout.lane(node.register, node.offset), size=size)
             self._emitter.op("mov", register, saved)
         elif isinstance(node, Scalar):
-            move = ("" if self._facts.isa is Isa.SSE2 else "v") + ("movq" if size == 8 else "movd")
+            move = ("" if self._contraction.isa is Isa.SSE2 else "v") + ("movq" if size == 8 else "movd")
             self._emitter.op(move, register, "xmm" + node.register[3:])
         for offset in range(0, place.size, size):
             self._emitter.op("mov", Mem("rbp", displacement=place.displacement + offset, size=size), register)
@@ -123,13 +123,13 @@ class ContractionKernel:
     # inside the loops
 
     def _inside(self, level: int) -> None:
-        for index, operand in self._facts.operands:
+        for index, operand in self._contraction.operands:
             if operand.pack.level == level:
                 self._pack(index, operand)
         if level == self._innermost:
             self._tile()
 
-    def _address(self, register: str, stream: Stream, level: int) -> None:
+    def _address(self, register: str, stream: AffineAccess, level: int) -> None:
         """``register`` = address of the first element of the current block; clobbers rax and rcx."""
         self._emitter.load(register, self._bases[stream])
         for dimension, stride in stream.strides:
@@ -145,17 +145,18 @@ class ContractionKernel:
         difference(self._emitter, register, limit, position)
 
     def _pack(self, index: int, operand: Operand) -> None:
-        level, tile = operand.pack.level, self._facts.plan.tile
+        level, tile = operand.pack.level, self._contraction.plan.tile
         self._address(packing_code.SOURCE, operand.stream, level)
         self._emitter.load(packing_code.PANEL, self._scratch + self._panels[index])
         self._count(packing_code.COUNT, operand.pack.dimension, level)
         self._count(packing_code.DEPTH, tile.reduction, level)
         along, down = operand.stream.stride(operand.pack.dimension), operand.stream.stride(tile.reduction)
-        packing_code.Packing(operand, self._facts.element.size, along, down, self._facts.isa).emit(self._emitter)
+        packing_code.PanelPacking(operand, self._contraction.element.size, along, down,
+                                  self._contraction.isa).emit(self._emitter)
 
     def _panel(self, register: str, index: int, operand: Operand) -> None:
         """``register`` = where the current tile's panel starts; clobbers rax and rcx."""
-        element, tile = self._facts.element.size, self._facts.plan.tile
+        element, tile = self._contraction.element.size, self._contraction.plan.tile
         self._emitter.load(register, self._scratch + self._panels[index])
         for dimension, factor in ((operand.pack.dimension, operand.panel_bytes(element) // operand.pack.width),
                                   (tile.reduction, operand.step(element))):
@@ -168,7 +169,7 @@ class ContractionKernel:
 
     def _tile(self) -> None:
         """One register tile, on the results themselves or, when it is ragged, on a copy of them."""
-        emitter, facts, tile = self._emitter, self._facts, self._facts.plan.tile
+        emitter, facts, tile = self._emitter, self._contraction, self._contraction.plan.tile
         direct = facts.result.stride(tile.vector) == facts.element.size
         self._address(micro_kernel.RESULT, facts.result, self._innermost)
         if direct and self._loops.always_full(tile.rows, facts.row_count) and self._loops.always_full(
@@ -201,23 +202,23 @@ class ContractionKernel:
     def _unless_ragged(self, target: str) -> None:
         """Jump to ``target`` when the counted rows and columns make a full tile."""
         partial = self._emitter.fresh("partial")
-        self._emitter.op("cmp", ragged.ROWS, self._facts.row_count)
+        self._emitter.op("cmp", ragged.ROWS, self._contraction.row_count)
         self._emitter.jump(partial, "l")
-        self._emitter.op("cmp", ragged.COLUMNS, self._facts.column_count)
+        self._emitter.op("cmp", ragged.COLUMNS, self._contraction.column_count)
         self._emitter.jump(target, "ge")
         self._emitter.place(partial)
 
     def _compute(self) -> None:
         """The micro-kernel on the results that rdi and rsi describe."""
-        for (index, operand), register in zip(self._facts.operands, micro_kernel.PANELS, strict=False):
+        for (index, operand), register in zip(self._contraction.operands, micro_kernel.PANELS, strict=False):
             self._panel(register, index, operand)
-        self._count(micro_kernel.DEPTH, self._facts.plan.tile.reduction, self._innermost)
+        self._count(micro_kernel.DEPTH, self._contraction.plan.tile.reduction, self._innermost)
         self._micro_kernel.emit(self._emitter, self._next_tile())
 
     def _next_tile(self) -> int:
         """Bytes from the results of this register tile to those of the next."""
-        loop = self._facts.plan.loops[self._innermost]
-        return self._facts.result.stride(loop.dimension) * loop.size
+        loop = self._contraction.plan.loops[self._innermost]
+        return self._contraction.result.stride(loop.dimension) * loop.size
 
 
 def _leaves(tree: Expression) -> Iterator[Expression]:

@@ -24,7 +24,7 @@ _GROUP = 8  # elements copied side by side: no more streams than a first-level c
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PanelPacking:
     """``along``: byte stride of the source along the panel; ``down``: along the reduction."""
 
     operand: Operand

@@ -29,7 +29,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class AffineAccess:
     """``address = base + sum(stride * dimension)`` in bytes; ``base`` is Linear over live-in symbols."""
 
     base: Linear
@@ -47,7 +47,7 @@ class Operand:
     broadcasting load). ``depth`` is the room for k in a panel, ``panels`` the room for panels.
     """
 
-    stream: Stream
+    stream: AffineAccess
     role: Role
     pack: Pack
     copies: int
@@ -77,7 +77,7 @@ class Contraction:
     statement: Statement
     element: ElementType
     extents: tuple[tuple[str, int | None], ...]
-    result: Stream
+    result: AffineAccess
     accumulators: frozenset[int]
     operands: tuple[tuple[int, Operand], ...]
 
@@ -148,14 +148,14 @@ def _extents(statement: Statement) -> Iterator[tuple[str, int | None]]:
             yield dimension.name, dimension.trips.constant
 
 
-def _stream(scop: Scop, access: Access, dimensions: tuple[str, ...]) -> Stream:
+def _stream(scop: Scop, access: Access, dimensions: tuple[str, ...]) -> AffineAccess:
     array = scop.array(access.array)
     base, strides = array.base, dict.fromkeys(dimensions, 0)
     for stride, subscript in zip(array.strides, access.subscripts, strict=True):
         base = base + subscript.without(*dimensions) * stride
         for dimension in dimensions:
             strides[dimension] += subscript.coefficient(dimension) * stride
-    return Stream(base, tuple((d, s) for d, s in strides.items() if s))
+    return AffineAccess(base, tuple((d, s) for d, s in strides.items() if s))
 
 
 def _check_tile(plan: Plan, element: ElementType, dimensions: tuple[str, ...]) -> None:
@@ -186,7 +186,7 @@ def _check_expression(expression: Expression, element: ElementType) -> None:
             _check_expression(operand, element)
 
 
-def _check_order(plan: Plan, result: Stream, dimensions: tuple[str, ...]) -> None:
+def _check_order(plan: Plan, result: AffineAccess, dimensions: tuple[str, ...]) -> None:
     """Each result must see its reductions in the original order: k ascends by construction of the loops; further
     reduction dimensions must be outside it and run in their order, one iteration at a time."""
     reductions = [d for d in dimensions if result.stride(d) == 0]
@@ -202,7 +202,7 @@ def _check_order(plan: Plan, result: Stream, dimensions: tuple[str, ...]) -> Non
         raise Rejected(Reason.NO_SCHEDULE, "reductions would be reordered")
 
 
-def _operand(plan: Plan, extents: dict[str, int | None], stream: Stream, index: int) -> Operand:
+def _operand(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, index: int) -> Operand:
     tile = plan.tile
     if stream.stride(tile.vector) == 0:
         role, dimension, width = Role.BROADCAST, tile.rows, tile.row_count
@@ -232,7 +232,7 @@ def _room(plan: Plan, extents: dict[str, int | None], dimension: str, level: int
     return min([*sizes[-1:], *([extent] if extent is not None else [])], default=None)
 
 
-def _default_level(plan: Plan, extents: dict[str, int | None], stream: Stream, dimension: str) -> int:
+def _default_level(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, dimension: str) -> int:
     """The outermost level at which every loop the operand depends on is fixed, except those over its panels."""
     level = max((i for i, loop in enumerate(plan.loops)
                  if loop.dimension != dimension

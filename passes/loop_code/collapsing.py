@@ -14,7 +14,7 @@ from memopt.ir.plan import MOST_LANES
 from passes.loop_code.leaf_shape import Along, LeafShape
 
 
-def joined(shape: LeafShape) -> LeafShape:
+def collapsed(shape: LeafShape) -> LeafShape:
     """``shape`` with lanes only where all its rows have the same ones, as many as its addresses go on by from row to
     row; else ``shape``."""
     lanes = _lanes(shape)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from memopt.ir.scop import Apply, ElementType, Expression
 
 
-def contracted(expression: Expression) -> Expression:
+def fused(expression: Expression) -> Expression:
     """The expression with every sum of a product and something else fused."""
     if not isinstance(expression, Apply):
         return expression
-    expression = replace(expression, operands=tuple(map(contracted, expression.operands)))
+    expression = replace(expression, operands=tuple(map(fused, expression.operands)))
     match expression:
         case Apply("add", (Apply("mul", (a, b)), c), element) | Apply("add", (c, Apply("mul", (a, b))), element):
             return _fused("fma", (a, b, c), element, expression)

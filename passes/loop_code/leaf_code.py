@@ -16,7 +16,7 @@ from memopt.ir.scop import Expression
 from memopt.x86.instructions import Imm, Mem
 from passes.loop_code.ast_code import linear
 from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape
-from passes.loop_code.partial_tiles import UnevenSteps
+from passes.loop_code.partial_tiles import PartialSteps
 from passes.loop_code.ranges import Names, Range, axis_range, limit, stored
 from passes.loop_code.tile_body import MASK, TileKind
 from passes.loop_code.tile_run import TileRunner, copy, difference
@@ -34,7 +34,7 @@ class LeafCode:
         self._emitter = emitter
         self._shape, self._definitions = shape.with_definitions()
         self._tiles = TileRunner(emitter, isa, self._shape, constants)
-        self._uneven = UnevenSteps(emitter, self._shape, self._tiles)
+        self._uneven = PartialSteps(emitter, self._shape, self._tiles)
 
     def emit(self, names: Names) -> None:
         emitter, shape = self._emitter, self._shape

@@ -27,7 +27,7 @@ from memopt.ir.scop import (
     Statement,
 )
 from memopt.polyhedral.isl import Polyhedron, budget
-from passes.loop_code.fma import contracted
+from passes.loop_code.fma import fused
 from passes.loop_code.narrowing import narrowed
 
 ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # no dimension is called so
@@ -56,7 +56,7 @@ class Along:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class AccessAlong:
     """An access: the byte address of its element at a point."""
 
     array: str
@@ -72,8 +72,8 @@ class LeafShape:
     leaf: Leaf
     statement: Statement
     bounds: tuple[Along, ...]
-    write: Stream
-    reads: tuple[Stream, ...]
+    write: AccessAlong
+    reads: tuple[AccessAlong, ...]
     indices: Mapping[Index, Along]
 
     @property
@@ -107,7 +107,7 @@ class LeafShape:
             name = names.setdefault(varying * sign, f"sum {len(names)}")
             return replace(along, rest=Linear.symbol(name, sign, along.rest.constant))
 
-        def stream(old: Stream) -> Stream:
+        def stream(old: AccessAlong) -> AccessAlong:
             return replace(old, address=named(old.address))
 
         shape = replace(self, bounds=tuple(map(named, self.bounds)), write=stream(self.write),
@@ -121,17 +121,17 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     point of the statement, ``Rejected`` when an axis is not bounded."""
     statement = next(s for s in plan.statements if s.name == leaf.statement)
     types = [scop.array(r.array).element for r in statement.reads]
-    expression = contracted(statement.expression) if plan.fuse_multiply_add else statement.expression
+    expression = fused(statement.expression) if plan.fuse_multiply_add else statement.expression
     statement = replace(statement, expression=narrowed(expression, types))
     point = _point(statement, leaf)
     leaf = _with_free_axes(leaf, point)
     bounds = _needed(tuple(dict.fromkeys(_bounds(statement, leaf, point))))
     storage = {s.array: s for s in plan.storage}
 
-    def stream(access: Access) -> Stream:
+    def stream(access: Access) -> AccessAlong:
         array = scop.array(access.array)
         home = _home(array, access, storage.get(array.name), scratch)
-        return Stream(array.name, array.element, _along(home.substitute(point)))
+        return AccessAlong(array.name, array.element, _along(home.substitute(point)))
 
     dimensions = {dimension.name for dimension in statement.dimensions}
     indices = {node: _along(node.value.substitute(point)) for node in _nodes(statement.expression)

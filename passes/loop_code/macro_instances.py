@@ -13,7 +13,7 @@ from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Guard, Relation
 from memopt.ir.scop import LIMIT, TRIPS, Statement
 from memopt.polyhedral.isl import IntegerMap, IntegerSet
-from memopt.polyhedral.loop_ast import Node, scan
+from memopt.polyhedral.loop_ast import Node, loop_ast
 from passes.loop_code.leaf_shape import domain
 
 
@@ -38,7 +38,7 @@ def macro_nest(plan: LoopPlan, guards: tuple[Guard, ...]) -> MacroNest:
     relations = [_relation(number, leaf, statement, names) for number, (leaf, statement) in enumerate(parts)]
     schedule = IntegerMap.parse(f"{head}{{ {'; '.join(relations)} }}")
     context = IntegerSet.parse(f"{head}{{ : {' and '.join(_context(guards, names))} }}")
-    return MacroNest(scan(schedule, context), {name: symbol for symbol, name in names.items()})
+    return MacroNest(loop_ast(schedule, context), {name: symbol for symbol, name in names.items()})
 
 
 def _symbols(parts: tuple[tuple[Leaf, Statement], ...]) -> list[str]:

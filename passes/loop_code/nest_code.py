@@ -17,11 +17,11 @@ from memopt.ir.scop import Constant, ElementType, Expression, Index, Scalar, Sco
 from memopt.polyhedral.loop_ast import Block, Call, For, If, Node
 from memopt.x86.instructions import Mem
 from passes.loop_code.ast_code import ScanCode
-from passes.loop_code.collapsing import joined
+from passes.loop_code.collapsing import collapsed
 from passes.loop_code.leaf_code import LeafCode
 from passes.loop_code.leaf_shape import date_name, leaf_shape
 from passes.loop_code.macro_instances import macro_nest
-from passes.loop_code.subroutine import Routine
+from passes.loop_code.subroutine import Subroutine
 from passes.vector.emitter import Emitter, Value
 
 _ALIGNMENT = 64
@@ -54,8 +54,8 @@ class NestCode:
         self._symbols: dict[str, Value] = dict(symbols)
         self._nest = macro_nest(plan, region.guards)
         homes, _ = _storage(region.scop, plan, scratch)
-        homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.passed}
-        self._shapes = [joined(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
+        homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.register_carried}
+        self._shapes = [collapsed(leaf_shape(region.scop, plan, leaf, homes)) for leaf in plan.leaves]
         self._constants = _Constants(self._symbols)
 
     def prepare(self) -> None:
@@ -95,7 +95,7 @@ class _Routine:
 
     def __init__(self, emitter: Emitter, dates: int, name: str) -> None:
         self._emitter = emitter
-        self.routine = Routine(emitter, f"leaf_{name}")
+        self.routine = Subroutine(emitter, f"leaf_{name}")
         self.dates = tuple(emitter.slot() for _ in range(dates))
 
     def call(self, node: Call, scan: ScanCode) -> None:

@@ -13,7 +13,7 @@ from memopt.x86.instructions import Imm, Mem
 from passes.loop_code.ast_code import linear
 from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, Along, LeafShape
 from passes.loop_code.ranges import Names, axis_range, evaluate, limit
-from passes.loop_code.subroutine import Routine
+from passes.loop_code.subroutine import Subroutine
 from passes.loop_code.tile_body import MASK, TileKind
 from passes.loop_code.tile_run import TileRunner, copy, difference
 from passes.loop_code.value_numbering import Tile
@@ -23,7 +23,7 @@ _ARGUMENTS = ("row", "row end", "lane", "lane end", "step", "step end")
 _ALL = 31  # more lanes than there are, and the largest shift
 
 
-class UnevenSteps:
+class PartialSteps:
     """``call`` where a tile has such steps, ``emit`` once behind all calls."""
 
     def __init__(self, emitter: Emitter, shape: LeafShape, tiles: TileRunner) -> None:
@@ -33,7 +33,7 @@ class UnevenSteps:
         bounds = [b for b in shape.bounds if b.sequential]
         self._by_row = any(b.row for b in bounds)
         self._by_lane = tuple(b for b in bounds if b.vector)
-        self._routines: dict[int, Routine] = {}
+        self._routines: dict[int, Subroutine] = {}
 
     def call(self, kind: TileKind, end: Value, steps: tuple[Value, Value], names: Names) -> None:
         """The tile's own points with ``steps``; the lanes of a masked one stop before ``end``."""
@@ -43,7 +43,7 @@ class UnevenSteps:
         emitter.op("cmp", "rax", 0)
         emitter.jump(after, "le")
         rows = 1 if self._by_row else tile.row_count
-        routine = self._routines.setdefault(rows, Routine(emitter, "uneven"))
+        routine = self._routines.setdefault(rows, Subroutine(emitter, "uneven"))
         arguments = routine.arguments(_ARGUMENTS)
         for number, axis, count in ((0, ROW, tile.row_count), (2, VECTOR, tile.width)):
             emitter.load("rbx", names[axis])

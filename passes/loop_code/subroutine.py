@@ -12,7 +12,7 @@ from memopt.x86.instructions import Mem
 from passes.vector.emitter import Emitter
 
 
-class Routine:
+class Subroutine:
     """``call`` as often as wanted, then ``body`` once, both in the same emitter."""
 
     def __init__(self, emitter: Emitter, stem: str) -> None:

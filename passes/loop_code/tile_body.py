@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Apply, ElementType, Expression, Index, Read
 from memopt.x86.instructions import Mem
-from passes.loop_code.leaf_shape import VECTOR, LeafShape, Stream
+from passes.loop_code.leaf_shape import VECTOR, AccessAlong, LeafShape
 from passes.loop_code.pointers import Group, Groups, Pointers
-from passes.loop_code.value_numbering import Point, Tile, Uses, Values, is_truth, uses
+from passes.loop_code.value_numbering import Point, Tile, Uses, ValueNumbering, is_truth, uses
 from passes.vector import masks, strided
 from passes.vector.emitter import Emitter, displaced
 from passes.vector.lowering import Lowering
@@ -97,7 +97,7 @@ def _registers_left(context: TileContext, kind: TileKind, allocation: Allocation
 
 def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression, Point], ...]:
     """Maximal values that no step changes, those used most first."""
-    values = Values(context.shape, context.groups, kind.tile)
+    values = ValueNumbering(context.shape, context.groups, kind.tile)
     found: dict[int, tuple[int, Expression, Point]] = {}
 
     def visit(node: Expression, point: Point) -> None:
@@ -124,7 +124,7 @@ class TileBody:
         self._context = context
         self._shape = context.shape
         self._allocation = allocation
-        self._values = Values(context.shape, context.groups, kind.tile, carry=not kind.changing)
+        self._values = ValueNumbering(context.shape, context.groups, kind.tile, carry=not kind.changing)
         self._pool = _CountedRegisters(kind.unit)
         self._lowering = Lowering(kind.unit, emitter, self._pool, reads=tuple(s.element for s in context.shape.reads),
                                   mask=MASK if kind.masked else None, masks=MaskRegisters(MASK, _SEEN, _NEW))
@@ -316,22 +316,22 @@ class TileBody:
 
     # memory
 
-    def _stride(self, stream: Stream) -> int:
+    def _stride(self, stream: AccessAlong) -> int:
         """Bytes from lane to lane; with one lane, as if lanes were neighbours."""
         return stream.element.size if self.kind.unit.scalar else stream.address.factor(VECTOR)
 
-    def _memory(self, stream: Stream, point: Point, size: int) -> Mem:
+    def _memory(self, stream: AccessAlong, point: Point, size: int) -> Mem:
         member, _ = self._context.groups.members[stream.address]
         place = self.pointers.operand(stream.address, self._values.displacement(member, point), size)
         assert place.base is not None
         return displaced(place.base, place.displacement, size)
 
-    def _operand(self, stream: Stream, point: Point) -> Mem:
+    def _operand(self, stream: AccessAlong, point: Point) -> Mem:
         if self._stride(stream) == 0:
             return replace(self._memory(stream, point, stream.element.size), broadcast=self.kind.unit.lanes)
         return self._memory(stream, point, self.kind.unit.width(stream.element))
 
-    def _load(self, register: str, stream: Stream, point: Point) -> None:
+    def _load(self, register: str, stream: AccessAlong, point: Point) -> None:
         stride = self._stride(stream)
         strided.load(self._lowering.code, register, self._memory(stream, point, stream.element.size), stride,
                      stream.element, self._offsets.get((stride, stream.element)))
@@ -342,7 +342,7 @@ class TileBody:
         strided.store(self._lowering.code, self._memory(stream, point, stream.element.size), register, stride,
                       stream.element, self._offsets.get((stride, stream.element)))
 
-    def _make_offsets(self, stream: Stream) -> None:
+    def _make_offsets(self, stream: AccessAlong) -> None:
         key = self._stride(stream), stream.element
         if key not in self._offsets:
             self._offsets[key] = self._pool.take()

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from memopt.ir.scop import Apply, Expression, Index, Read
-from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, LeafShape, Stream
+from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, AccessAlong, LeafShape
 from passes.loop_code.pointers import Group, Groups
 
 _COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
@@ -57,7 +57,7 @@ class Tile:
         return [Point(r, v, step, turn) for turn in range(self.turns) for r, v in pairs]
 
 
-class Values:
+class ValueNumbering:
     """Numbers of the values of one leaf in a tile. ``carry``: every lane has every step."""
 
     def __init__(self, shape: LeafShape, groups: Groups, tile: Tile, *, carry: bool = True) -> None:
@@ -71,7 +71,7 @@ class Values:
         # Whether some read is of what the step before has written.
         self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
 
-    def stream(self, node: Read) -> Stream:
+    def stream(self, node: Read) -> AccessAlong:
         return self._shape.reads[node.index]
 
     def is_accumulator(self, node: Expression) -> bool:
@@ -91,7 +91,7 @@ class Values:
         """Whether a read is of what the last step before the first one has written, and that is in a register."""
         return self.carries and isinstance(node, Read) and point.step - self._steps_behind(self.stream(node)) == -1
 
-    def _steps_behind(self, stream: Stream) -> int:
+    def _steps_behind(self, stream: AccessAlong) -> int:
         """How many steps before a read the cell was written by the same lane; 0: it was not, as far as is known."""
         write = self._shape.write
         if not self._carry or self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
@@ -165,7 +165,7 @@ class Uses:
         return Uses(Counter(), {})
 
 
-def uses(values: Values, expression: Expression, points: list[Point]) -> Uses:
+def uses(values: ValueNumbering, expression: Expression, points: list[Point]) -> Uses:
     """What is used again does not use its operands again, unless it cannot be kept."""
     count: Counter[int] = Counter()
     last: dict[int, int] = {}

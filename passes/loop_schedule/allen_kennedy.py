@@ -22,10 +22,10 @@ from memopt.models.loop_cost import average_trips, lanes
 from memopt.polyhedral.dependence_pieces import shared_loops
 from passes.context import Context
 from passes.loop_schedule.blocking import BLOCK, Blocking
-from passes.loop_schedule.carried_dependences import Conflicts, carry, keeps, within
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, keeps, within
 from passes.loop_schedule.components import components
 from passes.loop_schedule.leaf_options import Option, Position, cut, options
-from passes.loop_schedule.row_alignment import Rows
+from passes.loop_schedule.row_alignment import RowAlignment
 from passes.loop_schedule.time_tiling import time_tiled
 
 # A leaf inside shared loops may cost this much more than on its own before the loops are distributed.
@@ -44,20 +44,20 @@ Loops = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class AllenKennedy:
     """Leaves for ``scop``'s statements; ``conflicts`` are all their dependences, ``most_serial`` how many serial loops
     around a dependence circle are tried, ``serial`` the first of them where it is not that of the original."""
 
     scop: Scop
-    conflicts: Conflicts
+    conflicts: DependencePieces
     context: Context
     most_serial: int = MOST_SERIAL
     serial: Loops = field(default_factory=dict)
     _known: dict[object, Option] = field(default_factory=dict, compare=False)
 
     @cached_property
-    def _rows(self) -> Rows:
-        return Rows.of(self.scop)
+    def _rows(self) -> RowAlignment:
+        return RowAlignment.of(self.scop)
 
     def made(self) -> tuple[Option, ...]:
         """One leaf for each statement, all with equally many dates, in textual order."""
@@ -90,7 +90,7 @@ class Arrangement:
         place = tuple((n, Linear.symbol(n)) for n in trips)
         return Position(statement, (), tuple(trips.items()), (), place, within(self.conflicts, (statement.name,)))
 
-    def _arranged(self, positions: tuple[Position, ...], left: Conflicts) -> tuple[Option, ...]:
+    def _arranged(self, positions: tuple[Position, ...], left: DependencePieces) -> tuple[Option, ...]:
         by_name = {p.statement.name: p for p in positions}
         groups = components((p.statement for p in positions), left)
         if len(groups) == 1:
@@ -124,7 +124,7 @@ class Arrangement:
                 return loops
         return None
 
-    def _alternatives(self, positions: tuple[Position, ...], left: Conflicts) -> list[tuple[Option, ...]]:
+    def _alternatives(self, positions: tuple[Position, ...], left: DependencePieces) -> list[tuple[Option, ...]]:
         """One arrangement for each way to go round all of them; ``Rejected(NO_SCHEDULE)`` when there is none."""
         found = []
         for inside in self._serial(positions, left):
@@ -137,8 +137,8 @@ class Arrangement:
             raise Rejected(Reason.NO_SCHEDULE, "no loop goes round all statements that depend on each other")
         return found
 
-    def _serial(self, positions: tuple[Position, ...], left: Conflicts) -> Iterator[tuple[
-            tuple[Position, ...], Conflicts]]:
+    def _serial(self, positions: tuple[Position, ...], left: DependencePieces) -> Iterator[tuple[
+            tuple[Position, ...], DependencePieces]]:
         """What is inside a loop around all of them, one iteration at a time: the original one, or one that takes
         another loop of some statements (which turns a dot product into updates, as in triangular solvers)."""
         original, rows = self._shared(positions), False
@@ -161,8 +161,9 @@ class Arrangement:
                 tried += 1
                 yield inside
 
-    def _one_by_one(self, positions: tuple[Position, ...], left: Conflicts, loops: Loops, rows: bool = False) -> tuple[
-            tuple[Position, ...], Conflicts] | None:
+    def _one_by_one(self, positions: tuple[Position, ...], left: DependencePieces, loops: Loops,
+                    rows: bool = False) -> tuple[
+            tuple[Position, ...], DependencePieces] | None:
         """One more date, the loop named for each statement, or with ``rows`` the rows it goes over; None where that
         turns a dependence round."""
         named = {p.statement.name: (p.statement, loops[p.statement.name]) for p in positions}
@@ -186,7 +187,7 @@ class Arrangement:
         return all(p.free for p in inside) and all(
             self._best(p).cycles <= FUSION_LOSS * self._best(q).cycles for p, q in zip(inside, positions, strict=True))
 
-    def _strips(self, nests: list[tuple[Position, ...]], left: Conflicts, loops: Loops) -> tuple[Option, ...]:
+    def _strips(self, nests: list[tuple[Position, ...]], left: DependencePieces, loops: Loops) -> tuple[Option, ...]:
         """The shared loop in strips, inside which the groups run one after the other; without strips where the data
         of the whole loop stay in a cache."""
         names = {s: d for s, d in loops.items() if d is not None}
@@ -224,7 +225,7 @@ class Arrangement:
     def _width(self, nests: list[tuple[Position, ...]]) -> int:
         return max(lanes(self.scop, p.statement, self.context.isa) for n in nests for p in n)
 
-    def _sequence(self, nests: list[tuple[Position, ...]], left: Conflicts) -> tuple[Option, ...]:
+    def _sequence(self, nests: list[tuple[Position, ...]], left: DependencePieces) -> tuple[Option, ...]:
         found: list[Option] = []
         for number, nest in enumerate(nests):
             later = tuple(replace(p, dates=(*p.dates, Date(Linear.of(number)))) for p in nest)

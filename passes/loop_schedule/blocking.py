@@ -23,9 +23,9 @@ from memopt.ir.scop import Dimension, Scop, Statement
 from memopt.models.loop_cost import average_trips
 from memopt.polyhedral.dependence_pieces import between
 from memopt.polyhedral.isl import Polyhedron, instances
-from passes.loop_schedule.carried_dependences import Conflicts, carry, equal, keeps
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, equal, keeps
 from passes.loop_schedule.leaf_options import Position
-from passes.loop_schedule.row_alignment import Rows
+from passes.loop_schedule.row_alignment import RowAlignment
 
 BLOCK = "block"
 STEPS = 64
@@ -44,7 +44,7 @@ class Blocking:
     loops: Mapping[str, str]
     counts: Mapping[str, Mapping[str, int]]
 
-    def start(self, statement: Statement, conflicts: Conflicts) -> Position:
+    def start(self, statement: Statement, conflicts: DependencePieces) -> Position:
         """The statement behind the date of its block; ``conflicts``: its own, of which none lead back to an earlier
         block."""
         counts = dict(self.counts[statement.name])
@@ -61,11 +61,11 @@ _Cut = Callable[[Statement, str, Linear, tuple[Linear, ...], int, int], tuple[_P
 
 
 def blockings(
-    scop: Scop, conflicts: Conflicts, trips: int, steps: int = STEPS, facts: tuple[Linear, ...] = ()
+    scop: Scop, conflicts: DependencePieces, trips: int, steps: int = STEPS, facts: tuple[Linear, ...] = ()
 ) -> Iterator[Blocking]:
     """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
     can wait for the rest of its block, or the rest for it; every one of ``facts`` is >= 0."""
-    made, rows, cut = 0, Rows.of(scop), functools.cache(_pieces)
+    made, rows, cut = 0, RowAlignment.of(scop), functools.cache(_pieces)
     values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
@@ -77,7 +77,7 @@ def blockings(
                 yield blocking
 
 
-def _from_zero(rows: Rows, scop: Scop, loops: Mapping[str, str], facts: tuple[Linear, ...]) -> Rows:
+def _from_zero(rows: RowAlignment, scop: Scop, loops: Mapping[str, str], facts: tuple[Linear, ...]) -> RowAlignment:
     """``rows``, from the first iteration of the first statement's loop on where their numbers would be negative: those
     of blocks are not."""
     for statement in scop.statements:
@@ -90,7 +90,8 @@ def _from_zero(rows: Rows, scop: Scop, loops: Mapping[str, str], facts: tuple[Li
     return rows
 
 
-def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, cut: _Cut, trips: int, steps: int) -> Blocking | None:
+def _blocked(scop: Scop, loops: Mapping[str, str], rows: RowAlignment, cut: _Cut, trips: int,
+             steps: int) -> Blocking | None:
     """``cut``: ``_pieces``, which choices of loops have in common."""
     stepping = _stepping(scop, loops, rows)
     statements: list[Statement] = []
@@ -112,7 +113,7 @@ def _blocked(scop: Scop, loops: Mapping[str, str], rows: Rows, cut: _Cut, trips:
     return Blocking(replace(scop, statements=tuple(statements)), steps, kept, counts)
 
 
-def _stepping(scop: Scop, loops: Mapping[str, str], rows: Rows) -> dict[tuple[str, int], int]:
+def _stepping(scop: Scop, loops: Mapping[str, str], rows: RowAlignment) -> dict[tuple[str, int], int]:
     """Subscripts of written arrays that advance with the blocked loop in some access, and in which direction."""
     written = {s.write.array for s in scop.statements}
     found: dict[tuple[str, int], int] = {}
@@ -132,7 +133,7 @@ def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
     statements = blocking.scop.statements
     largest = max(statements, key=lambda s: prod(blocking.counts[s.name].values()))
 
-    def inside(earlier: Statement, later: Statement) -> Conflicts:
+    def inside(earlier: Statement, later: Statement) -> DependencePieces:
         date = {s.name: Linear.symbol(BLOCK) for s in (earlier, later)}
         return carry(between(earlier, later, facts), date) or ()
 

@@ -11,12 +11,12 @@ from memopt.ir.plan import Leaf, LoopPlan, Storage
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Array, Scop, Statement
 from memopt.models.loop_cost import average_trips, original_cycles
-from memopt.polyhedral.dependence_pieces import conflicts
+from memopt.polyhedral.dependence_pieces import dependence_pieces
 from memopt.polyhedral.isl import budget
 from passes.context import Context
-from passes.loop_schedule.allen_kennedy import Arrangement, cycles
+from passes.loop_schedule.allen_kennedy import AllenKennedy, cycles
 from passes.loop_schedule.blocking import STEPS, blockings
-from passes.loop_schedule.carried_dependences import Conflicts, carry, within
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, within
 from passes.loop_schedule.index_set_splitting import split
 from passes.loop_schedule.leaf_options import Option, latency
 from passes.loop_schedule.rebasing import rebase
@@ -42,23 +42,24 @@ def loop_plans(
     """
     scop, rebases = rebase(_with_extents(scop, context))
     with budget():
-        pairs = conflicts(scop, facts)
+        pairs = dependence_pieces(scop, facts)
         in_vectors = context.packed > 0 and all(_flat(s, context) for s in scop.statements)
         before = sum(original_cycles(scop, s, _latency(s, pairs), average_trips(s, context.trips), context.machine,
                                      _lanes(scop, s, context) if in_vectors else 1) for s in scop.statements)
         least_gain = max(least_gain, WIDENED_GAIN) if in_vectors and least_gain else least_gain
-        whole = Arrangement(scop, pairs, context)
+        whole = AllenKennedy(scop, pairs, context)
         candidates = [_Candidate(scop, whole.made())]
         longer = replace(context, trips=_entered_with(scop, context.trips))
         candidates += [_Candidate(scop, found, f"{steps} time steps at once",
                                   context.trips / (ceil(longer.trips / steps) * steps))
-                       for found, steps in Arrangement(scop, pairs, longer).time_tiled()]
+                       for found, steps in AllenKennedy(scop, pairs, longer).time_tiled()]
         pieces = split(scop, pairs)
         if pieces is not None:
-            candidates.append(_Candidate(pieces, Arrangement(pieces, conflicts(pieces, facts), context).made()))
+            found = AllenKennedy(pieces, dependence_pieces(pieces, facts), context).made()
+            candidates.append(_Candidate(pieces, found))
         for blocking in () if _is_product(candidates[0].found) else blockings(scop, pairs, context.trips, facts=facts):
-            inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, BLOCKED_SERIAL,
-                                 blocking.loops)
+            inside = AllenKennedy(blocking.scop, dependence_pieces(blocking.scop, facts), context, BLOCKED_SERIAL,
+                                  blocking.loops)
             candidates.append(_Candidate(blocking.scop, inside.blocked(blocking), f"blocks of {STEPS}"))
     candidates.sort(key=lambda c: c.cycles)
     best = ENTRY + candidates[0].cycles
@@ -161,9 +162,9 @@ def _extended(scop: Scop, array: Array, context: Context) -> Array:
     return replace(array, strides=tuple(strides))
 
 
-def _latency(statement: Statement, pairs: Conflicts) -> float:
+def _latency(statement: Statement, pairs: DependencePieces) -> float:
     """Cycles that an iteration of the innermost original loop waits for the one before it."""
-    left: Conflicts | None = within(pairs, (statement.name,))
+    left: DependencePieces | None = within(pairs, (statement.name,))
     for dimension in statement.dimensions[:-1]:
         left = carry(left or (), {statement.name: Linear.symbol(dimension.name)})
     return latency(statement, left or (), statement.dimensions[-1].name)

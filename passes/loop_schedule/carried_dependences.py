@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from memopt.ir.linear import Linear
-from memopt.polyhedral.dependence_pieces import Conflict
+from memopt.polyhedral.dependence_pieces import DependencePiece
 
-Conflicts = tuple[Conflict, ...]
+DependencePieces = tuple[DependencePiece, ...]
 
 
-def carry(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> Conflicts | None:
+def carry(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> DependencePieces | None:
     """The pairs that ``date`` (an expression for every statement) leaves at the same time; None when it turns one
     round."""
     left = []
@@ -33,12 +33,12 @@ def carry(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> Conflict
     return tuple(left)
 
 
-def keeps(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> bool:
+def keeps(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> bool:
     """Whether no pair goes back along ``date``: then its quotient by any number does not turn one round either."""
     return all((least := each.pairs.least(each.distance(date))) is not None and least >= 0 for each in conflicts)
 
 
-def equal(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> bool:
+def equal(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> bool:
     """Whether every pair lies at one date."""
     for each in conflicts:
         distance = each.distance(date)
@@ -47,7 +47,7 @@ def equal(conflicts: Iterable[Conflict], date: Mapping[str, Linear]) -> bool:
     return True
 
 
-def within(conflicts: Iterable[Conflict], names: Iterable[str]) -> Conflicts:
+def within(conflicts: Iterable[DependencePiece], names: Iterable[str]) -> DependencePieces:
     """Those between statements of ``names``."""
     chosen = set(names)
     return tuple(c for c in conflicts if c.earlier in chosen and c.later in chosen)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from memopt.ir.scop import Statement
-from memopt.polyhedral.dependence_pieces import Conflict
+from memopt.polyhedral.dependence_pieces import DependencePiece
 
 
-def components(statements: Iterable[Statement], conflicts: Iterable[Conflict]) -> tuple[tuple[Statement, ...], ...]:
+def components(statements: Iterable[Statement], conflicts: Iterable[DependencePiece]) -> tuple[tuple[Statement, ...],
+                                                                                               ...]:
     """Strongly connected components, sources first; where there is a choice, as in the text."""
     ordered = sorted(statements, key=lambda s: s.position)
     reached = _reached([s.name for s in ordered], conflicts)
@@ -30,7 +31,7 @@ def components(statements: Iterable[Statement], conflicts: Iterable[Conflict]) -
     return tuple(result)
 
 
-def _reached(names: list[str], conflicts: Iterable[Conflict]) -> dict[str, set[str]]:
+def _reached(names: list[str], conflicts: Iterable[DependencePiece]) -> dict[str, set[str]]:
     """The statements that must come after each, transitively."""
     reached: dict[str, set[str]] = {n: set() for n in names}
     for each in conflicts:

@@ -14,14 +14,14 @@ from dataclasses import replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
-from memopt.polyhedral.dependence_pieces import Conflict
+from memopt.polyhedral.dependence_pieces import DependencePiece
 from memopt.polyhedral.isl import instances
-from passes.loop_schedule.carried_dependences import Conflicts, carry, within
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, within
 
 MOST_PIECES = 12
 
 
-def split(scop: Scop, conflicts: Conflicts) -> Scop | None:
+def split(scop: Scop, conflicts: DependencePieces) -> Scop | None:
     """``scop`` with statements in pieces where that makes an innermost loop parallel; None where nothing does."""
     statements: list[Statement] = []
     for statement in scop.statements:
@@ -31,11 +31,11 @@ def split(scop: Scop, conflicts: Conflicts) -> Scop | None:
     return replace(scop, statements=tuple(statements))
 
 
-def _pieces(statement: Statement, conflicts: Conflicts) -> Iterator[Statement]:
+def _pieces(statement: Statement, conflicts: DependencePieces) -> Iterator[Statement]:
     """The statement whole, or before, on and after a hyperplane that all left dependences go through."""
-    blocked: list[tuple[str, Conflicts]] = []
+    blocked: list[tuple[str, DependencePieces]] = []
     for dimension in statement.dimensions:
-        left: Conflicts | None = conflicts
+        left: DependencePieces | None = conflicts
         for other in statement.dimensions:
             if other is not dimension and left is not None:
                 left = carry(left, {statement.name: Linear.symbol(other.name)})
@@ -66,7 +66,7 @@ def _planes(statement: Statement, along: str) -> Iterator[Linear]:
                     yield plane
 
 
-def _goes_through(conflict: Conflict, plane: Linear) -> bool:
+def _goes_through(conflict: DependencePiece, plane: Linear) -> bool:
     """Whether every pair has an instance on the plane."""
     later = conflict.later_instance(plane)
     return all(conflict.where(nonnegative=(a - 1, b - 1)).pairs.is_empty

@@ -18,8 +18,8 @@ from memopt.ir.scop import Access, Scop, Statement
 from memopt.models.loop_cost import (
     LINE,
     MOST_NEIGHBOURS,
+    DimensionMap,
     LeafNest,
-    Place,
     TileCost,
     best_tile,
     chain,
@@ -30,7 +30,7 @@ from memopt.models.loop_cost import (
 )
 from memopt.polyhedral.isl import instances
 from passes.context import Context
-from passes.loop_schedule.carried_dependences import Conflicts, carry, equal, keeps
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, equal, keeps
 
 MOST_COEFFICIENT = 3
 BLOCK_STEPS = 256
@@ -52,9 +52,9 @@ class Position:
     free: tuple[tuple[str, int], ...]
     levels: tuple[tuple[str, int], ...]
     place: tuple[tuple[str, Linear], ...]
-    left: Conflicts
+    left: DependencePieces
 
-    def at(self, name: str, date: Linear, count: int, left: Conflicts) -> Position:
+    def at(self, name: str, date: Linear, count: int, left: DependencePieces) -> Position:
         """One more date, that fixes the free dimension ``name``."""
         return replace(self, dates=(*self.dates, Date(date)), levels=(*self.levels, (name, count)),
                        free=tuple(f for f in self.free if f[0] != name), left=left)
@@ -73,7 +73,7 @@ class Option:
 
 def options(scop: Scop, position: Position, context: Context) -> list[Option]:
     """Leaves for what is free at ``position``, cheapest first; at least the original order is always there."""
-    place = Place(dict(position.place))
+    place = DimensionMap(dict(position.place))
     found: list[Found] = []
     inside = _Inside(position)
     for *roles, order in _roles(scop, position):
@@ -124,7 +124,7 @@ def _coupled(statement: Statement) -> set[str]:
 def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:
     """Rows, vector, sequential dimension, and the others in an order."""
     names = [n for n, _ in position.free]
-    whole = LeafNest(tuple(position.free), Place({n: Linear.symbol(n) for n in names}))
+    whole = LeafNest(tuple(position.free), DimensionMap({n: Linear.symbol(n) for n in names}))
     accesses = (position.statement.write, *position.statement.reads)
     moves = {n: [step(scop, a, whole, n) for a in accesses] for n in names}
     still = {n for n in names if not all(moves[n]) or _rows_share(scop, position.statement, whole, n)}
@@ -185,7 +185,7 @@ class _Inside:
         return along
 
 
-def _legal(scop: Scop, at: Position, place: Place, parallel: Callable[[str], bool], rows: str | None,
+def _legal(scop: Scop, at: Position, place: DimensionMap, parallel: Callable[[str], bool], rows: str | None,
            vector: str | None, sequential: str | None) -> Found | None:
     """The leaf of all that is free at a position; None when its dependences forbid it, of which ``parallel`` knows."""
     statement, left = at.statement, at.left
@@ -220,14 +220,14 @@ def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterat
             inside = cut(inside, name, most)
     if inside is not at:
         levels = (*inside.levels, *inside.free)
-        yield replace(leaf, dates=inside.dates), replace(nest, levels=levels, place=Place(dict(inside.place)))
+        yield replace(leaf, dates=inside.dates), replace(nest, levels=levels, place=DimensionMap(dict(inside.place)))
 
 
 def _turned(scop: Scop, position: Position) -> Iterator[Found]:
     """Where one access goes along lines and another one across them: vectors in strips, around the other loops. The
     lines of a strip stay in the first cache, and their pages in the TLB, until the next elements of them are used."""
     statement, free = position.statement, dict(position.free)
-    whole = LeafNest(position.free, Place({n: Linear.symbol(n) for n in free}))
+    whole = LeafNest(position.free, DimensionMap({n: Linear.symbol(n) for n in free}))
     for vector, count in position.free:
         steps = {abs(step(scop, a, whole, vector)) for a in (statement.write, *statement.reads)}
         others = [n for n in free if n != vector]
@@ -235,7 +235,7 @@ def _turned(scop: Scop, position: Position) -> Iterator[Found]:
                 not keeps(position.left, {statement.name: Linear.symbol(vector)})):
             continue
         at = cut(position, vector, STRIP)
-        inside, place = _Inside(at), Place(dict(at.place))
+        inside, place = _Inside(at), DimensionMap(dict(at.place))
         for order in permutations(others):
             behind = inside.ordered(order)
             leaf = behind and _legal(scop, behind, place, inside.parallel(order), None, vector, None)
@@ -243,7 +243,7 @@ def _turned(scop: Scop, position: Position) -> Iterator[Found]:
                 yield leaf
 
 
-def latency(statement: Statement, left: Conflicts, inner: str | None) -> float:
+def latency(statement: Statement, left: DependencePieces, inner: str | None) -> float:
     """Cycles that a step of the loop ``inner`` waits for the steps before it, by the dependences ``left`` inside it."""
     waits = [0.0]
     for each in left:
@@ -254,7 +254,7 @@ def latency(statement: Statement, left: Conflicts, inner: str | None) -> float:
     return max(waits)
 
 
-def _alone(statement: Statement, left: Conflicts) -> bool:
+def _alone(statement: Statement, left: DependencePieces) -> bool:
     """Whether no read but the accumulator meets the written cell in one macro instance."""
     if any(c.first != statement.write or c.second != statement.write for c in left):
         return False
@@ -304,7 +304,7 @@ def _front(position: Position, counts: dict[str, int], chosen: tuple[str, ...], 
 
 
 def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], front: Linear, fixed: str,
-                 left: Conflicts) -> Iterator[Found]:
+                 left: DependencePieces) -> Iterator[Found]:
     """``front`` stands for ``fixed``; one of the others is the vector, or scalar rows, what remains has dates of its
     own. Strips along it, where they are legal, keep the lines of one front in the first cache."""
     name = at.statement.name
@@ -329,7 +329,7 @@ def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], 
                 continue
             dimensions = dict(inside.place)
             dimensions[fixed] = Linear.symbol(fixed) - front.without(fixed).substitute(dimensions)
-            place = Place(dimensions)
+            place = DimensionMap(dimensions)
             points = max(1, across[fixed] * across[along] // length)
             levels = (*inside.levels, (along, points))
             yield Leaf(name, inside.dates, vector=along), LeafNest(levels, place, vector=along)

@@ -20,7 +20,7 @@ _Subscript = tuple[str, int]  # of an array, which one
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowAlignment:
     """``written``: arrays whose rows count, none where counters do; ``last``: the one that others are counted from
     downwards; ``origins``: what is taken off a subscript, ``start`` off every date."""
 
@@ -30,15 +30,15 @@ class Rows:
     start: Linear = field(default_factory=Linear)
 
     @staticmethod
-    def of(scop: Scop) -> Rows:
+    def of(scop: Scop) -> RowAlignment:
         written = frozenset(s.write.array for s in scop.statements)
         origins = _origins(scop, written)
         found = [(_from(origins, place, subscript), loop) for s in scop.statements
                  for place, subscript, loop in _single(s, written)]
         if not any(subscript.symbols - {loop} for subscript, loop in found):
-            return Rows(origins=origins)
+            return RowAlignment(origins=origins)
         down = [f.constant for f, loop in found if f.symbols == {loop} and f.coefficient(loop) == -1]
-        return Rows(written, max(down, default=None), origins)
+        return RowAlignment(written, max(down, default=None), origins)
 
     def date(self, statement: Statement, loop: str) -> Linear:
         """The row that the loop of ``statement`` is at, or its counter."""

@@ -20,7 +20,7 @@ from memopt.ir.plan import Date
 from memopt.ir.scop import Access, Scop, Statement
 from memopt.machine.description import Machine
 from memopt.polyhedral.dependence_pieces import shared_loops
-from passes.loop_schedule.carried_dependences import Conflicts, carry, keeps, within
+from passes.loop_schedule.carried_dependences import DependencePieces, carry, keeps, within
 from passes.loop_schedule.leaf_options import Position, cut
 
 STEPS = (4, 6, 8, 12, 16, 32)
@@ -38,7 +38,7 @@ class Front:
     loop: Mapping[str, str | None]
 
 
-def fronts(scop: Scop, conflicts: Conflicts, depth: int) -> Front | None:
+def fronts(scop: Scop, conflicts: DependencePieces, depth: int) -> Front | None:
     """The front over the rows of the written arrays; ``depth``: 0 for elements, 1 for lines of them, 2 for planes."""
     statements = scop.statements
     if min(shared_loops(statements[0], s) for s in statements) < 1:
@@ -93,7 +93,7 @@ def _row_strides(scop: Scop, array: str) -> list[int]:
     return sorted(found | (set(scop.array(array).strides) if len(scop.array(array).strides) > 1 else set()))
 
 
-def _shifts(conflicts: Conflicts, skewed: Mapping[str, Linear]) -> dict[str, int] | None:
+def _shifts(conflicts: DependencePieces, skewed: Mapping[str, Linear]) -> dict[str, int] | None:
     """The smallest shifts with which no pair goes back; None when there are none."""
     distances: dict[tuple[str, str], int] = {}
     for each in conflicts:
@@ -113,8 +113,8 @@ def _shifts(conflicts: Conflicts, skewed: Mapping[str, Linear]) -> dict[str, int
     return None
 
 
-def time_tiled(scop: Scop, conflicts: Conflicts, positions: tuple[Position, ...], machine: Machine) -> Iterator[
-        tuple[tuple[Position, ...], Conflicts, int]]:
+def time_tiled(scop: Scop, conflicts: DependencePieces, positions: tuple[Position, ...], machine: Machine) -> Iterator[
+        tuple[tuple[Position, ...], DependencePieces, int]]:
     """Positions behind the dates of time tiles, with the dependences left there and the steps of a tile. The time loop
     is taken to be as many whole tiles as it has begun.
 
@@ -162,8 +162,9 @@ def _resident(scop: Scop, positions: tuple[Position, ...], tiles: list[tuple[Fro
     return total
 
 
-def _behind(positions: tuple[Position, ...], conflicts: Conflicts, tiles: list[tuple[Front, int]], steps: int) -> tuple[
-        tuple[Position, ...], Conflicts]:
+def _behind(positions: tuple[Position, ...], conflicts: DependencePieces, tiles: list[tuple[Front, int]],
+            steps: int) -> tuple[
+        tuple[Position, ...], DependencePieces]:
     inside = [cut(p, p.statement.dimensions[0].name, steps) for p in positions]
     left = conflicts
     for number, (front, rows) in enumerate(tiles):

@@ -13,14 +13,14 @@ from dataclasses import replace
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Imm, Instruction, Item, Mem, Reg
-from passes.vector.instructions import F64, Held, VectorCode
+from passes.vector.instructions import F64, VectorCode, VectorValue
 from passes.vector.registers import view
 
 _SAVED = ("rcx", "rdx", "rsi", "rdi", *(f"r{number}" for number in range(8, 12)))
 
 
-def call(code: VectorCode, address: int, element: ElementType, operands: Sequence[Held],
-         target: str | None = None) -> Held:
+def call(code: VectorCode, address: int, element: ElementType, operands: Sequence[VectorValue],
+         target: str | None = None) -> VectorValue:
     """``target = function(operands)``."""
     if not code.unit.scalar:
         raise Rejected(Reason.NO_PLAN, "a function is called for one lane at a time")
@@ -51,7 +51,7 @@ def call(code: VectorCode, address: int, element: ElementType, operands: Sequenc
     code.emit("movups", view(result, 16), "xmm0")
     for register, slot in vectors.items():
         code.emit("movups", view(register, 16), slot)
-    return Held(result, ours=target is None)
+    return VectorValue(result, ours=target is None)
 
 
 def is_of_call(item: Item) -> bool:

@@ -12,7 +12,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes.vector import conversions, floating, integers
-from passes.vector.instructions import I64, Held, VectorCode, integer, letter
+from passes.vector.instructions import I64, VectorCode, VectorValue, integer, letter
 from passes.vector.integers import Constants
 from passes.vector.registers import view
 
@@ -23,7 +23,7 @@ CONNECTIVES = ("and", "or", "xor", "andnot")
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    held: Held
+    held: VectorValue
     element: ElementType
     inverted: bool = False
 
@@ -32,7 +32,7 @@ class Truth:
         return replace(self, inverted=not self.inverted)
 
 
-def compare(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+def compare(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
             constants: Constants) -> Truth:
     kind = integer(element.size)
     if code.unit.evex and element.size >= 4 and (code.size(element, raises=True) == 64 or not element.is_float):
@@ -49,7 +49,8 @@ def compare(code: VectorCode, name: str, element: ElementType, first: Held, seco
     return _to_mask(code, truth) if code.unit.evex else truth
 
 
-def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: Held, second: Held) -> Held:
+def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: VectorValue,
+                     second: VectorValue) -> VectorValue:
     """AVX-512F. Integers narrower than the vector are compared with the bytes above them, whose bits nobody reads."""
     first = code.in_register(first, element)
     full = code.unit.register_bytes(element) == 64
@@ -65,7 +66,7 @@ def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: H
     result = code.masks.take()
     code.emitter.op(mnemonic, result, view(first.place, 64), right, number, mask=mask)
     code.release(first, second)
-    return Held(result, ours=True)
+    return VectorValue(result, ours=True)
 
 
 def _to_mask(code: VectorCode, truth: Truth) -> Truth:
@@ -82,10 +83,10 @@ def _to_mask(code: VectorCode, truth: Truth) -> Truth:
     code.emit("ptestm" + letter(integer(wide)), result, view(register, 64), view(register, 64))
     code.pool.give(register)
     code.release(truth.held)
-    return replace(truth, held=Held(result, ours=True))
+    return replace(truth, held=VectorValue(result, ours=True))
 
 
-def _compare_integers(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
+def _compare_integers(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
                       constants: Constants) -> Truth:
     if name in ("sle", "ule") and not (name == "ule" and integers.has_extreme(code, "umin", element)):
         return _compare_integers(code, name[0] + "lt", element, second, first, constants).opposite
@@ -102,14 +103,14 @@ def _compare_integers(code: VectorCode, name: str, element: ElementType, first: 
     return Truth(found, integer(element.size))
 
 
-def _equal(code: VectorCode, element: ElementType, first: Held, second: Held) -> Held:
+def _equal(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue) -> VectorValue:
     if element is I64 and not code.unit.three_operands:  # both halves
         found = code.binary("pcmpeqd", I64, first, second)
         return code.binary("pand", I64, code.unary("pshufd", I64, found.kept, immediate=0xB1), found)
     return code.binary("pcmpeq" + letter(element), element, first, second)
 
 
-def _less(code: VectorCode, element: ElementType, first: Held, second: Held) -> Held:
+def _less(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue) -> VectorValue:
     """first < second, signed."""
     if element is not I64 or code.unit.three_operands:
         return code.binary("pcmpgt" + letter(element), element, second, first)
@@ -129,25 +130,25 @@ def combine(code: VectorCode, name: str, first: Truth, second: Truth, constants:
         spelled = {"andnot": "andn"}.get(name, name)
         code.emitter.op(f"k{spelled}w", result, str(first.held.place), str(second.held.place))
         code.release(first.held, second.held)
-        return replace(first, held=Held(result, ours=True))
+        return replace(first, held=VectorValue(result, ours=True))
     element = max(first.element, second.element, key=lambda e: e.size)
     left, right = (_as_wide_as(code, t, element, constants) for t in (first, second))
     return Truth(floating.bitwise(code, name, element, left, right), element)
 
 
-def _upright(code: VectorCode, truth: Truth, constants: Constants) -> Held:
+def _upright(code: VectorCode, truth: Truth, constants: Constants) -> VectorValue:
     if not truth.inverted:
         return truth.held
     if code.unit.evex:
         result = code.masks.take()
         code.emitter.op("knotw", result, str(truth.held.place))
         code.release(truth.held)
-        return Held(result, ours=True)
+        return VectorValue(result, ours=True)
     ones = constants((1 << 8 * truth.element.size) - 1, truth.element)
     return code.binary("pxor", truth.element, truth.held, ones)
 
 
-def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants: Constants) -> Held:
+def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants: Constants) -> VectorValue:
     if truth.element.size < element.size:
         return conversions.extend(code, True, truth.element, integer(element.size), truth.held, constants)
     if truth.element.size > element.size:
@@ -155,8 +156,9 @@ def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants:
     return truth.held
 
 
-def select(code: VectorCode, truth: Truth, element: ElementType, chosen: Held, other: Held, constants: Constants,
-           target: str | None = None) -> Held:
+def select(code: VectorCode, truth: Truth, element: ElementType, chosen: VectorValue, other: VectorValue,
+           constants: Constants,
+           target: str | None = None) -> VectorValue:
     """``chosen`` where the truth value holds, else ``other``."""
     if truth.inverted:
         chosen, other = other, chosen
@@ -178,8 +180,9 @@ def select(code: VectorCode, truth: Truth, element: ElementType, chosen: Held, o
     return code.done(result, target, chosen, other, mask)
 
 
-def _blend(code: VectorCode, mask: str, element: ElementType, chosen: Held, other: Held, truth: Held,
-           target: str | None) -> Held:
+def _blend(code: VectorCode, mask: str, element: ElementType, chosen: VectorValue, other: VectorValue,
+           truth: VectorValue,
+           target: str | None) -> VectorValue:
     chosen, other = code.in_register(chosen, element), code.in_register(other, element)
     result = code.result(target, chosen, other)
     suffix = {8: "d", 4: "s"}[element.size]
@@ -189,7 +192,7 @@ def _blend(code: VectorCode, mask: str, element: ElementType, chosen: Held, othe
     return code.done(result, target, chosen, other)
 
 
-def _from_mask(code: VectorCode, truth: Held, element: ElementType) -> Held:
+def _from_mask(code: VectorCode, truth: VectorValue, element: ElementType) -> VectorValue:
     """A mask register as a vector of bytes or words, for which AVX-512F has no blends."""
     wide = integer(64 // code.unit.lanes)
     register = code.pool.take()
@@ -197,4 +200,4 @@ def _from_mask(code: VectorCode, truth: Held, element: ElementType) -> Held:
     general = sub_register(code.spare, wide.size)
     code.emitter.op("vpbroadcast" + letter(wide), view(register, 64), general, mask=str(truth.place), zeroing=True)
     code.release(truth)
-    return conversions.truncate(code, wide, integer(element.size), Held(register, ours=True), truth=True)
+    return conversions.truncate(code, wide, integer(element.size), VectorValue(register, ours=True), truth=True)

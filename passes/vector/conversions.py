@@ -7,7 +7,7 @@ from dataclasses import replace
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes.vector.floating import filled, fused
-from passes.vector.instructions import F32, F64, I16, I32, I64, Held, VectorCode, integer, letter
+from passes.vector.instructions import F32, F64, I16, I32, I64, VectorCode, VectorValue, integer, letter
 from passes.vector.integers import Constants
 from passes.vector.registers import view
 
@@ -20,8 +20,9 @@ _UNPACK = {1: "punpcklbw", 2: "punpcklwd", 4: "punpckldq"}
 _TWO_TO_32 = 0x41F0000000000000  # the double
 
 
-def extend(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: Held, constants: Constants,
-           target: str | None = None) -> Held:
+def extend(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: VectorValue,
+           constants: Constants,
+           target: str | None = None) -> VectorValue:
     """sext, zext."""
     if not code.unit.three_operands:
         return _extend_by_steps(code, signed, source, to, value, constants, target)
@@ -35,8 +36,8 @@ def extend(code: VectorCode, signed: bool, source: ElementType, to: ElementType,
     return code.done(result, target, value)
 
 
-def _extend_by_steps(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: Held,
-                     constants: Constants, target: str | None) -> Held:
+def _extend_by_steps(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: VectorValue,
+                     constants: Constants, target: str | None) -> VectorValue:
     """SSE2, doubling the width: beside each element zeros, its sign, or itself where a shift follows."""
     value = code.in_register(value, source)
     width = source.size
@@ -56,8 +57,8 @@ def _extend_by_steps(code: VectorCode, signed: bool, source: ElementType, to: El
     return value
 
 
-def truncate(code: VectorCode, source: ElementType, to: ElementType, value: Held, target: str | None = None, *,
-             truth: bool = False) -> Held:
+def truncate(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue, target: str | None = None, *,
+             truth: bool = False) -> VectorValue:
     """trunc. ``truth``: the values are all ones or all zeros. One lane keeps its low bytes where they are."""
     value = code.in_register(value, source)
     if code.unit.scalar:
@@ -77,35 +78,36 @@ def truncate(code: VectorCode, source: ElementType, to: ElementType, value: Held
     return value
 
 
-def _truncate_quadwords(code: VectorCode, value: Held, target: str | None) -> Held:
+def _truncate_quadwords(code: VectorCode, value: VectorValue, target: str | None) -> VectorValue:
     if code.unit.width(I64) == 16:
         return code.unary("pshufd", I32, value, target=target, immediate=0x08)
     upper = _upper_half(code, value)
     return code.binary("shufps", I32, value, upper, target, immediate=0x88)
 
 
-def _clear_above(code: VectorCode, source: ElementType, to: ElementType, value: Held) -> Held:
+def _clear_above(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue) -> VectorValue:
     """What the saturating packs keep: words as signed, bytes as unsigned numbers."""
     distance, kind = 8 * (source.size - to.size), letter(source)
     shifted = code.shift("psll" + kind, source, value, distance)
     return code.shift(("psra" if to is I16 else "psrl") + kind, source, shifted, distance)
 
 
-def _pack(code: VectorCode, name: str, source: ElementType, to: ElementType, value: Held,
-          target: str | None) -> Held:
+def _pack(code: VectorCode, name: str, source: ElementType, to: ElementType, value: VectorValue,
+          target: str | None) -> VectorValue:
     """Both 128-bit halves into one, or (16 bytes) the value beside itself."""
     upper = _upper_half(code, value) if code.unit.register_bytes(source) == 32 else value.kept
     return code.binary(name, to, value, upper, target)
 
 
-def _upper_half(code: VectorCode, value: Held) -> Held:
+def _upper_half(code: VectorCode, value: VectorValue) -> VectorValue:
     assert isinstance(value.place, str)
     register = code.pool.take()
     code.emit("extractf128", view(register, 16), view(value.place, 32), 1)
-    return Held(register, ours=True)
+    return VectorValue(register, ours=True)
 
 
-def convert(code: VectorCode, name: str, value: Held, constants: Constants, target: str | None = None) -> Held:
+def convert(code: VectorCode, name: str, value: VectorValue, constants: Constants,
+            target: str | None = None) -> VectorValue:
     """The operators of ``CONVERSIONS``."""
     source, to = CONVERSIONS[name]
     if code.unit.scalar:
@@ -119,7 +121,7 @@ def convert(code: VectorCode, name: str, value: Held, constants: Constants, targ
     return code.unary(_PACKED[name], to, value, source, target, raises=True)
 
 
-def _from_halves(code: VectorCode, value: Held, constants: Constants, target: str | None) -> Held:
+def _from_halves(code: VectorCode, value: VectorValue, constants: Constants, target: str | None) -> VectorValue:
     """AVX-512F: signed upper half * 2**32 + unsigned lower half. Both convert exactly, the sum is rounded once; a zero
     is the sum of two positive zeros in every rounding mode."""
     value = code.in_register(value, I64)
@@ -135,7 +137,8 @@ def _scalar_name(source: ElementType, to: ElementType) -> str:
     return f"cvt{'' if to.is_float else 't'}{names.get(source, 'si')}2{names.get(to, 'si')}"
 
 
-def _convert_one(code: VectorCode, source: ElementType, to: ElementType, value: Held, target: str | None) -> Held:
+def _convert_one(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue,
+                 target: str | None) -> VectorValue:
     name = _scalar_name(source, to)
     value = code.in_register(value, source)
     assert isinstance(value.place, str)
@@ -161,7 +164,8 @@ def _from_general(code: VectorCode, name: str, result: str, source: str | Mem) -
     code.emit(name, *register, source)
 
 
-def _convert_lanes(code: VectorCode, source: ElementType, to: ElementType, value: Held, target: str | None) -> Held:
+def _convert_lanes(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue,
+                   target: str | None) -> VectorValue:
     """One lane after the other through the frame: 64-bit integers convert in general-purpose registers only.
     Lanes outside the mask are zeros, which convert without a flag."""
     value = code.in_register(value, source)

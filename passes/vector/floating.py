@@ -8,7 +8,7 @@ from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem
-from passes.vector.instructions import F64, Held, VectorCode, integer
+from passes.vector.instructions import F64, VectorCode, VectorValue, integer
 from passes.vector.registers import view
 
 BINARY = ("add", "sub", "mul", "div", "min", "max")
@@ -19,7 +19,7 @@ def mnemonic(code: VectorCode, name: str, element: ElementType) -> str:
     return name + ("s" if code.unit.scalar else "p") + ("d" if element is F64 else "s")
 
 
-def filled(code: VectorCode, value: Held, element: ElementType) -> Held:
+def filled(code: VectorCode, value: VectorValue, element: ElementType) -> VectorValue:
     """The value without bytes of unknown content: two lanes of 4 bytes, which do not fill a register, repeated."""
     if code.unit.scalar or code.unit.width(element) >= 16:
         return value
@@ -29,14 +29,14 @@ def filled(code: VectorCode, value: Held, element: ElementType) -> Held:
     return code.binary("unpcklpd", element, value.kept, value)
 
 
-def binary(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
-           target: str | None = None) -> Held:
+def binary(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
+           target: str | None = None) -> VectorValue:
     first, second = filled(code, first, element), filled(code, second, element)
     return code.binary(mnemonic(code, name, element), element, first, second, target,
                        raises=True, broadcasts=True, scalar=True)
 
 
-def square_root(code: VectorCode, element: ElementType, value: Held, target: str | None = None) -> Held:
+def square_root(code: VectorCode, element: ElementType, value: VectorValue, target: str | None = None) -> VectorValue:
     """A scalar square root names a source for the upper bytes: the operand itself, which adds no dependence."""
     value = filled(code, value, element)
     if code.unit.scalar and code.unit.three_operands:
@@ -45,8 +45,8 @@ def square_root(code: VectorCode, element: ElementType, value: Held, target: str
     return code.unary(mnemonic(code, "sqrt", element), element, value, target=target, raises=True)
 
 
-def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[Held],
-          target: str | None = None) -> Held:
+def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[VectorValue],
+          target: str | None = None) -> VectorValue:
     """a*b+c and its relatives. NaN payloads: the first of a, b, c that is a NaN; the three forms of the instruction
     put them into (first, third, second), (second, first, third) and (second, third, first) source."""
     if code.unit.isa is Isa.SSE2:
@@ -74,10 +74,10 @@ def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[
     if target is not None and destination != target:
         code.move(target, destination, element)
         code.pool.give(destination)
-    return Held(target or destination, ours=target is None)
+    return VectorValue(target or destination, ours=target is None)
 
 
-def _accumulator(values: Sequence[Held], target: str | None) -> int:
+def _accumulator(values: Sequence[VectorValue], target: str | None) -> int:
     """Which of a, b, c the result overwrites: what lies in ``target``, a temporary, or what must be loaded anyway."""
     places = [v.place for v in values]
     for n in (2, 1, 0):
@@ -89,8 +89,8 @@ def _accumulator(values: Sequence[Held], target: str | None) -> int:
     return next((n for n in (2, 1, 0) if isinstance(places[n], Mem)), 2)
 
 
-def bitwise(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
-            target: str | None = None) -> Held:
+def bitwise(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
+            target: str | None = None) -> VectorValue:
     """and, or, xor, andnot (~first & second). AVX-512F has integer forms only."""
     size = code.size(element)
     name = {"andnot": "andn"}.get(name, name)

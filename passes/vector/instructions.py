@@ -1,6 +1,7 @@
 """One vector instruction at a time, the same call for SSE2, AVX2 and AVX-512F.
 
-A ``Held`` is a value on its way through an expression: where it is, and whether its register is a temporary. Every
+A ``VectorValue`` is a value on its way through an expression: where it is, and whether its register is a temporary.
+Every
 operation gives back the temporaries it consumes and puts its result in one of them, in ``target`` or in a new one.
 Invariant: with a ``mask``, every operation marked ``raises`` and every access to memory is done under it, so lanes
 outside can neither raise a floating-point flag nor fault.
@@ -21,14 +22,14 @@ _LETTERS = {8: "q", 4: "d", 2: "w", 1: "b"}
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class VectorValue:
     """A value and its ``place``; ``ours``: the register is a temporary, free once the value is consumed."""
 
     place: str | Mem
     ours: bool = False
 
     @property
-    def kept(self) -> Held:
+    def kept(self) -> VectorValue:
         """The same value, used once more before its last use."""
         return replace(self, ours=False)
 
@@ -69,21 +70,21 @@ class VectorCode:
         """Bytes of the registers an operation on ``element`` names; masked ones are 512-bit operations."""
         return 64 if raises and self.mask else self.unit.register_bytes(element)
 
-    def release(self, *values: Held, but: str | None = None) -> None:
+    def release(self, *values: VectorValue, but: str | None = None) -> None:
         for value in values:
             if value.ours and isinstance(value.place, str) and value.place != but:
                 (self.masks if value.place[0] == "k" else self.pool).give(value.place)
 
-    def result(self, target: str | None, *sources: Held) -> str:
+    def result(self, target: str | None, *sources: VectorValue) -> str:
         """The register for a result: ``target``, a temporary among ``sources``, or a new one."""
         if target is not None:
             return target
         return next((s.place for s in sources if s.ours and isinstance(s.place, str) and s.place[0] != "k"), None) \
             or self.pool.take()
 
-    def done(self, result: str, target: str | None, *sources: Held) -> Held:
+    def done(self, result: str, target: str | None, *sources: VectorValue) -> VectorValue:
         self.release(*sources, but=result)
-        return Held(result, ours=target is None)
+        return VectorValue(result, ours=target is None)
 
     # operations
 
@@ -93,8 +94,8 @@ class VectorCode:
         mask = self.mask if raises else None
         self.emitter.op(name, *operands, mask=mask, zeroing=mask is not None)
 
-    def unary(self, mnemonic: str, to: ElementType, value: Held, source: ElementType | None = None,
-              target: str | None = None, *, raises: bool = False, immediate: int | None = None) -> Held:
+    def unary(self, mnemonic: str, to: ElementType, value: VectorValue, source: ElementType | None = None,
+              target: str | None = None, *, raises: bool = False, immediate: int | None = None) -> VectorValue:
         """``target = mnemonic(value)``; ``value`` is of type ``source`` (or also ``to``)."""
         source = source or to
         if isinstance(value.place, Mem):
@@ -108,9 +109,10 @@ class VectorCode:
         self.emit(mnemonic, *operands, *(() if immediate is None else (immediate,)), raises=raises)
         return self.done(result, target, value)
 
-    def binary(self, mnemonic: str, element: ElementType, first: Held, second: Held, target: str | None = None, *,
+    def binary(self, mnemonic: str, element: ElementType, first: VectorValue, second: VectorValue,
+               target: str | None = None, *,
                raises: bool = False, immediate: int | None = None, broadcasts: bool = False,
-               scalar: bool = False) -> Held:
+               scalar: bool = False) -> VectorValue:
         """``target = mnemonic(first, second)``. ``broadcasts``: the AVX-512F form repeats an element in memory.
         ``scalar``: the instruction reads one element, the lowest."""
         first = self.in_register(first, element)
@@ -136,9 +138,10 @@ class VectorCode:
         if target is not None and accumulator != target:
             self.move(target, accumulator, element)
             self.pool.give(accumulator)
-        return Held(target or accumulator, ours=target is None)
+        return VectorValue(target or accumulator, ours=target is None)
 
-    def shift(self, mnemonic: str, element: ElementType, value: Held, count: int, target: str | None = None) -> Held:
+    def shift(self, mnemonic: str, element: ElementType, value: VectorValue, count: int,
+              target: str | None = None) -> VectorValue:
         """A shift of every lane by one count, or of every 16 bytes (pslldq, psrldq)."""
         value = self.in_register(value, element)
         assert isinstance(value.place, str)
@@ -163,12 +166,12 @@ class VectorCode:
 
     # moves
 
-    def in_register(self, value: Held, element: ElementType) -> Held:
+    def in_register(self, value: VectorValue, element: ElementType) -> VectorValue:
         if isinstance(value.place, str):
             return value
         register = self.pool.take()
         self.fetch(register, value.place, element)
-        return Held(register, ours=True)
+        return VectorValue(register, ours=True)
 
     def fetch(self, target: str, place: str | Mem, element: ElementType) -> None:
         """``target`` = the value at ``place``."""

@@ -9,24 +9,27 @@ from collections.abc import Callable
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
-from passes.vector.instructions import I8, I16, I32, I64, Held, VectorCode, letter
+from passes.vector.instructions import I8, I16, I32, I64, VectorCode, VectorValue, letter
 
-Constants = Callable[[int, ElementType], Held]
+Constants = Callable[[int, ElementType], VectorValue]
 """The constant in every lane, from wherever there is one."""
 
 EXTREMES = {"smin": ("pmins", "slt", False), "smax": ("pmaxs", "slt", True),
             "umin": ("pminu", "ult", False), "umax": ("pmaxu", "ult", True)}
 
 
-def add(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+def add(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
+        target: str | None = None) -> VectorValue:
     return code.binary("padd" + letter(element), element, first, second, target, broadcasts=True)
 
 
-def subtract(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+def subtract(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
+             target: str | None = None) -> VectorValue:
     return code.binary("psub" + letter(element), element, first, second, target, broadcasts=True)
 
 
-def multiply(code: VectorCode, element: ElementType, first: Held, second: Held, target: str | None = None) -> Held:
+def multiply(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
+             target: str | None = None) -> VectorValue:
     if element is I16:
         return code.binary("pmullw", element, first, second, target)
     if element is I32 and code.unit.three_operands:
@@ -36,12 +39,13 @@ def multiply(code: VectorCode, element: ElementType, first: Held, second: Held, 
     return sequence(code, first, second, target)
 
 
-def multiply_extended(code: VectorCode, signed: bool, first: Held, second: Held, target: str | None = None) -> Held:
+def multiply_extended(code: VectorCode, signed: bool, first: VectorValue, second: VectorValue,
+                      target: str | None = None) -> VectorValue:
     """The product of 64-bit values that are extensions of 32-bit ones; the signed form is not in SSE2."""
     return code.binary("pmuldq" if signed else "pmuludq", I64, first, second, target, broadcasts=True)
 
 
-def _multiply_quadwords(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+def _multiply_quadwords(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
     """low * low + ((high * low + low * high) << 32), with products of 32-bit halves."""
     left = code.binary("pmuludq", I64, code.shift("psrlq", I64, first.kept, 32), second.kept)
     right = code.binary("pmuludq", I64, code.shift("psrlq", I64, second.kept, 32), first.kept)
@@ -49,7 +53,7 @@ def _multiply_quadwords(code: VectorCode, first: Held, second: Held, target: str
     return code.binary("paddq", I64, code.binary("pmuludq", I64, first, second), crossed, target)
 
 
-def _multiply_doublewords(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+def _multiply_doublewords(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
     """SSE2: the even and the odd elements apart."""
     odd = code.binary("pmuludq", I32, code.shift("psrlq", I32, first.kept, 32),
                       code.shift("psrlq", I32, second.kept, 32))
@@ -57,7 +61,7 @@ def _multiply_doublewords(code: VectorCode, first: Held, second: Held, target: s
     return code.binary("punpckldq", I32, even, code.unary("pshufd", I32, odd, immediate=0x08), target)
 
 
-def _multiply_bytes(code: VectorCode, first: Held, second: Held, target: str | None) -> Held:
+def _multiply_bytes(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
     """The even and the odd bytes apart, as words whose upper bytes are dropped."""
     odd = code.binary("pmullw", I8, code.shift("psrlw", I8, first.kept, 8), code.shift("psrlw", I8, second.kept, 8))
     odd = code.shift("psllw", I8, odd, 8)
@@ -65,8 +69,8 @@ def _multiply_bytes(code: VectorCode, first: Held, second: Held, target: str | N
     return code.binary("por", I8, code.shift("psrlw", I8, even, 8), odd, target)
 
 
-def shift(code: VectorCode, name: str, element: ElementType, value: Held, count: int, constants: Constants,
-          target: str | None = None) -> Held:
+def shift(code: VectorCode, name: str, element: ElementType, value: VectorValue, count: int, constants: Constants,
+          target: str | None = None) -> VectorValue:
     """shl, shr, sar by a constant ``count`` below the width."""
     if count == 0:
         return value
@@ -82,8 +86,8 @@ def shift(code: VectorCode, name: str, element: ElementType, value: Held, count:
     return code.shift(mnemonic, element, value, count, target)
 
 
-def _shift_bytes(code: VectorCode, name: str, value: Held, count: int, constants: Constants,
-                 target: str | None) -> Held:
+def _shift_bytes(code: VectorCode, name: str, value: VectorValue, count: int, constants: Constants,
+                 target: str | None) -> VectorValue:
     """As words, without the bits that crossed into the neighbour."""
     left = name == "shl"
     shifted = code.shift("psllw" if left else "psrlw", I8, value, count)
@@ -93,8 +97,8 @@ def _shift_bytes(code: VectorCode, name: str, value: Held, count: int, constants
     return _extend_sign(code, I8, code.binary("pand", I8, shifted, kept), 0x80 >> count, constants, target)
 
 
-def _extend_sign(code: VectorCode, element: ElementType, value: Held, sign: int, constants: Constants,
-                 target: str | None) -> Held:
+def _extend_sign(code: VectorCode, element: ElementType, value: VectorValue, sign: int, constants: Constants,
+                 target: str | None) -> VectorValue:
     """(value ^ sign) - sign: copies bit ``sign``, above which there are zeros, upwards."""
     moved = constants(sign, element)
     flipped = code.binary("pxor", element, value, moved.kept)
@@ -108,8 +112,8 @@ def has_extreme(code: VectorCode, name: str, element: ElementType) -> bool:
     return element is not I64 or code.unit.evex
 
 
-def extreme(code: VectorCode, name: str, element: ElementType, first: Held, second: Held,
-            target: str | None = None) -> Held:
+def extreme(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
+            target: str | None = None) -> VectorValue:
     """smin, smax, umin, umax where ``has_extreme``."""
     return code.binary(EXTREMES[name][0] + letter(element), element, first, second, target, broadcasts=True)
 

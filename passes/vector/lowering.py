@@ -15,7 +15,7 @@ from memopt.x86.instructions import Mem
 from passes.vector import calls, comparisons, conversions, floating, integers
 from passes.vector.comparisons import Truth
 from passes.vector.emitter import Emitter
-from passes.vector.instructions import I64, Held, VectorCode
+from passes.vector.instructions import I64, VectorCode, VectorValue
 from passes.vector.registers import Leaf, MaskRegisters, Registers, VectorUnit
 
 
@@ -49,7 +49,7 @@ class Lowering:
         tree, target = _Tree(self, leaf), self.unit.canonical(target)
         first, second = map(tree.value, factors)
         operator = {"fmadd231": "fma", "fnmadd231": "fnma"}[name]
-        floating.fused(self.code, operator, self.unit.element, (first, second, Held(target)), target)
+        floating.fused(self.code, operator, self.unit.element, (first, second, VectorValue(target)), target)
 
     def element(self, expression: Expression) -> ElementType:
         """The type of an expression's value."""
@@ -71,22 +71,22 @@ class _Tree:
         self._unit = lowering.unit
         self._leaf = leaf
 
-    def value(self, expression: Expression, target: str | None = None) -> Held:
+    def value(self, expression: Expression, target: str | None = None) -> VectorValue:
         place = self._leaf(expression)
         if place is not None:
-            return Held(place if isinstance(place, Mem) else self._unit.canonical(place))
+            return VectorValue(place if isinstance(place, Mem) else self._unit.canonical(place))
         match expression:
             case Apply():
                 return self._apply(expression, self._lowering.element(expression), target)
             case Constant(bits):
                 register = target or self._code.pool.take()
                 self._code.constant(register, bits, self._lowering.element(expression))
-                return Held(register, ours=target is None)
+                return VectorValue(register, ours=target is None)
             case Read() | Scalar() | Index():
                 raise VerifyError(f"no place for {expression}")
 
-    def _values(self, operands: Sequence[Expression]) -> list[Held]:
-        found: dict[int, Held] = {}
+    def _values(self, operands: Sequence[Expression]) -> list[VectorValue]:
+        found: dict[int, VectorValue] = {}
         for number in sorted(range(len(operands)), key=lambda n: -self._weight(operands[n])):
             found[number] = self.value(operands[number])
         return [found[number] for number in range(len(operands))]
@@ -100,17 +100,17 @@ class _Tree:
             self._weights[id(node)] = max(1, *(n + held for held, n in enumerate(needed)))
         return self._weights[id(node)]
 
-    def _constant(self, bits: int, element: ElementType) -> Held:
+    def _constant(self, bits: int, element: ElementType) -> VectorValue:
         """One of an operator's own: always of the type it says."""
         constant = Constant(bits & (1 << 8 * element.size) - 1, element)
         place = self._leaf(constant)
         if place is not None:
-            return Held(place if isinstance(place, Mem) else self._unit.canonical(place))
+            return VectorValue(place if isinstance(place, Mem) else self._unit.canonical(place))
         register = self._code.pool.take()
         self._code.constant(register, constant.bits, element)
-        return Held(register, ours=True)
+        return VectorValue(register, ours=True)
 
-    def _apply(self, expression: Apply, element: ElementType, target: str | None) -> Held:
+    def _apply(self, expression: Apply, element: ElementType, target: str | None) -> VectorValue:
         name, operands = expression.operator, expression.operands
         if name == "select":
             return self._select(operands, element, target)
@@ -130,7 +130,7 @@ class _Tree:
             return self._floating(name, self._values(operands), element, target)
         return self._integer(name, operands, element, target)
 
-    def _floating(self, name: str, values: list[Held], element: ElementType, target: str | None) -> Held:
+    def _floating(self, name: str, values: list[VectorValue], element: ElementType, target: str | None) -> VectorValue:
         code = self._code
         if name in floating.FUSED:
             return floating.fused(code, name, element, values, target)
@@ -145,7 +145,7 @@ class _Tree:
         return floating.bitwise(code, "and", element, values[0], self._constant(sign - 1, element), target)
 
     def _integer(self, name: str, operands: tuple[Expression, ...], element: ElementType,
-                 target: str | None) -> Held:
+                 target: str | None) -> VectorValue:
         """Integer arithmetic, and what works on the bits of any type."""
         code = self._code
         if name == "mul" and element is I64 and (signed := self._extended(operands)) is not None:
@@ -177,21 +177,22 @@ class _Tree:
         return None
 
     def _extreme(self, name: str, operands: tuple[Expression, ...], element: ElementType,
-                 target: str | None) -> Held:
+                 target: str | None) -> VectorValue:
         _, less, swapped = integers.EXTREMES[name]
         first, second = (self._code.in_register(v, element) for v in self._values(operands))
         left, right = (second, first) if swapped else (first, second)
         truth = comparisons.compare(self._code, less, element, left.kept, right.kept, self._constant)
         return comparisons.select(self._code, truth, element, first, second, self._constant, target)
 
-    def _shift(self, name: str, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> Held:
+    def _shift(self, name: str, operands: tuple[Expression, ...], element: ElementType,
+               target: str | None) -> VectorValue:
         value, count = operands
         if not isinstance(count, Constant):
             raise Rejected(Reason.NO_PLAN, f"{name} by a variable count")
         bits = integers.shift_count(count.bits, element)
         return integers.shift(self._code, name, element, self.value(value), bits, self._constant, target)
 
-    def _resize(self, name: str, operand: Expression, element: ElementType, target: str | None) -> Held:
+    def _resize(self, name: str, operand: Expression, element: ElementType, target: str | None) -> VectorValue:
         source, value = self._lowering.element(operand), self.value(operand)
         if source.size == element.size:
             return value
@@ -199,7 +200,7 @@ class _Tree:
             return conversions.truncate(self._code, source, element, value, target)
         return conversions.extend(self._code, name == "sext", source, element, value, self._constant, target)
 
-    def _select(self, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> Held:
+    def _select(self, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> VectorValue:
         chosen, other = self._values(operands[1:])
         truth = self._truth(operands[0])
         return comparisons.select(self._code, truth, element, chosen, other, self._constant, target)
@@ -210,7 +211,7 @@ class _Tree:
         operands = expression.operands
         if (place := self._leaf(expression)) is not None:
             register = place if isinstance(place, str) and place[0] == "k" else self._unit.canonical(str(place))
-            return Truth(Held(register), expression.element)
+            return Truth(VectorValue(register), expression.element)
         if expression.operator == "not":
             return self._truth(operands[0]).opposite
         if expression.operator in comparisons.CONNECTIVES:

@@ -17,7 +17,7 @@ SHIFTS = frozenset(("shl", "shr", "sar"))  # their count is part of the instruct
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Of one vector of results, with the reads, scalars and ``constants`` in registers: temporaries beside the
     target, mask registers, instructions. ``constants`` are worth keeping outside loops."""
 
@@ -50,7 +50,8 @@ def _elements(expression: Expression) -> Iterator[ElementType]:
             yield expression.element
 
 
-def needs(unit: VectorUnit, expression: Expression, reads: Sequence[ElementType], *, masked: bool = False) -> Needs:
+def requirements(unit: VectorUnit, expression: Expression, reads: Sequence[ElementType], *,
+                 masked: bool = False) -> Requirements:
     """Raises ``Rejected`` where there is no exact sequence of instructions."""
     constants: dict[Constant, str] = {}
     places: dict[Expression, str] = {}
@@ -64,13 +65,13 @@ def needs(unit: VectorUnit, expression: Expression, reads: Sequence[ElementType]
     lowering = Lowering(unit, emitter, pool, reads=reads, mask="k1" if masked else None, masks=masks)
     lowering.into(unit.register(999), expression, leaf)
     instructions = sum(isinstance(i, Instruction) for i in emitter.code)
-    return Needs(pool.most, masks.most, instructions, tuple(constants))
+    return Requirements(pool.most, masks.most, instructions, tuple(constants))
 
 
 def refusal(isa: Isa, expression: Expression, reads: Sequence[ElementType], result: ElementType) -> Rejected | None:
     """Why a statement cannot be lowered, or None."""
     try:
-        needs(unit_for(isa, expression, reads, result), expression, reads)
+        requirements(unit_for(isa, expression, reads, result), expression, reads)
     except Rejected as rejected:
         return rejected
     return None

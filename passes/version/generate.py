@@ -49,8 +49,8 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),
                                       *rollback.room_guards(region)))
-    scratch = copies_offset(made.scratch_needed) + rollback.copies_bytes(region)
-    copies = placement.scratch + copies_offset(made.scratch_needed)
+    scratch = undo_log_offset(made.scratch_needed) + rollback.undo_log_bytes(region)
+    copies = placement.scratch + undo_log_offset(made.scratch_needed)
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
         entry_code(guarded, layout, placement, xcr0, plan.most_iterations, rollback.begin(region, layout, copies)),
@@ -62,7 +62,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
                           assembled.listing)
 
 
-def copies_offset(kernel_scratch: int) -> int:
+def undo_log_offset(kernel_scratch: int) -> int:
     """Where in the scratch memory the copies start that ``passes.version.rollback`` makes, behind the kernel's own."""
     return align(kernel_scratch, 64)
 

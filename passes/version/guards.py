@@ -17,8 +17,8 @@ from memopt.ir.region import (
     Guard,
     Lane,
     LiveIn,
-    Mirror,
-    Numeric,
+    MemoryBacked,
+    NanFree,
     Progression,
     Region,
     Register,
@@ -49,16 +49,16 @@ def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[It
             if behind[live_in.symbol] == level:
                 yield from _load_live_in(live_in, layout)
         if behind[TRIPS] == level:
-            yield from _trips(region.trips, region.left, layout, most)
+            yield from _trips(region.trips, region.original_iterations, layout, most)
         for guard in region.guards:
             late = max((behind.get(s, 0) for s in _symbols(guard)), default=0)
             if late == level and not isinstance(guard, Progression):
                 yield from _guard(guard, layout)
     for number, guard in enumerate(g for g in region.guards if isinstance(g, Progression)):
         yield from _progression(guard, f"progression_{number}", layout)
-    for mirror in region.mirrors:
+    for mirror in region.memory_backed:
         yield from _mirrored(mirror, layout)
-    for number, numeric in enumerate(region.numeric):
+    for number, numeric in enumerate(region.nan_free):
         yield from _numeric(numeric, f"numeric{number}", layout)
     yield from _check_modes(region, layout)
 
@@ -239,7 +239,7 @@ def _progression(words: Progression, label: str, layout: FrameLayout) -> Iterato
     yield jump(label, "ne")
 
 
-def _mirrored(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
+def _mirrored(mirror: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
     """To ``fail`` unless the location holds what its cell holds; last of all, so that the cell can be read."""
     start = {LIMIT: Linear()}
     yield from checked(mirror.cell.substitute(start), layout, FAIL)
@@ -262,7 +262,7 @@ def _mirrored(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
     yield jump(FAIL, "ne")
 
 
-def _numeric(numeric: Numeric, label: str, layout: FrameLayout) -> Iterator[Item]:
+def _numeric(numeric: NanFree, label: str, layout: FrameLayout) -> Iterator[Item]:
     """To ``fail`` where there is a NaN: shifted left by one, so without its sign, it is beyond the infinities."""
     size = numeric.size
     value, limit = part_of_register("rax", size), part_of_register("rcx", size)

@@ -1,7 +1,8 @@
 """The way out of a version: everything back as at the header, for iteration H.
 
 Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
-entry, every one of ``Region.mirrors`` and ``Region.passed`` what its cell holds by then; every other register, the
+entry, every one of ``Region.memory_backed`` and ``Region.passed`` what its cell holds by then; every other register,
+the
 vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the
 version together, as if the original iterations had run.
 """
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
 from memopt.ir.reasons import VerifyError
-from memopt.ir.region import Cell, Lane, Mirror, Passed, Region, Register, Rejoin
+from memopt.ir.region import Cell, Lane, MemoryBacked, Region, Register, RegisterCarried, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
@@ -28,8 +29,8 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
     """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
 
     ``copies``: where those of the written footprints lie (passes.version.rollback)."""
-    places = (*(r.location for r in region.rejoin), *(m.location for m in region.mirrors),
-              *(p.location for p in region.passed))
+    places = (*(r.location for r in region.rejoin), *(m.location for m in region.memory_backed),
+              *(p.location for p in region.register_carried))
     moved = {place.name for place in places if isinstance(place, Register)}
     cells = [r for r in region.rejoin if isinstance(r.location, Cell)]
     if "rsp" in moved or any(isinstance(r.location, Cell) and r.location.base in moved for r in cells):
@@ -42,8 +43,8 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *_count(layout, placement.statistics),
         *(item for r in cells for item in _store(r, layout)),
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
-        *(item for m in region.mirrors for item in _load(m, layout)),
-        *(item for p in region.passed for item in _take_over(p, layout)),
+        *(item for m in region.memory_backed for item in _load(m, layout)),
+        *(item for p in region.register_carried for item in _take_over(p, layout)),
         *leave(layout, placement.frame, _RESTORED),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
@@ -51,10 +52,10 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
 
 def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int) -> Code:
     """The way out when nothing is to have happened: every register as at entry."""
-    if region.retried is None:
+    if region.rollback is None:
         return ()
     return (
-        *rollback.take_back(region, layout, copies),
+        *rollback.roll_back(region, layout, copies),
         *vector_state("restore", layout, xcr0),
         instruction("ldmxcsr", Mem("rbp", displacement=layout.mxcsr, size=4)),
         *leave(layout, placement.frame, _RESTORED),
@@ -92,14 +93,14 @@ def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
     yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
 
 
-def _load(mirror: Mirror, layout: FrameLayout) -> Iterator[Item]:
+def _load(mirror: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
     """What the cell holds."""
     yield from wrapping(mirror.cell, layout)
     yield instruction("mov", part_of_register("rax", mirror.width), Mem("rax", size=mirror.width))
     yield from _restore_part(mirror.location, mirror.width, layout)
 
 
-def _take_over(passed: Passed, layout: FrameLayout) -> Iterator[Item]:
+def _take_over(passed: RegisterCarried, layout: FrameLayout) -> Iterator[Item]:
     """What the slot of the symbol holds by now."""
     slot = Mem("rbp", displacement=layout.symbols[passed.symbol], size=passed.width)
     yield instruction("mov", part_of_register("rax", passed.width), slot)

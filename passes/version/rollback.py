@@ -23,9 +23,9 @@ _COPY = Bytes(b"\xf3\xa4")  # rep movsb
 _ALIGNMENT = 64
 
 
-def copies_bytes(region: Region) -> int:
+def undo_log_bytes(region: Region) -> int:
     """Scratch for the copies of all written footprints."""
-    return sum(align(room, _ALIGNMENT) for room in region.retried or ())
+    return sum(align(room, _ALIGNMENT) for room in region.rollback or ())
 
 
 def room_guards(region: Region) -> tuple[Relation, ...]:
@@ -36,7 +36,7 @@ def room_guards(region: Region) -> tuple[Relation, ...]:
 
 def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
     """Before the kernel, the guards passed and the vector state saved: rbp is the frame, all else is free."""
-    if region.retried is None:
+    if region.rollback is None:
         return ()
     control, before = _control(layout), _before(layout)
     return code(
@@ -52,7 +52,7 @@ def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
 
 def check(region: Region, layout: FrameLayout) -> Code:
     """Behind the kernel: to ``retry`` when something was invalid, else the program's own flag is put back."""
-    if region.retried is None:
+    if region.rollback is None:
         return ()
     control = _control(layout)
     return code(
@@ -68,7 +68,7 @@ def check(region: Region, layout: FrameLayout) -> Code:
     )
 
 
-def take_back(region: Region, layout: FrameLayout, copies: int) -> Code:
+def roll_back(region: Region, layout: FrameLayout, copies: int) -> Code:
     """From ``retry``: memory and MXCSR (in its slot) as at entry, the version switched off for good."""
     return code(
         Label(RETRY),
@@ -90,10 +90,10 @@ def _before(layout: FrameLayout) -> Mem:
 
 def _spans(region: Region, copies: int) -> Iterator[tuple[Linear, Linear, int, int]]:
     """Low and high end of each written footprint, where its copy lies, and the room there."""
-    if region.retried is None:
+    if region.rollback is None:
         return
     written = [f.interval for f in region.footprints if f.written]
-    for interval, room in zip(written, region.retried, strict=True):
+    for interval, room in zip(written, region.rollback, strict=True):
         yield interval.low, interval.high, copies, room
         copies += align(room, _ALIGNMENT)
 

@@ -221,7 +221,7 @@ class CodeCache:
             raise VerifyError(f"the code pages are not mapped read-execute: {code}")
 
 
-def mirror(tracee: Tracee, placement: Placement) -> None:
+def map_alike(tracee: Tracee, placement: Placement) -> None:
     """Map empty pages like those of ``placement`` in a copy that is older than they are; nothing of it is shared.
 
     Raises ``Rejected`` where something lies there in the copy.

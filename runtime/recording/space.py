@@ -62,7 +62,7 @@ from runtime.recording.trees import Thread, Trees
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Mapping, Memory, mappings
 from runtime.target.ptrace import Registers
-from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, Place
+from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, UnusedBytes
 from runtime.target.tracee import Tracee
 
 _REGION_BYTES = 64 << 20
@@ -149,7 +149,7 @@ class Space:
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    def _map_traces(self, tracee: Tracee, place: Place | None = None) -> None:
+    def _map_traces(self, tracee: Tracee, place: UnusedBytes | None = None) -> None:
         """In memory that memopt sees, too, so that nothing has to be copied; where the process may not share any, in
         memory of its own. Where it has some already, in place of that, and ``place`` is free."""
         at, fixed = self._traces, _FIXED if self._traces else 0
@@ -187,7 +187,7 @@ class Space:
         last = self.regions[-1]
         (result,) = remote_calls.run(tracee, (Call(SYS_MMAP, (
             start, _REGION_BYTES, _READ | _EXECUTE, _PRIVATE | _ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE, -1, 0)),),
-            place=Place(last.next, last.end))
+            place=UnusedBytes(last.next, last.end))
         remote_calls.check(result, "memory for copies")
         self.add_region(start)
         return self.regions[-1]
@@ -461,7 +461,7 @@ class Space:
         self.trees.forget_counts(thread)
         if self._watch:
             last = self.regions[-1]
-            self._map_traces(tracee, Place(last.next, last.end))
+            self._map_traces(tracee, UnusedBytes(last.next, last.end))
             self.memory.write(thread.state + TRACE, _WORD(thread.trace))
 
     def _copy_code(self, source: Memory) -> None:

@@ -60,7 +60,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UnusedBytes:
     """Unused bytes ``[start, end)`` of an executable page."""
 
     start: int
@@ -117,7 +117,7 @@ def _move_from_rbx(register: str) -> bytes:
     return bytes([0x48 | number >> 3, 0x89, 0xD8 | number & 7])
 
 
-def find_place(tracee: Tracee, size: int) -> Place:
+def find_place(tracee: Tracee, size: int) -> UnusedBytes:
     """The largest unused end of an executable page; ``Rejected(NO_ROOM)`` when none has ``size`` bytes.
 
     Unused: behind the end of the segment in the file, and zero (or a stub that a killed memopt left behind). The text
@@ -125,7 +125,7 @@ def find_place(tracee: Tracee, size: int) -> Place:
     to has a copy of its own.
     """
     maps = mappings(tracee.pid)
-    best = Place(0, 0)
+    best = UnusedBytes(0, 0)
     for mapping in maps:
         place = _padding(tracee.memory, maps, mapping)
         if (place is not None and place.end - place.start > best.end - best.start
@@ -139,7 +139,7 @@ def find_place(tracee: Tracee, size: int) -> Place:
     return best
 
 
-def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> Place | None:
+def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> UnusedBytes | None:
     """What lies between the end of the segment that ``mapping`` shows and the end of its last page."""
     if not mapping.executable or mapping.writable or mapping.shared or not mapping.inode:
         return None
@@ -152,16 +152,16 @@ def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> Place
         end = mapping.start + offset + file_bytes - mapping.offset
         if (offset // PAGE * PAGE == mapping.offset and file_bytes == memory_bytes
                 and mapping.end - PAGE < end <= mapping.end):
-            return Place(-(-end // 16) * 16, mapping.end)
+            return UnusedBytes(-(-end // 16) * 16, mapping.end)
     return None
 
 
-def _behind_kernel_code(memory: Memory, mapping: Mapping) -> Place | None:
+def _behind_kernel_code(memory: Memory, mapping: Mapping) -> UnusedBytes | None:
     if mapping.path != "[vdso]" or not mapping.executable:
         return None
     used = len(memory.read(mapping.start, mapping.end - mapping.start).rstrip(bytes(1)))
     start = -(-(mapping.start + used) // 16) * 16 + _AFTER_TABLES
-    return Place(start, mapping.end) if start < mapping.end else None
+    return UnusedBytes(start, mapping.end) if start < mapping.end else None
 
 
 def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:
@@ -181,14 +181,14 @@ def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:
     return result
 
 
-def _unused(tracee: Tracee, place: Place) -> bool:
+def _unused(tracee: Tracee, place: UnusedBytes) -> bool:
     content = tracee.memory.read(place.start, place.end - place.start)
     if not any(content):
         return True
     return content.startswith(STUB_MAGIC) and not any(_points_into(tracee, tid, place) for tid in tracee.threads)
 
 
-def _points_into(tracee: Tracee, tid: int, place: Place) -> bool:
+def _points_into(tracee: Tracee, tid: int, place: UnusedBytes) -> bool:
     """Is the thread in ``place``, or is a handler that interrupted it there?"""
     registers = tracee.registers(tid)
     return place.start <= registers.rip < place.end or bool(stack_values(tracee.memory, registers.rsp, place.start,
@@ -201,7 +201,7 @@ def stack_values(memory: Memory, stack_pointer: int, low: int, high: int) -> lis
     return [value for value, in struct.iter_unpack("<Q", content[:len(content) // 8 * 8]) if low <= value < high]
 
 
-def run(tracee: Tracee, calls: Sequence[Call], *, place: Place | None = None,
+def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = None,
         observe: Callable[[int, int], None] | None = None, new_process: Callable[[int], None] | None = None,
         results: list[int] | None = None) -> tuple[int, ...]:
     """Make ``calls`` in the stopped target; the results, negative for ``-errno``. It is left stopped as it was.
@@ -239,7 +239,7 @@ def run(tracee: Tracee, calls: Sequence[Call], *, place: Place | None = None,
     return tuple(results)
 
 
-def _finish_call(tracee: Tracee, place: Place, new_process: Callable[[int], None] | None) -> int:
+def _finish_call(tracee: Tracee, place: UnusedBytes, new_process: Callable[[int], None] | None) -> int:
     """Run to the exit of the next system call; its result."""
     number = 0
     while True:

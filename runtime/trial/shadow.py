@@ -24,7 +24,7 @@ from runtime.target import ptrace, remote_calls
 from runtime.target.memory import Mapping, exclusive_intervals, mappings
 from runtime.target.proc import running_seconds
 from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
-from runtime.target.remote_calls import Call, Place
+from runtime.target.remote_calls import Call, UnusedBytes
 from runtime.target.tracee import Tracee, status_field
 from runtime.trial import memory_budget
 
@@ -141,7 +141,7 @@ def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
         remote_calls.run(tracee, calls[start:start + _BATCH])
 
 
-def _settle(child: Tracee, place: Place, registers: Registers) -> None:
+def _settle(child: Tracee, place: UnusedBytes, registers: Registers) -> None:
     """Turn a fresh child into the program at the place of its fork, cut off from memory shared with others."""
     child.set_registers(registers)
     child.memory.write(place.start, bytes(_STUB_BYTES))

@@ -81,16 +81,16 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
     """What follows ``times``, which is too little, is timed until there is enough of it; ``times`` where it does not
     come to as much. ``shadow`` stands at the header. ``exits``: where the program goes on behind the loop."""
     region, own = compiled.region, set[tuple[int, int]]()
-    cold = 1 if run is run_version and region.retried is None and not region.numeric else 0
+    cold = 1 if run is run_version and region.rollback is None and not region.nan_free else 0
 
     def timed(values: dict[str, int], found: Sequence[_Entry]) -> _Entry | None:
-        most = values[TRIPS] - 1 - region.left - cold
+        most = values[TRIPS] - 1 - region.original_iterations - cold
         if most <= 0:
             return None
         enough = int(STEADY_SECONDS / _LEAST_ENTRIES / (_middle(found) if found else times).per_iteration) + 1
         count = min(most, max(enough, times.run))
         count = min(count, ownable(region, values, count))
-        parts = results(region, values, count + region.left + 1 + cold)
+        parts = results(region, values, count + region.original_iterations + 1 + cold)
         own_pages(shadow, compiled, [part for part in parts if part not in own])
         own.update(parts)
         overhead = run_original(shadow, compiled, 0)
@@ -100,7 +100,7 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
         amount = _amount(Work(region.scop, values), mean, cold, count)
         return _Entry(run(shadow, compiled, count), overhead, amount, count)
 
-    found, alone = _search(shadow, region, admit, exits, region.left, timed)
+    found, alone = _search(shadow, region, admit, exits, region.original_iterations, timed)
     return _middle(found) if sum(f.run for f in found) >= times.run else replace(times, alone=alone)
 
 

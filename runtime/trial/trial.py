@@ -156,7 +156,7 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
     the original cannot be run: SHADOW_INCONCLUSIVE.
     """
     first = versions[0][1]
-    header, left = first.region.header, first.region.left
+    header, left = first.region.header, first.region.original_iterations
     try:
         own = tuple(span for placement in (first.placement, *others) for span in _own(placement))
         work = Work(first.region.scop, values)
@@ -204,12 +204,12 @@ def come_to_entry(first: CompiledRegion, shadow: Shadow, on: bool) -> dict[str, 
             _pass_if_soon(first, shadow)
         values = _admitted_near(first, shadow)
         for _ in range(MOST_PASSED):
-            if values is None or values[TRIPS] < 2 + first.region.left:
+            if values is None or values[TRIPS] < 2 + first.region.original_iterations:
                 _pass(first, shadow, _trips(first, shadow))
                 values = _admitted_near(first, shadow)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    if values is None or values[TRIPS] < 2 + first.region.left:
+    if values is None or values[TRIPS] < 2 + first.region.original_iterations:
         raise Rejected(Reason.GUARD_FAILED if values is None else Reason.TOO_SHORT, "in a trial copy")
     return values
 
@@ -274,7 +274,7 @@ class _Heat:
             return rejected
 
     def _run(self, version: Shadow, compiled: CompiledRegion) -> Times:
-        header, left, count = compiled.region.header, compiled.region.left, self.count
+        header, left, count = compiled.region.header, compiled.region.original_iterations, self.count
         placement = compiled.placement
         write_code(version, compiled)
         scratch = (placement.scratch, placement.scratch + placement.scratch_size)
@@ -283,10 +283,10 @@ class _Heat:
         version.run_to(header, REACH_SECONDS, hits=left * compiled.region.period)
         rounded = [] if self.exact else written(_floating(compiled.region), self.values)
         ignored = [*self.own, *rounded, *_stale(compiled.region, version)]
-        _agree(self.original, version, compiled.region.dead, ignored, self.exact)
+        _agree(self.original, version, compiled.region.dead_registers, ignored, self.exact)
         _check_close(self.original, version, _floating(compiled.region), rounded)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
-        enough = max(TIMED_ITERATIONS, count) if compiled.region.retried is None else self.values[TRIPS]  # see _judged
+        enough = max(TIMED_ITERATIONS, count) if compiled.region.rollback is None else self.values[TRIPS]  # see _judged
         most = min(self.values[TRIPS] - left, ownable(compiled.region, self.values, 2 * count + enough))
         more = min(most - count - 1, enough, affordable)
         if more > count:
@@ -316,7 +316,7 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
             if original.alone:  # a version for more values may be made
                 return Rejected(Reason.GUARD_FAILED, "in a trial copy, at other entries")
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
-        amount = version.amount if compiled.region.retried is None else version.entries * work.values[TRIPS]
+        amount = version.amount if compiled.region.rollback is None else version.entries * work.values[TRIPS]
         gain = amount * measured.original / version.seconds
         if gain < least:
             return Rejected(Reason.NOT_FASTER, f"{gain:.2f} times as fast")
@@ -344,7 +344,7 @@ def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
 
 def _stale(region: Region, shadow: Shadow) -> list[tuple[int, int]]:
     registers = general_registers(shadow.registers())
-    starts = [(registers[c.base] + c.displacement, c.width) for c in region.stale]
+    starts = [(registers[c.base] + c.displacement, c.width) for c in region.dead_stack_cells]
     return [(start, start + width) for start, width in starts]
 
 

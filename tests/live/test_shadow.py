@@ -13,7 +13,7 @@ import pytest
 
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.reasons import Reason, Rejected
-from runtime.patching.code_cache import CodeCache, mirror
+from runtime.patching.code_cache import CodeCache, map_alike
 from runtime.patching.install import jump_bytes
 from runtime.target.memory import PAGE, mappings
 from runtime.target.ptrace import OPTION_EXITKILL
@@ -92,7 +92,7 @@ def test_copies_of_a_copy_cost_the_program_no_stop(worker: Worker) -> None:
         assert first.registers() == second.registers() == at
         assert first.vector_state() == second.vector_state() == state
         for copy in (first, second):
-            mirror(copy.tracee, cache.placement)
+            map_alike(copy.tracee, cache.placement)
             copy.write(code, b"\x90\xc3")
             copy.write(scratch, b"\x01")
             assert copy.registers() == at
@@ -104,7 +104,7 @@ def test_copies_of_a_copy_cost_the_program_no_stop(worker: Worker) -> None:
         second.write(worker.address("cells"), bytes(255 - byte for byte in second.read(worker.address("cells"), 1)))
         assert len(compare(first, second)) == 1
         with pytest.raises(Rejected):
-            mirror(first.tracee, cache.placement)  # there is something by now
+            map_alike(first.tracee, cache.placement)  # there is something by now
     assert (mappings(kept.pid), kept.vector_state(), kept.registers()) == (before, state, at)
     assert children_of(kept.pid) == []
     kept.run_to(worker.address("round_done"), LIMIT_S)

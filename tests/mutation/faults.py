@@ -148,15 +148,15 @@ FAULTS: tuple[Fault, ...] = (
           f"{_UNIT}/passes/version/test_guarded_memory.py"
           "::test_a_nan_anywhere_keeps_the_version_out"),
     Fault("a mirrored register keeps its value", "passes.version.rejoin",
-          "        *(item for m in region.mirrors for item in _load(m, layout)),\n", "",
+          "        *(item for m in region.memory_backed for item in _load(m, layout)),\n", "",
           f"{_UNIT}/passes/version/test_rejoin.py"
           "::test_a_register_is_compared_with_its_cell_and_loaded_from_it"),
     Fault("a value that was passed on is not taken over", "passes.version.rejoin",
-          "        *(item for p in region.passed for item in _take_over(p, layout)),\n", "",
+          "        *(item for p in region.register_carried for item in _take_over(p, layout)),\n", "",
           f"{_UNIT}/passes/version/test_rejoin.py"
           "::test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over"),
     Fault("a value that was passed on lives elsewhere", "passes.loop_code.nest_code",
-          "homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.passed}", "pass",
+          "homes |= {p.array: frame + symbols[p.symbol].displacement for p in region.register_carried}", "pass",
 
           f"{_UNIT}/passes/loop_code/test_nest_code.py::test_a_value_that_registers_pass_on_starts_and_ends_in_its_slot"),
     Fault("the version runs the last iteration too", "passes.version.guards",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from memopt.ir.region import Guard, LiveIn, Mirror, Region, Register, Trips
+from memopt.ir.region import Guard, LiveIn, MemoryBacked, Region, Register, Trips
 from memopt.x86.instructions import GENERAL
 from tests.support.header import FLAGS, MXCSR, WORD, Header, Outcome, linear
 
@@ -20,9 +20,9 @@ def with_guard(header: Header, *guards: Guard) -> Region:
     return header.region(symbols, TRIPS, guards)
 
 
-def mirrored(header: Header, mirror: Mirror) -> Region:
+def mirrored(header: Header, mirror: MemoryBacked) -> Region:
     """Live-ins: n in rsi, the trip count, p in rdi."""
-    return replace(header.region((N, LiveIn("p", Register("rdi"))), TRIPS), mirrors=(mirror,))
+    return replace(header.region((N, LiveIn("p", Register("rdi"))), TRIPS), memory_backed=(mirror,))
 
 
 def passes(header: Header, registers: Mapping[str, int], flags: int = 0) -> bool:

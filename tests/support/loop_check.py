@@ -37,7 +37,7 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
         if array.private:
             theirs[array.name] = Buffer(max(end - first, 1))
             values[array.name] = theirs[array.name].address - first
-            for passed in region.passed:
+            for passed in region.register_carried:
                 if passed.array == array.name:
                     contents = (values[passed.symbol] % (1 << 64)).to_bytes(8, "little")[:passed.width]
                     theirs[array.name].view[:passed.width] = contents
@@ -65,7 +65,7 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
     for array in scop.arrays:
         if not array.private and ours[array.name].view != theirs[array.name].view:
             raise AssertionError(f"{array.name} differs: {_difference(ours, theirs, array.name, low)}\n{what}")
-    for passed in region.passed:
+    for passed in region.register_carried:
         at = layout.symbols[passed.symbol]
         assert bytes(frame.view[at:at + passed.width]) == bytes(theirs[passed.array].view[:passed.width]), what
     assert flags == expected, f"MXCSR {flags:#x}, reference {expected:#x}\n{what}"

@@ -55,7 +55,7 @@ def recovered(*items: Item, carried: tuple[CarriedValue, ...] = (), inner: Linea
         return True
 
     found = recover(node, Aliasing(ranges, sample), obligations, always)
-    mirrored[:] = [*map(str, found.mirrors), *(f"{a.location} alone" for a in found.alone)]
+    mirrored[:] = [*map(str, found.memory_backed), *(f"{a.location} alone" for a in found.private_backed)]
     text = str(found.loop)
     demands.extend(str(o.linear) for o in obligations)
     return [_PRIVATE.sub(_private, line) for line in text.splitlines()[1:]]

@@ -132,7 +132,7 @@ class Replay:
     def __post_init__(self) -> None:
         self.memory: dict[int, int] = {}  # what was stored, byte by byte
         self.private: dict[tuple[str, tuple[int, ...]], int] = {
-            (p.array, ()): self.values[p.symbol] % (1 << 8 * p.width) for p in self.region.passed}
+            (p.array, ()): self.values[p.symbol] % (1 << 8 * p.width) for p in self.region.register_carried}
         self.read: dict[int, set[int]] = {}  # by outer iteration
         self.written: dict[int, set[int]] = {}
         self.vectors = self.process.vectors()

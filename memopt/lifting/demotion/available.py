@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
-from memopt.lifting.values.bits import origin
+from memopt.lifting.values.bits import base_and_offset
 from memopt.lifting.values.loop_tree import Item, stores_of
 from memopt.lifting.values.values import Value
 
@@ -19,7 +19,7 @@ _Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValueInCell:
     """``cell`` holds ``bits`` bits of a base value from bit ``low`` on, where all of ``given`` are >= 0."""
 
     low: int
@@ -29,16 +29,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AvailableValues:
     """``places``: for each base value where its bits are in memory, in the order of storing. ``answers``: what
     ``aliasing`` has said, for all copies together."""
 
     aliasing: Aliasing
-    places: dict[Value, dict[Place, None]] = field(default_factory=dict)
+    places: dict[Value, dict[ValueInCell, None]] = field(default_factory=dict)
     answers: dict[_Question, bool] = field(default_factory=dict)
 
-    def copy(self) -> Held:
-        return Held(self.aliasing, {base: dict(places) for base, places in self.places.items()}, self.answers)
+    def copy(self) -> AvailableValues:
+        return AvailableValues(self.aliasing, {base: dict(places) for base, places in self.places.items()},
+                               self.answers)
 
     def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int, given: tuple[Linear, ...] = ()) -> bool:
         question = given, cell, bits, pointer, width
@@ -46,14 +47,14 @@ class Held:
             self.answers[question] = self.aliasing.overlap_where(*question)
         return self.answers[question]
 
-    def replace(self, other: Held) -> None:
+    def replace(self, other: AvailableValues) -> None:
         self.places.clear()
         self.places.update(other.places)
 
     def hold(self, value: Value, cell: Linear) -> None:
-        base, low = origin(value)
+        base, low = base_and_offset(value)
         places = self.places.setdefault(base, {})
-        place = Place(low, value.width, cell)
+        place = ValueInCell(low, value.width, cell)
         places.pop(place, None)
         places[place] = None
 
@@ -65,7 +66,7 @@ class Held:
 
     def all(self, value: Value, given: tuple[Linear, ...] = ()) -> list[Linear]:
         """All cells that hold ``value``, in the order of storing."""
-        base, low = origin(value)
+        base, low = base_and_offset(value)
         return [p.cell + (low - p.low) // 8 for p in self.places.get(base, {})
                 if p.low <= low and low + value.width <= p.low + p.bits and (low - p.low) % 8 == 0
                 and implied(p.given, given)]
@@ -81,7 +82,7 @@ class Held:
             if any(self.overlap(p.cell, p.bits, pointer, width, given) for p in places):
                 self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width, given)}
 
-    def _rest(self, place: Place, pointer: Linear, width: int, given: tuple[Linear, ...]) -> list[Place]:
+    def _rest(self, place: ValueInCell, pointer: Linear, width: int, given: tuple[Linear, ...]) -> list[ValueInCell]:
         if not self.overlap(place.cell, place.bits, pointer, width, given):
             return [place]
         if place.bits <= 8 or not (place.cell - pointer).is_constant:
@@ -90,7 +91,7 @@ class Held:
         halves = (replace(place, low=place.low + n, bits=half, cell=place.cell + n // 8) for n in (0, half))
         return [piece for one in halves for piece in self._rest(one, pointer, width, given)]
 
-    def add_conditional(self, inner: Held, conditions: tuple[Linear, ...]) -> None:
+    def add_conditional(self, inner: AvailableValues, conditions: tuple[Linear, ...]) -> None:
         """What ``inner`` holds where ``conditions`` are >= 0: after items that ran only there, or instead of them."""
         for base, places in inner.places.items():
             mine = self.places.setdefault(base, {})

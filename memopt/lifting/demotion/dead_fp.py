@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, RAISING, SIGNALLING
 from memopt.ir.scop import FLOATS
-from memopt.lifting.demotion.demanded import Flow, Needs
+from memopt.lifting.demotion.demanded import Demanded, Flow
 from memopt.lifting.demotion.expressions import element_of
-from memopt.lifting.demotion.scalar_expansion import Privates
-from memopt.lifting.values.bits import origin, part, zext
+from memopt.lifting.demotion.scalar_expansion import ExpandedScalars
+from memopt.lifting.values.bits import base_and_offset, extract, zext
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, stores_of
 from memopt.lifting.values.values import Carried, Final, LiveVector, Node, Value, constant_of, within
 
@@ -28,14 +28,14 @@ _Effect = tuple[str, Collection[Value], int]
 _Sums = dict[int, frozenset[Value]]  # by the id of a loop
 
 
-def with_unused(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
+def keep_flag_effects(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
     """The canonical nest with a store for each operation that may raise flags which no stored value does.
 
     ``at_header``: what registers hold that the outermost loop carries. A nest that stores nothing stays as it is; sums
     are left to who knows whether the code after the loop uses them."""
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, _Raised.by(node, at_header), Privates("v"), _Place(), {})
+    return _with_unused(node, _Raised.by(node, at_header), ExpandedScalars("v"), _Place(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Raised:
             else:
                 around[loop_name(item)] = place
         # What a loop carries is stored in each of its iterations. What it leaves behind may be in the last one alone.
-        for base, parts in Needs.of(node, at_header).parts.items():
+        for base, parts in Demanded.of(node, at_header).parts.items():
             if isinstance(base, Carried) and base.loop in around:
                 loop = flow.loops[base.loop]
                 for entry, following in filter(None, map(flow.sources, parts)):
@@ -125,7 +125,7 @@ def _sums(node: LoopNode) -> Iterator[Value]:
             yield from (value for value, _ in seen)
 
 
-def _with_unused(loop: LoopNode, raised: _Raised, privates: Privates, around: _Place, known: _Sums) -> LoopNode:
+def _with_unused(loop: LoopNode, raised: _Raised, privates: ExpandedScalars, around: _Place, known: _Sums) -> LoopNode:
     place = around.inside(loop)
     sums = _partial_sums(loop, known)
     certain = place.comes_with(_Place(place.loops[:1]))  # in the last outermost iteration, which the original runs
@@ -151,7 +151,7 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
     return False
 
 
-def _item_with_unused(item: Item, raised: _Raised, privates: Privates, around: _Place, known: _Sums) -> Item:
+def _item_with_unused(item: Item, raised: _Raised, privates: ExpandedScalars, around: _Place, known: _Sums) -> Item:
     match item:
         case LoopNode():
             return _with_unused(item, raised, privates, around, known)
@@ -161,7 +161,7 @@ def _item_with_unused(item: Item, raised: _Raised, privates: Privates, around: _
     return item
 
 
-def _kept(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates: Privates,
+def _kept(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates: ExpandedScalars,
           counters: tuple[str, ...]) -> Item:
     match operation:
         case Node("fcompare" | "fqcompare" as name, operands, _):
@@ -200,7 +200,8 @@ def _additions(loop: LoopNode, known: _Sums) -> Iterator[Value]:
         adding = [v for v in parts if isinstance(v, Node) and v.operator in _ADDING]
         found = {v for v in parts if _is_carried(v, so_far) or _adds_to(so_far, v, flow, known)}
         while new := {v for v in adding if v not in found
-                      and not found.isdisjoint(o for operand in v.operands for o in (operand, origin(operand)[0]))}:
+                      and not found.isdisjoint(o for operand in v.operands for o in (operand,
+                                                                                     base_and_offset(operand)[0]))}:
             found |= new
             yield from new
 
@@ -212,11 +213,11 @@ def _is_carried(value: Value, so_far: tuple[str, str]) -> bool:
 def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow, known: _Sums) -> bool:
     """Whether ``value`` is what an inner loop leaves of the sum ``so_far``, which a loop around carries into it: that
     and what it adds to it."""
-    base, low = origin(value)
+    base, low = base_and_offset(value)
     if not isinstance(base, Final) or base.loop not in flow.loops:
         return False
-    passed_on = flow.sources(part(Carried(base.loop, base.location, base.width), low, value.width))
-    return bool(passed_on) and _is_carried(origin(passed_on[0])[0], so_far) and set(
+    passed_on = flow.sources(extract(Carried(base.loop, base.location, base.width), low, value.width))
+    return bool(passed_on) and _is_carried(base_and_offset(passed_on[0])[0], so_far) and set(
         flow.sources(value)) <= _partial_sums(flow.loops[base.loop], known)
 
 

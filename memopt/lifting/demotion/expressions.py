@@ -14,11 +14,11 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import CALL, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
-from memopt.lifting.demotion.available import Held
+from memopt.lifting.demotion.available import AvailableValues
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import INDEX
 from memopt.lifting.execution.assumptions import GENERAL
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant_of
 
 MOST_OPERATIONS = 400  # in one expression
@@ -65,7 +65,7 @@ class ExpressionBuilder:
     """Builds the expression of a statement that runs where ``given`` are all >= 0; ``require(linear, why)`` demands
     that ``linear`` >= 0 in every such iteration."""
 
-    held: Held
+    held: AvailableValues
     given: tuple[Linear, ...]
     require: Callable[[Linear, str], None]
     reads: dict[Linear, ElementType] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class ExpressionBuilder:
         return cast(index if kind is integer else Apply("trunc", (index,), integer), integer, wanted)
 
     def _part(self, value: Node, wanted: ElementType) -> Expression:
-        base, low = origin(value)
+        base, low = base_and_offset(value)
         if isinstance(base, LiveVector) and low % 8 == 0:
             return _scalar(base, low, wanted)
         if not isinstance(base, Node | LiveVector):
@@ -131,7 +131,7 @@ class ExpressionBuilder:
     def _is_narrowed(self, value: Value) -> bool:
         """Whether it is one byte or two of what a general register carries in a wider private cell: that is computed
         as a number, whose bytes have no cells of their own."""
-        base, low = origin(value)
+        base, low = base_and_offset(value)
         return isinstance(base, Carried | Final) and base.location in GENERAL and value.width < 32 and (
             self._around(value, base, low)[0].width > value.width)
 
@@ -141,7 +141,7 @@ class ExpressionBuilder:
         for size in sorted(INTEGERS, reverse=True):
             start = low - low % size
             if low + value.width <= start + size <= base.width:
-                whole = part(base, start, size)
+                whole = extract(base, start, size)
                 if self.held.find(whole, self.given) is not None:
                     return whole, low - start
         raise Missing(value)

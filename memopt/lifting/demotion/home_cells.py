@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from memopt.ir.linear import Linear
-from memopt.lifting.demotion.available import Held
-from memopt.lifting.demotion.demanded import Needs
+from memopt.lifting.demotion.available import AvailableValues
+from memopt.lifting.demotion.demanded import Demanded
 from memopt.lifting.demotion.scalar_expansion import is_private
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.lifting.values.values import Carried, Final, Loaded, Value, within
 
@@ -32,7 +32,7 @@ class CarriedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class HomeCell:
     """``cell`` holds the value at the header of each iteration."""
 
     part: CarriedPart
@@ -42,12 +42,12 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
+class CarriedValues:
     """``always(distance, 0)``: whether two cells are one, if need be when the lift starts again
     (memopt.lifting.reroll.proofs.Captured)."""
 
-    nothing: Held
-    needs: Needs
+    nothing: AvailableValues
+    needs: Demanded
     always: Callable[[Linear, int], bool]
 
     def parts(self, loop: LoopNode) -> list[CarriedPart]:
@@ -62,15 +62,15 @@ class Homes:
 
     @staticmethod
     def _part(loop: LoopNode, location: str, value: Value, entry: Value, following: Value) -> CarriedPart:
-        _, low = origin(value)
+        _, low = base_and_offset(value)
         width = value.width
-        last = part(following, low, width)
-        finals = {place: part(Final(loop_name(loop), place, v.width), low, width) for place, v in loop.finals
-                  if v.width == entry.width and part(v, low, width) == last}
-        return CarriedPart(value, part(entry, low, width), last, finals.get(location), tuple(finals.values()))
+        last = extract(following, low, width)
+        finals = {place: extract(Final(loop_name(loop), place, v.width), low, width) for place, v in loop.finals
+                  if v.width == entry.width and extract(v, low, width) == last}
+        return CarriedPart(value, extract(entry, low, width), last, finals.get(location), tuple(finals.values()))
 
-    def real(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: Held,
-             owned: frozenset[Linear], known: Mapping[Value, Linear]) -> Home | None:
+    def program_cell(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: AvailableValues,
+                     owned: frozenset[Linear], known: Mapping[Value, Linear]) -> HomeCell | None:
         """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop.
         ``known``: cells that hold other carried values at the header (registers that pass values on, one to the
         next)."""
@@ -79,13 +79,13 @@ class Homes:
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             start = cell.substitute({loop.counter: Linear()})
             if held.holds(carried.entry, start):
-                return Home(carried, cell, store=False, initialise=False)
+                return HomeCell(carried, cell, store=False, initialise=False)
             self._ask(held.all(carried.entry), start)
         where = held.find(carried.entry)
         after = where if where in owned else self._stored_after(carried.finals, rest)
         if after is None or any(self._touches(i, after, carried.entry.width) for i in loop.items):
             return None
-        return Home(carried, after, store=True, initialise=not held.holds(carried.entry, after))
+        return HomeCell(carried, after, store=True, initialise=not held.holds(carried.entry, after))
 
     def _ask(self, cells: list[Linear], start: Linear) -> None:
         """Compilers load the first value through one register, those of later iterations through another: whether one
@@ -113,7 +113,7 @@ class Homes:
                 return None if any(self._touches(i, cell, finals[0].width) for i in between) else cell
         return None
 
-    def flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> Held:
+    def flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> AvailableValues:
         """What is held at the end of ``items``, starting from what is ``known``."""
         held = self.nothing.copy()
         for carried, home in known.items():

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Lane, Mirror, Register
+from memopt.ir.region import Lane, MemoryBacked, Register
 from memopt.ir.scop import LIMIT
 from memopt.lifting.demotion.aliasing import Aliasing
-from memopt.lifting.demotion.home_cells import CarriedPart, Homes
+from memopt.lifting.demotion.home_cells import CarriedPart, CarriedValues
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.execution.assumptions import GENERAL, LANES
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.bounds import proved, sign
 from memopt.lifting.values.loop_tree import Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.lifting.values.values import Carried, Value, constant_of
@@ -27,7 +27,7 @@ _VECTOR_BITS = 128  # of the vector registers that can be loaded in part
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class PrivateBacked:
     """A carried value that is in no cell of the program; ``cell`` is the private one that takes its place."""
 
     location: Register | Lane
@@ -35,7 +35,7 @@ class Alone:
     cell: Linear
 
 
-def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value, Linear]:
+def cells(node: LoopNode, parts: list[CarriedPart], homes: CarriedValues) -> dict[Value, Linear]:
     """For each of ``parts`` that has one: the cell that holds the value at the header, if it does so at the first one.
     A register may pass its value on to another one."""
     found: dict[Value, Linear] = {}
@@ -51,7 +51,7 @@ def cells(node: LoopNode, parts: list[CarriedPart], homes: Homes) -> dict[Value,
 
 def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, int]:
     """Where ``carried`` is, and its bytes. Raises Rejected(CARRIED_VALUE) when a version could not restore it."""
-    base, low = origin(carried.value)
+    base, low = base_and_offset(carried.value)
     assert isinstance(base, Carried)
     location = _location(base.location, low, carried.value.width)
     if isinstance(location, Register) and carried.value.width == 32 and not _is_zero(_half(node, base.location, 32)):
@@ -61,22 +61,23 @@ def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, i
     return location, carried.value.width // 8
 
 
-def settled(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
+def restored_registers(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
     """The locations that are right as a whole at the rejoin, when ``parts`` are restored: the other bits are those of
     the entry, which no iteration changes, or zeros (``restorable``)."""
-    restored = {(p.value, low + n) for p in parts for low in (origin(p.value)[1],) for n in range(0, p.value.width, 32)}
-    found = {(b.location, low) for value, low in restored if isinstance(b := origin(value)[0], Carried)}
+    restored = {(p.value, low + n) for p in parts for low in (base_and_offset(p.value)[1],)
+                for n in range(0, p.value.width, 32)}
+    found = {(b.location, low) for value, low in restored if isinstance(b := base_and_offset(value)[0], Carried)}
     return frozenset(c.location for c in node.carried if all(
-        (c.location, low) in found or _half(node, c.location, low) == part(_header(node, c.location), low, 32)
+        (c.location, low) in found or _half(node, c.location, low) == extract(_header(node, c.location), low, 32)
         or (c.location in GENERAL and (c.location, 0) in found) for low in (0, 32)))
 
 
 def at_header(node: LoopNode, locations: Iterable[str]) -> Iterator[Value]:
-    """What ``locations`` carry, as wide as ``settled`` asks for."""
+    """What ``locations`` carry, as wide as ``restored_registers`` asks for."""
     for location in sorted(locations):
         whole, high = _header(node, location), _half(node, location, 32)
-        narrow = _is_zero(high) if location in GENERAL else high == part(whole, 32, 32)
-        yield part(whole, 0, 32) if narrow else whole
+        narrow = _is_zero(high) if location in GENERAL else high == extract(whole, 32, 32)
+        yield extract(whole, 0, 32) if narrow else whole
 
 
 def _header(node: LoopNode, location: str) -> Value:
@@ -85,7 +86,7 @@ def _header(node: LoopNode, location: str) -> Value:
 
 def _half(node: LoopNode, location: str, low: int) -> Value | None:
     """32 bits of what the location holds after an iteration."""
-    return next((part(c.following, low, 32) for c in node.carried
+    return next((extract(c.following, low, 32) for c in node.carried
                  if c.location == location and c.following.width == 64), None)
 
 
@@ -93,7 +94,7 @@ def _is_zero(value: Value | None) -> bool:
     return value is not None and constant_of(value) == 0
 
 
-def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> Mirror | None:
+def memory_backed(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> MemoryBacked | None:
     """``carried`` is in ``cell`` at every header; None where a guard could not look at the cell."""
     location, width = restorable(node, carried)
     first = {node.counter: Linear()}
@@ -103,7 +104,8 @@ def mirror(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasin
         return None
     pointer, size = near
     same = pointer == cell.substitute(first) and size >= width
-    return Mirror(location, width, cell.substitute({node.counter: Linear.symbol(LIMIT)}), None if same else pointer)
+    return MemoryBacked(location, width, cell.substitute({node.counter: Linear.symbol(LIMIT)}),
+                        None if same else pointer)
 
 
 def _location(name: str, low: int, bits: int) -> Register | Lane | None:

@@ -18,22 +18,22 @@ from typing import NoReturn
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Mirror
+from memopt.ir.region import MemoryBacked
 from memopt.ir.scop import Apply
 from memopt.lifting.demotion import outer_carried
 from memopt.lifting.demotion.aliasing import Aliasing
-from memopt.lifting.demotion.available import Held, implied
+from memopt.lifting.demotion.available import AvailableValues, implied
 from memopt.lifting.demotion.case_split import Case, cases_of, contradictory
-from memopt.lifting.demotion.dead_fp import with_unused
-from memopt.lifting.demotion.demanded import Needs
+from memopt.lifting.demotion.dead_fp import keep_flag_effects
+from memopt.lifting.demotion.demanded import Demanded
 from memopt.lifting.demotion.expressions import ExpressionBuilder, Missing, element_of
-from memopt.lifting.demotion.home_cells import CarriedPart, Home, Homes
-from memopt.lifting.demotion.outer_carried import Alone
-from memopt.lifting.demotion.scalar_expansion import Privates, counters_of, is_private
+from memopt.lifting.demotion.home_cells import CarriedPart, CarriedValues, HomeCell
+from memopt.lifting.demotion.outer_carried import PrivateBacked
+from memopt.lifting.demotion.scalar_expansion import ExpandedScalars, counters_of, is_private
 from memopt.lifting.demotion.split_stores import unpacked
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, conditional
 from memopt.lifting.values.algebra import Obligation
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.bounds import proved, sign_where
 from memopt.lifting.values.canonical import canonical_nest
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
@@ -45,12 +45,12 @@ ATTEMPTS = 200
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Statements, and what they read instead of registers that the outermost loop carries: cells that hold the same,
-    or private cells. ``settled``: locations that are thereby right as a whole at the rejoin."""
+    or private cells. ``restored_registers``: locations that are thereby right as a whole at the rejoin."""
 
     loop: StatementLoop
-    mirrors: tuple[Mirror, ...] = ()
-    alone: tuple[Alone, ...] = ()
-    settled: frozenset[str] = frozenset()
+    memory_backed: tuple[MemoryBacked, ...] = ()
+    private_backed: tuple[PrivateBacked, ...] = ()
+    restored: frozenset[str] = frozenset()
 
 
 def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
@@ -64,10 +64,10 @@ def recover(node: LoopNode, aliasing: Aliasing, obligations: list[Obligation],
     """
     node = unpacked(canonical_nest(node))
     at_header = tuple(outer_carried.at_header(node, used))
-    node = with_unused(node, at_header)
-    needs = Needs.of(node, at_header)
+    node = keep_flag_effects(node, at_header)
+    needs = Demanded.of(node, at_header)
     kept = _Kept()
-    nothing = Held(aliasing)
+    nothing = AvailableValues(aliasing)
     for _ in range(ATTEMPTS):
         recovery = _Recovery(nothing, needs, kept, always)
         try:
@@ -95,7 +95,7 @@ class _Kept:
     def keep(self, value: Value) -> NoReturn:
         """Raises _StartAgain, or Rejected when that has been tried."""
         for kind, values in ((Carried, self.carried), (Final, self.final), (Loaded | Carried, self.copied)):
-            base, _ = origin(value)
+            base, _ = base_and_offset(value)
             if isinstance(base, kind) and value not in values:
                 if isinstance(base, Carried) and base.loop == "entry":
                     break
@@ -119,11 +119,11 @@ class _Scope:
 
 @dataclass(frozen=True, slots=True)
 class _Recovery:
-    nothing: Held
-    needs: Needs
+    nothing: AvailableValues
+    needs: Demanded
     kept: _Kept
     always: Callable[[Linear, int], bool]
-    privates: Privates = field(default_factory=Privates)
+    privates: ExpandedScalars = field(default_factory=ExpandedScalars)
     obligations: list[Obligation] = field(default_factory=list)
     unchanged: set[tuple[Linear, int]] = field(default_factory=set)  # cells (and bits) stored to without an effect
 
@@ -138,23 +138,24 @@ class _Recovery:
             raise Rejected(Reason.CARRIED_VALUE, f"something happens before the loop at {node.address:#x}")
         if not self.unchanged <= _accesses(loop):  # nothing else would keep other arrays away from such a cell
             raise Rejected(Reason.OVERLAP, "a value is stored back to the cell it came from")
-        return Recovered(loop, found, alone, outer_carried.settled(node, self.homes.parts(node)))
+        return Recovered(loop, found, alone, outer_carried.restored_registers(node, self.homes.parts(node)))
 
-    def _outside(self, node: LoopNode, held: Held) -> tuple[tuple[Mirror, ...], tuple[Alone, ...]]:
+    def _outside(self, node: LoopNode,
+                 held: AvailableValues) -> tuple[tuple[MemoryBacked, ...], tuple[PrivateBacked, ...]]:
         """Where the outermost loop finds what it carries; ``held`` learns it."""
         parts = self.homes.parts(node)
         cells = outer_carried.cells(node, [p for p in parts if p.value not in self.kept.carried], self.homes)
-        found: list[Mirror] = []
-        alone: list[Alone] = []
+        found: list[MemoryBacked] = []
+        alone: list[PrivateBacked] = []
         for carried in parts:
             cell = cells.get(carried.value)
             if cell is not None and is_private(cell):
                 cell = None
-            made = None if cell is None else outer_carried.mirror(node, carried, cell, self.nothing.aliasing)
+            made = None if cell is None else outer_carried.memory_backed(node, carried, cell, self.nothing.aliasing)
             if cell is None or made is None:
                 self.kept.carried.add(carried.value)
                 cell = self.privates.cell(("carried", carried.value), ())
-                alone.append(Alone(*outer_carried.restorable(node, carried), cell))
+                alone.append(PrivateBacked(*outer_carried.restorable(node, carried), cell))
             else:
                 found.append(made)
             held.hold(carried.entry, cell.substitute({node.counter: Linear()}))
@@ -164,12 +165,12 @@ class _Recovery:
         self.obligations.append(Obligation(linear, address, why, given=scope.conditions))
 
     @property
-    def homes(self) -> Homes:
-        return Homes(self.nothing, self.needs, self.always)
+    def homes(self) -> CarriedValues:
+        return CarriedValues(self.nothing, self.needs, self.always)
 
     # -- straight-line code -------------------------------------------------------------------------------------
 
-    def _items(self, items: tuple[Item, ...], held: Held, scope: _Scope) -> list[StatementItem]:
+    def _items(self, items: tuple[Item, ...], held: AvailableValues, scope: _Scope) -> list[StatementItem]:
         """The statements of ``items``; ``held`` is changed to what is held after them."""
         result: list[StatementItem] = []
         for number, item in enumerate(items):
@@ -196,7 +197,7 @@ class _Recovery:
                         held.add_conditional(before, (-condition - 1,))
         return result
 
-    def _copies(self, base: Value, held: Held, scope: _Scope, address: int) -> list[StatementItem]:
+    def _copies(self, base: Value, held: AvailableValues, scope: _Scope, address: int) -> list[StatementItem]:
         """Statements that copy parts of ``base`` to private cells, where they are needed later on."""
         result: list[StatementItem] = []
         for value in self.needs.of_value(base):
@@ -205,7 +206,7 @@ class _Recovery:
                 result += self._store(StoreEvent(cell, value, value.width, address), held, scope)
         return result
 
-    def _store(self, store: StoreEvent, held: Held, scope: _Scope) -> list[StatementItem]:
+    def _store(self, store: StoreEvent, held: AvailableValues, scope: _Scope) -> list[StatementItem]:
         """One statement, or one for each link of an accumulation chain (an unrolled reduction), or for each case where
         an affine condition chooses."""
         result: list[StatementItem] = []
@@ -225,7 +226,7 @@ class _Recovery:
         held.hold(store.value, store.pointer)
         return result
 
-    def _cases(self, store: StoreEvent, cases: list[Case], held: Held, scope: _Scope) -> list[StatementItem]:
+    def _cases(self, store: StoreEvent, cases: list[Case], held: AvailableValues, scope: _Scope) -> list[StatementItem]:
         found: list[tuple[tuple[Linear, ...], list[StatementItem]]] = []
         after = held.copy()
         for case in cases:
@@ -242,7 +243,7 @@ class _Recovery:
             return found[0][1] if found else []
         return [conditional(s, conditions) for conditions, statements in found for s in statements]
 
-    def _statement(self, store: StoreEvent, held: Held, scope: _Scope) -> CellStatement:
+    def _statement(self, store: StoreEvent, held: AvailableValues, scope: _Scope) -> CellStatement:
         def require(linear: Linear, why: str) -> None:
             self._require(linear, why, store.address, scope)
 
@@ -259,14 +260,14 @@ class _Recovery:
 
     def _needed(self, value: Value) -> Value:
         """The part that is kept for ``value``: what is used of its base, as wide as it is used."""
-        base, low = origin(value)
+        base, low = base_and_offset(value)
         for whole in self.needs.of_value(base):
-            start = origin(whole)[1]
+            start = base_and_offset(whole)[1]
             if start <= low and low + value.width <= start + whole.width:
                 return whole
         return value
 
-    def _link(self, store: StoreEvent, held: Held) -> Value | None:
+    def _link(self, store: StoreEvent, held: AvailableValues) -> Value | None:
         """The inner step of ``x + (y + cell)`` when cell is the one stored to: it can be a statement of its own."""
         value = store.value
         if not isinstance(value, Node) or held.find(value) is not None or len(value.operands) != 2:
@@ -279,13 +280,13 @@ class _Recovery:
                 return inner
         return None
 
-    def _reaches(self, value: Value, cell: Linear, held: Held) -> bool:
+    def _reaches(self, value: Value, cell: Linear, held: AvailableValues) -> bool:
         return any(held.find(part) == cell for part in within(value, lambda part: held.find(part) is None))
 
     # -- loops --------------------------------------------------------------------------------------------------
 
-    def _loop(self, loop: LoopNode, rest: tuple[Item, ...], held: Held, scope: _Scope) -> tuple[
-            list[StatementItem], Held]:
+    def _loop(self, loop: LoopNode, rest: tuple[Item, ...], held: AvailableValues, scope: _Scope) -> tuple[
+            list[StatementItem], AvailableValues]:
         """The statements of a loop and of what prepares it, and what is held after it."""
         if loop.trips is None:
             raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.address:#x}")
@@ -315,7 +316,8 @@ class _Recovery:
             statements.append(StatementLoop(loop.counter, loop.trips, tuple(items)))
         return statements, after
 
-    def _prepared(self, loop: LoopNode, homes: list[Home], held: Held, scope: _Scope) -> list[StatementItem]:
+    def _prepared(self, loop: LoopNode, homes: list[HomeCell], held: AvailableValues,
+                  scope: _Scope) -> list[StatementItem]:
         """Entry values stored to their homes, before the loop."""
         statements: list[StatementItem] = []
         for home in homes:
@@ -327,7 +329,7 @@ class _Recovery:
                 self._give_up(loop, home)
         return statements
 
-    def _added(self, loop: LoopNode, homes: list[Home], scope: _Scope) -> list[Item]:
+    def _added(self, loop: LoopNode, homes: list[HomeCell], scope: _Scope) -> list[Item]:
         """What the end of an iteration does besides: in the last one, values that are used after the loop are kept;
         then carried values go home, none before another has used what it overwrites."""
         assert loop.trips is not None
@@ -335,9 +337,9 @@ class _Recovery:
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
                 if final in self.kept.final:
-                    _, low = origin(final)
+                    _, low = base_and_offset(final)
                     cell = self.privates.cell(("final", final), scope.counters)
-                    keep = StoreEvent(cell, part(value, low, final.width), final.width, loop.address)
+                    keep = StoreEvent(cell, extract(value, low, final.width), final.width, loop.address)
                     result.append(Guarded((Linear.symbol(loop.counter) - loop.trips + 1,), (keep,)))
         waiting = [h for h in homes if h.store]
         while waiting:
@@ -347,40 +349,41 @@ class _Recovery:
             result.append(StoreEvent(home.cell, home.part.following, home.part.following.width, loop.address))
         return result
 
-    def _homes(self, loop: LoopNode, rest: tuple[Item, ...], held: Held, scope: _Scope) -> list[Home]:
+    def _homes(self, loop: LoopNode, rest: tuple[Item, ...], held: AvailableValues, scope: _Scope) -> list[HomeCell]:
         """A home for each carried value; where one passes on what another held, that one's comes first."""
         parts = self.homes.parts(loop)
-        found: dict[Value, Home] = {}
+        found: dict[Value, HomeCell] = {}
         for _ in parts:
             known = {value: home.cell for value, home in found.items() if not home.store}
             for carried in parts:
                 if carried.value not in found and carried.value not in self.kept.carried:
-                    home = self.homes.real(loop, carried, rest, held, scope.owned, known)
+                    home = self.homes.program_cell(loop, carried, rest, held, scope.owned, known)
                     if home is not None:
                         found[carried.value] = home
             if len(known) == sum(not home.store for home in found.values()):
                 break
         return [found.get(p.value) or self._private_home(p, held, scope) for p in parts]
 
-    def _private_home(self, carried: CarriedPart, held: Held, scope: _Scope) -> Home:
+    def _private_home(self, carried: CarriedPart, held: AvailableValues, scope: _Scope) -> HomeCell:
         where = held.find(carried.entry)
         if where is not None and is_private(where) and (
                 where in scope.owned or (counters_of(where) == set(scope.counters) and self._used_here_only(carried))):
-            return Home(carried, where, store=True, initialise=False)
-        return Home(carried, self.privates.cell(("carried", carried.value), scope.counters), True, True)
+            return HomeCell(carried, where, store=True, initialise=False)
+        return HomeCell(carried, self.privates.cell(("carried", carried.value), scope.counters), True, True)
 
     def _used_here_only(self, carried: CarriedPart) -> bool:
         """An accumulation that a loop before has begun, and that nothing else looks at."""
-        return isinstance(origin(carried.entry)[0], Final) and self.needs.uses[carried.entry] == 1
+        return isinstance(base_and_offset(carried.entry)[0], Final) and self.needs.uses[carried.entry] == 1
 
-    def _give_up(self, loop: LoopNode, home: Home) -> None:
+    def _give_up(self, loop: LoopNode, home: HomeCell) -> None:
         """Not this home."""
         if is_private(home.cell) or home.part.value in self.kept.carried:
             raise Rejected(Reason.CARRIED_VALUE, f"{_place(home.part.value)} in the loop at {loop.address:#x}")
         self.kept.carried.add(home.part.value)
         raise _StartAgain
 
-    def _hold_finals(self, loop: LoopNode, homes: list[Home], end: Held, after: Held, scope: _Scope) -> None:
+    def _hold_finals(self, loop: LoopNode, homes: list[HomeCell], end: AvailableValues, after: AvailableValues,
+                     scope: _Scope) -> None:
         """What is known of the values that the loop leaves behind. Where it may not run at all, that is the entry
         value of a carried location; anything else is only known when there is a last iteration."""
         assert loop.trips is not None
@@ -391,8 +394,8 @@ class _Recovery:
         runs = proved(sign_where(loop.trips - 1, known.ranges, scope.conditions, known.sample), known.limits)
         for location, value in loop.finals:
             for final in self.needs.of_value(Final(loop_name(loop), location, value.width)):
-                _, low = origin(final)
-                cell = end.find(part(value, low, final.width))
+                _, low = base_and_offset(final)
+                cell = end.find(extract(value, low, final.width))
                 if final in self.kept.final:
                     self._require(loop.trips - 1, "a value is used that a loop left behind", loop.address, scope)
                     after.hold(final, self.privates.cell(("final", final), scope.counters))
@@ -401,12 +404,12 @@ class _Recovery:
 
 
 def _uses(value: Value, piece: Value) -> bool:
-    base, _ = origin(piece)
-    return any(origin(part)[0] == base for part in within(value))
+    base, _ = base_and_offset(piece)
+    return any(base_and_offset(part)[0] == base for part in within(value))
 
 
 def _place(value: Value) -> str:
-    base, _ = origin(value)
+    base, _ = base_and_offset(value)
     return base.location if isinstance(base, Carried) else "a value"
 
 

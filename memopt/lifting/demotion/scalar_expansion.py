@@ -36,7 +36,7 @@ def counters_of(address: Linear) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Privates:
+class ExpandedScalars:
     """Private arrays by what they hold; ``kind`` tells their names from those of others."""
 
     kind: str = ""

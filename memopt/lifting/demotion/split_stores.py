@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from memopt.lifting.demotion.demanded import Flow
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent
 from memopt.lifting.values.values import Carried, Final, Node, Value
 
@@ -40,7 +40,7 @@ class _Unpacker:
 
     def _store(self, store: StoreEvent) -> list[StoreEvent]:
         width = self._grain(store.value, frozenset())
-        return [StoreEvent(store.pointer + low // 8, part(store.value, low, width), width, store.address)
+        return [StoreEvent(store.pointer + low // 8, extract(store.value, low, width), width, store.address)
                 for low in range(0, store.width, width)]
 
     def _grain(self, value: Value, seen: frozenset[Value]) -> int:
@@ -48,7 +48,7 @@ class _Unpacker:
         if value in seen:
             return value.width
         seen |= {value}
-        base, _ = origin(value)
+        base, _ = base_and_offset(value)
         match value:
             case Node("concat", (high, low), _):
                 return min(self._grain(high, seen), self._grain(low, seen))

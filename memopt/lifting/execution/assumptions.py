@@ -24,7 +24,7 @@ from memopt.lifting.execution.parameters import (
     parametric,
     varies,
 )
-from memopt.lifting.execution.row_tables import Table, table_around
+from memopt.lifting.execution.row_tables import RowTable, table_around
 from memopt.lifting.values.values import Value
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
@@ -38,7 +38,7 @@ State = dict[str, Value]
 
 
 @dataclass
-class Facts:
+class Assumptions:
     """What the lift knows about the captured program: it grows from attempt to attempt.
 
     ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
@@ -80,7 +80,7 @@ class Facts:
     lanes: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     calls: bool = False
-    tables: dict[int, tuple[Table, ...]] = field(default_factory=dict)
+    tables: dict[int, tuple[RowTable, ...]] = field(default_factory=dict)
     ordered: bool = False
     earlier: Sequence[Sample] = ()
     parameters: dict[str, None] = field(default_factory=dict)
@@ -121,23 +121,24 @@ class Facts:
         """Whether it was seen with another value at an earlier entry."""
         return varies(linear, self.samples(), self.earlier)
 
-    def specialised(self) -> Facts:
+    def specialised(self) -> Assumptions:
         """To start again with numbers for all sizes."""
         return replace(self.afresh(), earlier=(), moving=frozenset())
 
-    def moved(self, symbol: str) -> Facts:
+    def moved(self, symbol: str) -> Assumptions:
         """To start again with ``symbol`` as no parameter."""
         return replace(self.afresh(), moving=self.moving | {symbol})
 
-    def stored(self, address: int) -> Facts:
+    def stored(self, address: int) -> Assumptions:
         """To start again with the cell at ``address`` as data."""
         return replace(self.afresh(), written=self.written | {address})
 
-    def afresh(self) -> Facts:
+    def afresh(self) -> Assumptions:
         """Without what attempts asked for so far."""
-        return Facts(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls, earlier=self.earlier,
-                     moving=self.moving, to_the_end=self.to_the_end, framed=self.framed, written=self.written,
-                     declined=self.declined, turns=self.turns)
+        return Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
+                           earlier=self.earlier,
+                           moving=self.moving, to_the_end=self.to_the_end, framed=self.framed, written=self.written,
+                           declined=self.declined, turns=self.turns)
 
     def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
         """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""

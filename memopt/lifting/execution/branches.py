@@ -10,7 +10,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.parameters import parametric
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.lifting.values.bounds import is_bit, sufficient
-from memopt.lifting.values.requests import Split
+from memopt.lifting.values.requests import SplitPaths
 from memopt.lifting.values.values import Atom, Either, Formula, Not, Opaque, data, negate
 
 MOST_WAYS = 32  # each of them is run through, in every attempt
@@ -19,12 +19,12 @@ Conditions = tuple[Linear, ...]  # each >= 0
 
 
 @dataclass(frozen=True, slots=True)
-class Exits:
+class Branches:
     """``algebra`` has the samples, and takes the obligations that a decision relies on."""
 
     algebra: Algebra
 
-    def turns(self, leaving: Formula, counter: str) -> Linear | None:
+    def back_edges(self, leaving: Formula, counter: str) -> Linear | None:
         """How often the back edge is taken: the first counter value for which ``leaving`` holds."""
         if leaving is True:
             return Linear.of(0)
@@ -65,11 +65,11 @@ class Exits:
         """A bound that is not reached may follow an odd iteration done in advance: that branch is to go both ways."""
         for obligation in reversed(self.algebra.obligations):
             if obligation.branch is not None and is_bit(obligation.linear + 1):
-                raise Split(obligation.branch)
+                raise SplitPaths(obligation.branch)
             if obligation.branch is not None and is_bit(-obligation.linear):
-                raise Split(obligation.branch)
+                raise SplitPaths(obligation.branch)
 
-    def turns_at_sample(self, leaving: Formula, counter: str) -> float:
+    def back_edges_at_sample(self, leaving: Formula, counter: str) -> float:
         """How often the back edge is taken at the captured values; infinity when ``leaving`` never holds."""
         if leaving is True:
             return 0

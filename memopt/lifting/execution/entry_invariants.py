@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import TRIPS
-from memopt.lifting.execution.assumptions import Facts, slot_name
+from memopt.lifting.execution.assumptions import Assumptions, slot_name
 from memopt.lifting.execution.parameters import live_in
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class EntryInvariants:
     """Over the live-in symbols of ``facts``; ``steps`` are those of the patched loop's locations."""
 
-    facts: Facts
+    facts: Assumptions
     steps: dict[str, int]
     numerator: Linear
     divisor: int

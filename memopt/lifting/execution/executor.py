@@ -16,14 +16,14 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import ElementType
-from memopt.lifting.execution.assumptions import GENERAL, LANES, Facts, State, bits_of
-from memopt.lifting.execution.branches import Exits, is_equality, width_of
-from memopt.lifting.execution.entry_invariants import Remaining
+from memopt.lifting.execution.assumptions import GENERAL, LANES, Assumptions, State, bits_of
+from memopt.lifting.execution.branches import Branches, is_equality, width_of
+from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.induction import Induction
 from memopt.lifting.execution.invariant_compares import Fixed
-from memopt.lifting.execution.iteration import LeavingPoint, Passage, Walk, Walker
-from memopt.lifting.execution.memory import Places
-from memopt.lifting.execution.row_tables import Table
+from memopt.lifting.execution.iteration import Iteration, IterationExecutor, LoopExit, LoopSummary
+from memopt.lifting.execution.memory import MemoryModel
+from memopt.lifting.execution.row_tables import RowTable
 from memopt.lifting.execution.sqrt_exits import check_roots, invalid_root
 from memopt.lifting.values.algebra import Algebra, Obligation
 from memopt.lifting.values.loop_tree import (
@@ -36,7 +36,7 @@ from memopt.lifting.values.loop_tree import (
     StoreEvent,
     rewritten,
 )
-from memopt.lifting.values.requests import Inline, Specialise
+from memopt.lifting.values.requests import AssumeEqual, InlineLoop
 from memopt.lifting.values.values import (
     Carried,
     Final,
@@ -87,8 +87,8 @@ class OuterLoop:
     narrow: frozenset[str] = frozenset()
     zeros: dict[str, int] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)
-    wider: bool = False
-    tables: dict[Table, tuple[Linear, ...]] = field(default_factory=dict)
+    speculative_accesses: bool = False
+    tables: dict[RowTable, tuple[Linear, ...]] = field(default_factory=dict)
     unordered: bool = False
     reads: tuple[Read, ...] = ()
     last: tuple[Item, ...] | None = None
@@ -111,7 +111,7 @@ class OuterLoop:
 class Executor:
     """One attempt at lifting, under fixed ``facts``. Raises Specialise or Promote to ask for another attempt."""
 
-    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Facts,
+    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Assumptions,
                  go_on: Callable[[], None] = lambda: None) -> None:
         loads: list[LoadEvent] = []
         self.facts, self.depth = facts, 0
@@ -119,10 +119,10 @@ class Executor:
         self.algebra.widenings.addresses = frozenset(facts.deferred)
         self.algebra.written = facts.written
         self.algebra.low_bytes = facts.low_bytes()
-        self.exits = Exits(self.algebra)
+        self.exits = Branches(self.algebra)
         self.algebra.decide = self.exits.decide
-        self.places = Places(facts, self.algebra, loads)
-        self.walker = Walker(graph, forest, lift, self.algebra, self.places, self.exits, self._inner, go_on)
+        self.places = MemoryModel(facts, self.algebra, loads)
+        self.walker = IterationExecutor(graph, forest, lift, self.algebra, self.places, self.exits, self._inner, go_on)
         self.induction = Induction(facts, self.algebra, self.places, self.walker)
 
     def outermost(self, loop: Loop) -> OuterLoop:
@@ -147,7 +147,7 @@ class Executor:
         if not is_equality(leaving):  # the last step may overshoot the bound; by how much is guarded with the division
             numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
         for distance in self.algebra.distances:
-            self._relate(Remaining(self.facts, steps, numerator, abs(slope)), distance)
+            self._relate(EntryInvariants(self.facts, steps, numerator, abs(slope)), distance)
         self.algebra.sample["R"] = self.algebra.at_sample(numerator) // abs(slope)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
         last = Linear.symbol("R") - (1 if leaves_first else 2)
@@ -177,22 +177,22 @@ class Executor:
         return frozenset(p for p, w in found.items() if w is not None)
 
     @staticmethod
-    def _relate(remaining: Remaining, distance: Linear) -> None:
+    def _relate(remaining: EntryInvariants, distance: Linear) -> None:
         """Ask for what the divisibility of a bound's ``distance`` depends on."""
         invariant = remaining.invariant(distance)
         if invariant.is_constant:
             raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in even steps")
-        raise Specialise(invariant, frozenset(s for s, c in distance.terms if c > 0))
+        raise AssumeEqual(invariant, frozenset(s for s, c in distance.terms if c > 0))
 
-    def _inner(self, loop: Loop, entry: State) -> Passage:
+    def _inner(self, loop: Loop, entry: State) -> LoopSummary:
         """Summarise a loop met inside an iteration."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
         if walk.state is None and len({target for _, target in loop.exits}) > 1:
-            raise Inline(loop.header)
+            raise InlineLoop(loop.header)
         chosen, others = self._first_exit(loop, walk)
         leaving, exit_state = chosen.condition, chosen.state
-        turns = self.exits.turns(leaving, counter)
+        turns = self.exits.back_edges(leaving, counter)
         if turns is not None:
             self.algebra.ranges[counter] = turns
             self._goes_on(chosen, walk, turns - Linear.symbol(counter) - 1)
@@ -202,10 +202,10 @@ class Executor:
             return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return Passage(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target,
-                       reads=_outside(walk, turns))
+        return LoopSummary(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target,
+                           reads=_outside(walk, turns))
 
-    def _first_exit(self, loop: Loop, walk: Walk) -> tuple[LeavingPoint, list[tuple[Formula, bool]]]:
+    def _first_exit(self, loop: Loop, walk: Iteration) -> tuple[LoopExit, list[tuple[Formula, bool]]]:
         """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
         exits = [e for e in walk.exits if e.condition is not False]
         if not exits:
@@ -213,16 +213,16 @@ class Executor:
         if len(exits) == 1:
             return exits[0], []
         counter = self.walker.counter(loop)
-        turns = [self.exits.turns_at_sample(e.condition, counter) for e in exits]
+        turns = [self.exits.back_edges_at_sample(e.condition, counter) for e in exits]
         number = turns.index(min(turns))
         near = turns[number] < math.inf and self.exits.nears(exits[number].condition, counter)
         if not near and loop.depth > self.depth:
-            raise Inline(loop.header)  # perhaps it never goes round
+            raise InlineLoop(loop.header)  # perhaps it never goes round
         if turns[number] == math.inf:
             raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
         return exits[number], [(e.condition, n < number) for n, e in enumerate(exits) if n != number]
 
-    def _goes_on(self, point: LeavingPoint, walk: Walk, given: Linear) -> None:
+    def _goes_on(self, point: LoopExit, walk: Iteration, given: Linear) -> None:
         """What is required after the test at ``point`` is required only where the loop goes on."""
         obligations = self.algebra.obligations
         for number in range(point.obligations, walk.obligations):
@@ -233,14 +233,14 @@ class Executor:
             self.exits.never(leaving)
 
     @staticmethod
-    def _ends_with_exit(walk: Walk, point: LeavingPoint, opaque: frozenset[str]) -> bool:
+    def _ends_with_exit(walk: Iteration, point: LoopExit, opaque: frozenset[str]) -> bool:
         """A do-while loop: nothing that matters comes after the exit test."""
         acts = any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in walk.items[point.items:])
         return not acts and walk.raising.keys() <= set(point.raising) and walk.state is not None and all(
             point.state[p] == walk.state[p] for p in opaque)
 
-    def _left_in_the_middle(self, loop: Loop, walk: Walk, entry: State, steps: dict[str, int],
-                            opaque: frozenset[str], turns: Linear) -> Passage:
+    def _left_in_the_middle(self, loop: Loop, walk: Iteration, entry: State, steps: dict[str, int],
+                            opaque: frozenset[str], turns: Linear) -> LoopSummary:
         """``turns`` whole iterations, then the part of one up to the exit, walked once more from where they end."""
         assert walk.state is not None
         items: list[Item] = []
@@ -252,7 +252,7 @@ class Executor:
         if last.roots:
             raise invalid_root(loop.header)
         reads = (*_outside(last, None), *_outside(walk, turns))
-        return Passage(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
+        return LoopSummary(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
 
     @staticmethod
     def _advanced_to_the_end(step: int, numerator: Linear, divisor: int) -> Linear:
@@ -261,7 +261,7 @@ class Executor:
             raise Rejected(Reason.TRIP_COUNT, "what advances does so in other steps than what is counted")
         return numerator * (step // divisor)
 
-    def _to_the_exit(self, loop: Loop, entry: State, distances: dict[str, Linear], opaque: frozenset[str]) -> Walk:
+    def _to_the_exit(self, loop: Loop, entry: State, distances: dict[str, Linear], opaque: frozenset[str]) -> Iteration:
         """The last iteration: locations are ``distances`` from where they were at ``entry``, or hold what follows from
         all that was done, if they are ``opaque``."""
         state = dict(entry)
@@ -271,12 +271,12 @@ class Executor:
             state[location] = self.induction.advanced(before, distance)
         state |= {p: Final(self.walker.name(loop), p, bits_of(p)) for p in opaque}
         with self.algebra.under((), 1, "~m"):
-            last = self.walker.walk(loop, state)
+            last = self.walker.execute(loop, state)
         if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
             raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
         return last
 
-    def _node(self, loop: Loop, walk: Walk, trips: Linear | None, entry: State, header: State,
+    def _node(self, loop: Loop, walk: Iteration, trips: Linear | None, entry: State, header: State,
               exit_state: State) -> LoopNode:
         after = walk.state or {}
         carried = tuple(CarriedValue(p, entry[p], after[p]) for p, v in sorted(header.items())
@@ -321,7 +321,7 @@ class Executor:
         return -first, slope
 
 
-def _outside(walk: Walk, turns: Linear | None) -> tuple[Read, ...]:
+def _outside(walk: Iteration, turns: Linear | None) -> tuple[Read, ...]:
     """What the first iteration of a loop that goes round ``turns`` times reads, seen from outside."""
     found = (read.within(walk.counter, turns) for read in walk.reads)
     return tuple(r for r in found if r is not None)

@@ -15,8 +15,8 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import SLOT, State
-from memopt.lifting.execution.memory import Places
-from memopt.lifting.execution.merge import Way
+from memopt.lifting.execution.memory import MemoryModel
+from memopt.lifting.execution.merge import Path
 from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
 from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 
@@ -24,8 +24,8 @@ _ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
 MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
 
 
-def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item],
-                 places: Places) -> tuple[list[Item], State]:
+def if_convert(condition: Formula, ways: Sequence[Path], before: Sequence[Item],
+               places: MemoryModel) -> tuple[list[Item], State]:
     """What both of ``ways`` do together: the first is gone where ``condition`` holds, the other where it does not.
 
     ``before`` is what the iteration has done so far.
@@ -35,10 +35,10 @@ def join_choices(condition: Formula, ways: Sequence[Way], before: Sequence[Item]
         if not all(isinstance(i, LoadEvent | StoreEvent) for i in way.items):
             raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"a loop depends on the branch at {places.algebra.address:#x}")
     items = _stored_alike(truth, ways) or _one_by_one(truth, ways, before, places)
-    return items, join_states(condition, ways, places)
+    return items, if_convert_states(condition, ways, places)
 
 
-def join_states(condition: Formula, ways: Sequence[Way], places: Places) -> State:
+def if_convert_states(condition: Formula, ways: Sequence[Path], places: MemoryModel) -> State:
     slots = {p for way in ways for p in way.state if p.startswith(SLOT)}
     for way in ways:
         for slot in sorted(slots - way.state.keys()):
@@ -51,7 +51,7 @@ def _chosen(truth: Truth, value: Value, other: Value) -> Value:
     return value if value == other else Node("select", (truth, value, other), value.width)
 
 
-def _stored_alike(truth: Truth, ways: Sequence[Way]) -> list[Item] | None:
+def _stored_alike(truth: Truth, ways: Sequence[Path]) -> list[Item] | None:
     """Both ways store to the same cells, after all of their loads: each cell is stored to once."""
     loads = [i for way in ways for i in way.items if isinstance(i, LoadEvent)]
     one, two = ([i for i in way.items if isinstance(i, StoreEvent)] for way in ways)
@@ -62,7 +62,7 @@ def _stored_alike(truth: Truth, ways: Sequence[Way]) -> list[Item] | None:
                       for a, b in zip(one, two, strict=True))]
 
 
-def _one_by_one(truth: Truth, ways: Sequence[Way], before: Sequence[Item], places: Places) -> list[Item]:
+def _one_by_one(truth: Truth, ways: Sequence[Path], before: Sequence[Item], places: MemoryModel) -> list[Item]:
     """The first way with stores that change nothing unless ``truth`` holds, then the second, the other way round."""
     done: list[Item] = list(before)
     for way, taken in zip(ways, (True, False), strict=True):
@@ -75,7 +75,7 @@ def _one_by_one(truth: Truth, ways: Sequence[Way], before: Sequence[Item], place
     return done[len(before):]
 
 
-def _content(done: list[Item], store: StoreEvent, places: Places) -> Value:
+def _content(done: list[Item], store: StoreEvent, places: MemoryModel) -> Value:
     """What the cell of ``store`` holds after ``done``, to which a load is added where nothing tells."""
     for item in reversed(done):
         match item:

@@ -18,17 +18,17 @@ from memopt.ir.graph import Loop
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
-from memopt.lifting.execution.assumptions import GENERAL, SLOT, Facts, State, bits_of, slot_range
-from memopt.lifting.execution.iteration import Walk, Walker
-from memopt.lifting.execution.memory import Places, stack_stores
+from memopt.lifting.execution.assumptions import GENERAL, SLOT, Assumptions, State, bits_of, slot_range
+from memopt.lifting.execution.iteration import Iteration, IterationExecutor
+from memopt.lifting.execution.memory import MemoryModel, stack_stores
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
-from memopt.lifting.values.requests import Defer, Specialise, Together
+from memopt.lifting.values.requests import AssumeAll, AssumeEqual, DeferExtension
 from memopt.lifting.values.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 
 WRAPPED = 1 << 31  # at least: what a 32-bit number that wraps around seems to move by
-MOST_TURNS = 4
+LONGEST_PERIOD = 4
 
-Found = tuple[dict[str, int], frozenset[str], Walk, State]
+Found = tuple[dict[str, int], frozenset[str], Iteration, State]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class Induction:
     """``guesses``: of trials inside trials, by loop and by what holds a number at its entry; ``written``: what the
     blocks of a loop write, locations and stack slots."""
 
-    facts: Facts
+    facts: Assumptions
     algebra: Algebra
-    places: Places
-    walker: Walker
+    places: MemoryModel
+    walker: IterationExecutor
     guesses: dict[tuple[str, frozenset[str]], Guess] = field(default_factory=dict)
     written: dict[int, tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=dict)
 
@@ -77,9 +77,9 @@ class Induction:
         mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
         header = self.header(loop, entry, guess.steps, guess.opaque)
         try:
-            walk = self.walker.walk(loop, header)
+            walk = self.walker.execute(loop, header)
         except Rejected:
-            walk = Walk("")
+            walk = Iteration("")
         if walk.state is not None and not self._wrong(header, walk.state, guess.steps, guess.opaque):
             walk.obligations = len(self.algebra.obligations)
             return guess.steps, guess.opaque, walk, header
@@ -94,7 +94,7 @@ class Induction:
         while True:
             header = self.header(loop, entry, steps, opaque)
             mark = len(self.algebra.obligations)
-            walk = self.walker.walk(loop, header)
+            walk = self.walker.execute(loop, header)
             if walk.state is None and not steps and not opaque:
                 return steps, opaque, walk, header
             if walk.state is None:  # left in its first iteration: there the header values are the entry's
@@ -134,7 +134,7 @@ class Induction:
         difference = self.algebra.settled(after.linear - before.linear - step)
         if not difference.is_constant and not self.algebra.at_sample(difference):
             if fixable(difference) and not self.algebra.exploring and self.facts.eagerly(self.algebra.address):
-                raise Specialise(difference)
+                raise AssumeEqual(difference)
             return self.algebra.trial > 0
         return difference.is_constant and difference.constant % (1 << before.width) == 0
 
@@ -152,20 +152,20 @@ class Induction:
             self.algebra.ranges = ranges
         if after is None:
             return {}, frozenset()
-        self.facts.turns[loop.header] = turns(unknown, after)
+        self.facts.turns[loop.header] = exchange_period(unknown, after)
         steps: dict[str, int] = {}
         opaque: set[str] = set()
         steady = {symbol: held.linear for p, before in unknown.items()
                   if isinstance(before, Integer) and isinstance(held := entry.get(p), Integer)
                   and after.get(p, before) == before for symbol in before.linear.symbols}
-        needs: list[Specialise] = []
+        needs: list[AssumeEqual] = []
         for location, before in unknown.items():
             value, held = after.get(location, before), entry.get(location)
             try:
                 if value in (before, held) or self._same_again(held, value):
                     continue
                 step = self._step(before, value, steady)
-            except Specialise as need:
+            except AssumeEqual as need:
                 if dead_registers(self.walker.graph, self.walker.lift, loop.header, (location,)):
                     opaque.add(location)  # no matter what it holds there: nothing is asked of its first value
                 else:
@@ -176,7 +176,7 @@ class Induction:
             else:
                 steps[location] = self._narrow(entry, location, value, step, widened)
         if needs:
-            raise Together(tuple(needs))
+            raise AssumeAll(tuple(needs))
         first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
                  and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
         for location in sorted(opaque):  # it follows another one, as their entry values show
@@ -203,7 +203,7 @@ class Induction:
         if abs(step) >= WRAPPED:
             waiting = frozenset(o.address for o in widened if o.linear.symbols & (after.linear - step).symbols)
             if waiting:
-                raise Defer(waiting)
+                raise DeferExtension(waiting)
             if wide is not None and held.linear.is_constant and (small := centred(step, wide.bits)) > 0:
                 first = held.linear - (1 << wide.bits)
                 if -(1 << wide.bits) <= first.constant < 0:
@@ -225,7 +225,7 @@ class Induction:
         while True:
             unknown = {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written - steady)}
             try:
-                after = self.walker.walk(loop, {**entry, **unknown}, guessing=True).state
+                after = self.walker.execute(loop, {**entry, **unknown}, guessing=True).state
             except Rejected:
                 if steady:
                     raise
@@ -278,7 +278,7 @@ class Induction:
         """Locations that an iteration writes but, at the captured values, leaves as they were."""
         before, self.algebra.exploring = self.algebra.exploring, True
         try:
-            after = self.walker.walk(loop, entry, guessing=True).state or {}
+            after = self.walker.execute(loop, entry, guessing=True).state or {}
         except Rejected:
             return frozenset()
         finally:
@@ -298,7 +298,7 @@ class Induction:
         if difference.is_constant or self.algebra.at_sample(difference):
             return False
         if fixable(difference) and not self.algebra.exploring:
-            raise Specialise(difference)
+            raise AssumeEqual(difference)
         return self.algebra.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
 
     def _step(self, before: Value, after: Value, steady: dict[str, Linear]) -> int | None:
@@ -322,7 +322,7 @@ class Induction:
         return Integer(Linear.symbol(symbol), entry.width)
 
 
-def turns(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
+def exchange_period(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
     """After how many iterations each location holds again what it held ``before`` (a number of its own each), where
     iterations exchange some of them; else 1."""
     names = {v.linear: p for p, v in before.items() if isinstance(v, Integer)}
@@ -331,8 +331,8 @@ def turns(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
     found = 1
     for location in source:
         length, at = 1, source[location]
-        while at != location and at in source and length <= MOST_TURNS:
+        while at != location and at in source and length <= LONGEST_PERIOD:
             length, at = length + 1, source[at]
         if at == location:
             found = lcm(found, length)
-    return found if found <= MOST_TURNS else 1
+    return found if found <= LONGEST_PERIOD else 1

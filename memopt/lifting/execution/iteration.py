@@ -28,25 +28,25 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import TO_THE_END, State
-from memopt.lifting.execution.branches import Conditions, Exits, depends
+from memopt.lifting.execution.branches import Branches, Conditions, depends
 from memopt.lifting.execution.copy_operators import ABOUT_COPIES
 from memopt.lifting.execution.if_conversion import (
     MOST_CHOICES,
     compared_in,
-    join_choices,
-    join_states,
+    if_convert,
+    if_convert_states,
     masked,
     raises_alone,
     repeats,
 )
 from memopt.lifting.execution.invariant_compares import COMPARISONS, Fixed, compared, normal
-from memopt.lifting.execution.memory import Places
-from memopt.lifting.execution.merge import Way, join_ways
+from memopt.lifting.execution.memory import MemoryModel
+from memopt.lifting.execution.merge import Path, merge_paths
 from memopt.lifting.execution.sqrt_exits import answered, elsewhere, invalid_root
 from memopt.lifting.values.algebra import LOOP_COUNTER, Algebra, fixable
 from memopt.lifting.values.canonical import canonical_formula
 from memopt.lifting.values.loop_tree import Item, Raising, Read
-from memopt.lifting.values.requests import Mask
+from memopt.lifting.values.requests import MaskOperands
 from memopt.lifting.values.values import (
     Formula,
     Integer,
@@ -64,7 +64,7 @@ from memopt.lifting.values.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingPoint:
+class LoopExit:
     """A test that leaves the loop; before it come ``items`` items, ``obligations`` of the algebra's list, and the
     operations ``raising``."""
 
@@ -77,7 +77,7 @@ class LeavingPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LoopSummary:
     """A loop met inside an iteration of another: the state after it, what it did, where control goes, and what the part
     of an iteration raised that comes last."""
 
@@ -89,13 +89,13 @@ class Passage:
 
 
 @dataclass
-class Walk:
+class Iteration:
     """One iteration of the loop of ``counter``: what happened, and how it left the loop."""
 
     counter: str
     items: list[Item] = field(default_factory=list)
     state: State | None = None  # at the back edge
-    exits: list[LeavingPoint] = field(default_factory=list)
+    exits: list[LoopExit] = field(default_factory=list)
     ended: bool = False  # the iteration always leaves
     obligations: int = 0  # how many there are after it
     roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
@@ -136,7 +136,7 @@ class _Fork:
 
 
 @dataclass(frozen=True, slots=True)
-class Walker:
+class IterationExecutor:
     """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration,
     ``go_on`` raises Rejected where that takes too long: the ways of branches multiply."""
 
@@ -144,9 +144,9 @@ class Walker:
     forest: LoopForest
     lift: Callable[[int], Block]
     algebra: Algebra
-    places: Places
-    exits: Exits
-    inner: Callable[[Loop, State], Passage]
+    places: MemoryModel
+    exits: Branches
+    inner: Callable[[Loop, State], LoopSummary]
     go_on: Callable[[], None]
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
     fixed: Fixed = field(default_factory=dict)
@@ -161,8 +161,8 @@ class Walker:
     def counter(self, loop: Loop) -> str:
         return LOOP_COUNTER + self.name(loop)
 
-    def walk(self, loop: Loop, state: State, guessing: bool = False) -> Walk:
-        walk = Walk(self.counter(loop), guessing=guessing)
+    def execute(self, loop: Loop, state: State, guessing: bool = False) -> Iteration:
+        walk = Iteration(self.counter(loop), guessing=guessing)
         address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
         walk.roots = [] if guessing else elsewhere(walk.roots, walk.items)
         walk.ended = address != loop.header
@@ -180,11 +180,11 @@ class Walker:
             else:
                 yield inner
 
-    def _leaving(self, condition: Formula, state: State, walk: Walk, target: int) -> LeavingPoint:
-        return LeavingPoint(condition, dict(state), len(walk.items), target, len(self.algebra.obligations),
-                            tuple(walk.raising))
+    def _leaving(self, condition: Formula, state: State, walk: Iteration, target: int) -> LoopExit:
+        return LoopExit(condition, dict(state), len(walk.items), target, len(self.algebra.obligations),
+                        tuple(walk.raising))
 
-    def _path(self, loop: Loop, place: _Place, state: State, walk: Walk,
+    def _path(self, loop: Loop, place: _Place, state: State, walk: Iteration,
               join: int | None) -> tuple[int | None, State]:
         """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
         children = {inner.header: inner for inner in self._children(loop)}
@@ -210,7 +210,7 @@ class Walker:
                 return following, state
             place = _Place(following)
 
-    def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
+    def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Iteration) -> tuple[State, int]:
         self.go_on()
         try:
             return self._ways_to_join(fork, loop, state, walk)
@@ -226,21 +226,21 @@ class Walker:
             if isinstance(part, Loaded):
                 self.algebra.integer(part)
 
-    def _ways_to_join(self, fork: _Fork, loop: Loop, state: State, walk: Walk) -> tuple[State, int]:
+    def _ways_to_join(self, fork: _Fork, loop: Loop, state: State, walk: Iteration) -> tuple[State, int]:
         """Every way up to the join, and what can be said there."""
-        ways: list[Way] = []
-        exits: list[list[LeavingPoint]] = []
+        ways: list[Path] = []
+        exits: list[list[LoopExit]] = []
         raising: list[dict[Raising, None]] = []
         reads: list[dict[Read, None]] = []
         for number, (conditions, place) in enumerate(fork.ways):
-            part = Walk(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
+            part = Iteration(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number), self._masking(fork, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
             if not walk.guessing and elsewhere(part.roots, part.items):
                 raise invalid_root(self.algebra.address)
             if end != fork.join:
                 raise fork.leaves
-            ways.append(Way(conditions, part.items, after))
+            ways.append(Path(conditions, part.items, after))
             exits.append(part.exits)
             raising.append(part.raising)
             reads.append(part.reads)
@@ -249,11 +249,11 @@ class Walker:
             masked_here = {v for v, forks in self.masked.items() if fork.address in forks}
             if raises_alone(raising, masked_here, self._normal):
                 if fork.address not in self.places.facts.masked:
-                    raise Mask(fork.address)
+                    raise MaskOperands(fork.address)
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {fork.address:#x}, for floating-point operations")
-            items, merged = join_choices(fork.choice, ways, walk.items, self.places)
+            items, merged = if_convert(fork.choice, ways, walk.items, self.places)
         else:
-            items, merged = join_ways(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+            items, merged = merge_paths(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         walk.items += items
         common = set(raising[0]).intersection(*raising)
         for way, operations in zip(ways, raising, strict=True):
@@ -281,22 +281,22 @@ class Walker:
     def _normal(self, value: Value) -> bool:
         return normal(self._number(value), self.places.facts.vectors, self.fixed)
 
-    def _joined_exit(self, fork: _Fork, ways: list[Way], exits: list[list[LeavingPoint]], walk: Walk) -> LeavingPoint:
+    def _joined_exit(self, fork: _Fork, ways: list[Path], exits: list[list[LoopExit]], walk: Iteration) -> LoopExit:
         """The test at the end of the loop, which compilers copy to the end of each way."""
         points = [e[0] for e in exits if len(e) == 1]
         tests = {(p.condition, p.target) for p in points}
         if len(points) != len(ways) or len(tests) != 1 or any(
-                Way((), w.items[p.items:], {}).acts for w, p in zip(ways, points, strict=True)):
+                Path((), w.items[p.items:], {}).acts for w, p in zip(ways, points, strict=True)):
             raise fork.leaves
-        left = [Way(w.conditions, w.items, p.state) for w, p in zip(ways, points, strict=True)]
+        left = [Path(w.conditions, w.items, p.state) for w, p in zip(ways, points, strict=True)]
         if fork.choice is not None:
-            state = join_states(fork.choice, left, self.places)
+            state = if_convert_states(fork.choice, left, self.places)
         else:
-            _, state = join_ways(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+            _, state = merge_paths(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
         (condition, target), = tests
         return self._leaving(condition, state, walk, target)
 
-    def _block(self, place: _Place, loop: Loop, state: State, walk: Walk) -> int | _Fork | None:
+    def _block(self, place: _Place, loop: Loop, state: State, walk: Iteration) -> int | _Fork | None:
         """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
         taken. Alignment is not looked at: a misaligned access faults in the original as well."""
         block = self.lift(place.block)
@@ -334,7 +334,7 @@ class Walker:
                     self.places.forget(state, in_rax)
         raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
 
-    def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Walk) -> _Fork | None:
+    def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Iteration) -> _Fork | None:
         operands = tuple(self._operand(place.temps, o) for o in operation.operands)
         about = ABOUT_COPIES.get(operation.operator)
         result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
@@ -417,7 +417,7 @@ class Walker:
         return jump.target
 
     def _exit(self, operation: Exit, block: Block, condition: Formula, loop: Loop, state: State,
-              walk: Walk) -> int | _Fork | None:
+              walk: Iteration) -> int | _Fork | None:
         """The target when the branch is taken, None when the block goes on."""
         last = block.operations[-1]
         other = last.target if isinstance(last, Jump) and isinstance(last.target, int) else None

@@ -1,7 +1,7 @@
 """Memory as symbolic execution sees it: stack slots are locations like registers, all else is load and store events.
 
-Live-in cells that the lift made symbols (``Facts.cells``) are known by their addresses. A slot that is read before it
-is written becomes such a cell. Slots may overlap when one is half of the other: a store changes both.
+Live-in cells that the lift made symbols (``Assumptions.cells``) are known by their addresses. A slot that is read
+before it is written becomes such a cell. Slots may overlap when one is half of the other: a store changes both.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
-from memopt.lifting.execution.assumptions import SLOT, TO_THE_END, Facts, State, bits_of, slot_name, slot_range
-from memopt.lifting.execution.row_tables import WORD, Table, words
-from memopt.lifting.values.algebra import Algebra, Promote, fixable
+from memopt.lifting.execution.assumptions import SLOT, TO_THE_END, Assumptions, State, bits_of, slot_name, slot_range
+from memopt.lifting.execution.row_tables import WORD, RowTable, words
+from memopt.lifting.values.algebra import Algebra, PromoteCell, fixable
 from memopt.lifting.values.loop_tree import Item, LoadEvent, StoreEvent
 from memopt.lifting.values.numbers import LOOP_COUNTER, uneven_part
-from memopt.lifting.values.requests import Split, Tabulate
+from memopt.lifting.values.requests import AssumeRowTable, SplitPaths
 from memopt.lifting.values.values import Carried, Integer, Loaded, Node, Truth, Value, centred, data, within
 
 
-class Places:
+class MemoryModel:
     """Reads and writes of locations and memory in one attempt under ``facts``; ``slots`` were written."""
 
-    def __init__(self, facts: Facts, algebra: Algebra, loads: list[LoadEvent]) -> None:
+    def __init__(self, facts: Assumptions, algebra: Algebra, loads: list[LoadEvent]) -> None:
         self.facts, self.algebra, self.loads = facts, algebra, loads
         widest = sorted(facts.cells.items(), key=lambda c: c[1][1])
         self.cells = {address: symbol for symbol, (address, _) in widest}
         self.slots: set[str] = set()
         self.forgotten = count()
-        self.tables: dict[Table, dict[Linear, None]] = {}  # with what of a pointer into it is no multiple of a word
+        self.tables: dict[RowTable, dict[Linear, None]] = {}  # with what of a pointer into it is no multiple of a word
 
     def get(self, state: State, location: str) -> Value:
         if location not in state:
@@ -42,7 +42,7 @@ class Places:
         if linear is None:
             for word in words(value):
                 event = self.loads[word.event]
-                raise Tabulate(event.address, self.algebra.at_sample(event.pointer))
+                raise AssumeRowTable(event.address, self.algebra.at_sample(event.pointer))
             self._split(value)
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"at {self.algebra.address:#x}")
         return self.algebra.settled(linear)
@@ -52,10 +52,10 @@ class Places:
         for part in within(value):
             fork, move = self.algebra.joined.get(part), self.algebra.selections.get(part)
             if fork is not None and self.facts.split.get(fork, 0) < TO_THE_END:
-                raise Split(fork, TO_THE_END)
+                raise SplitPaths(fork, TO_THE_END)
             if move is not None and move not in self.facts.split and isinstance(part, Node) and (
                     isinstance(part.operands[0], Truth) and not list(data(part.operands[0].formula))):
-                raise Split(move)
+                raise SplitPaths(move)
 
     def _slot(self, pointer: Linear, width: int) -> str | None:
         top = self.facts.symbol("rsp")
@@ -143,7 +143,7 @@ class Places:
         address = self.facts.symbol("rsp") + low
         symbol = self.cells.get(address) or self._promoted(address, size * 8)
         if self.facts.cells[symbol][1] < size * 8:
-            raise Promote(address, size * 8)
+            raise PromoteCell(address, size * 8)
         return self._cell(symbol, size * 8)
 
     def _promoted(self, address: Linear, width: int) -> str:

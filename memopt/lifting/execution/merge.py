@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
-from memopt.lifting.execution.assumptions import SLOT, Facts, State
-from memopt.lifting.execution.memory import Places
+from memopt.lifting.execution.assumptions import SLOT, Assumptions, State
+from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.lifting.values.bounds import is_bit
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent
-from memopt.lifting.values.requests import Specialise
+from memopt.lifting.values.requests import AssumeEqual
 from memopt.lifting.values.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Path:
     """What is done where ``conditions`` are all >= 0, and the state afterwards."""
 
     conditions: tuple[Linear, ...]
@@ -34,7 +34,7 @@ class Way:
         return any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in self.items)
 
 
-def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) -> tuple[list[Item], State]:
+def merge_paths(ways: list[Path], algebra: Algebra, places: MemoryModel, general: bool) -> tuple[list[Item], State]:
     """The items of all ``ways``, which exclude each other, and the state where they meet.
 
     Unless ``general``, a loop's trip count may be taken to be zero, not less, where it does not run.
@@ -55,7 +55,7 @@ def join_ways(ways: list[Way], algebra: Algebra, places: Places, general: bool) 
             {p: _either(ways, p, algebra) for p in ways[0].state})
 
 
-def _either(ways: Sequence[Way], location: str, algebra: Algebra) -> Value:
+def _either(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
     value = ways[-1].state[location]
     if all(way.state[location] == value for way in ways):
         return value
@@ -76,7 +76,7 @@ def _either(ways: Sequence[Way], location: str, algebra: Algebra) -> Value:
     return value
 
 
-def _where_zero(ways: Sequence[Way], location: str) -> Integer | None:
+def _where_zero(ways: Sequence[Path], location: str) -> Integer | None:
     """The number of the second of two ways that is that of the first as well, where that is gone: one is a multiple of
     a counter, the other what it is where the counter is zero."""
     if len(ways) != 2:
@@ -100,7 +100,7 @@ def _zeros(conditions: tuple[Linear, ...]) -> Iterator[Linear]:
             yield condition
 
 
-def _bit(ways: Sequence[Way]) -> tuple[Way, Way, Linear] | None:
+def _bit(ways: Sequence[Path]) -> tuple[Path, Path, Linear] | None:
     """Of two ways the one where a remainder of two is one, that where it is zero, and the remainder: so is told
     whether a loop that is unrolled twice starts after an odd iteration."""
     for odd, even in (ways, ways[::-1]) if len(ways) == 2 else ():
@@ -110,7 +110,7 @@ def _bit(ways: Sequence[Way]) -> tuple[Way, Way, Linear] | None:
     return None
 
 
-def _by_bit(found: tuple[Way, Way, Linear], location: str) -> Integer | None:
+def _by_bit(found: tuple[Path, Path, Linear], location: str) -> Integer | None:
     """The number that one way advances by a constant."""
     odd, even, bit = found
     one, zero = odd.state[location], even.state[location]
@@ -121,7 +121,7 @@ def _by_bit(found: tuple[Way, Way, Linear], location: str) -> Integer | None:
     return None
 
 
-def _entered_loop(ways: list[Way], algebra: Algebra) -> tuple[Way, Way, LoopNode] | None:
+def _entered_loop(ways: list[Path], algebra: Algebra) -> tuple[Path, Path, LoopNode] | None:
     """The way that runs a loop, and nothing else, exactly when its trip count is positive, and the idle way. In a
     trial, where registers do not know of each other, the captured values must agree with that."""
     if len(ways) != 2 or sum(w.acts for w in ways) != 1:
@@ -154,7 +154,8 @@ def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
     return rest_of.constant < factor or not exactly
 
 
-def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Algebra, facts: Facts) -> Value | None:
+def _after_loop(location: str, runs: Path, idle: Path, loop: LoopNode, algebra: Algebra,
+                facts: Assumptions) -> Value | None:
     """What ``location`` holds after a loop that may run zero times; None when that depends on whether it runs."""
     ran, not_ran = runs.state[location], idle.state[location]
     if ran == not_ran:
@@ -174,12 +175,12 @@ def _after_loop(location: str, runs: Way, idle: Way, loop: LoopNode, algebra: Al
     return None
 
 
-def _vanishes(rest: Linear, algebra: Algebra, facts: Facts) -> bool:
+def _vanishes(rest: Linear, algebra: Algebra, facts: Assumptions) -> bool:
     """Whether ``rest`` is zero; an ``eager`` attempt asks for what makes it so at the captured values."""
     if rest.is_constant or not facts.eagerly(algebra.address) or algebra.at_sample(rest):
         return rest == Linear()
     if fixable(rest) and not algebra.exploring:
-        raise Specialise(rest)
+        raise AssumeEqual(rest)
     return algebra.trial > 0
 
 

@@ -21,7 +21,7 @@ _FARTHEST = 1 << 31  # from row to row
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RowTable:
     """Words from ``low`` on and below ``high``: ``first``, ``first + step``, ...; ``step`` is a multiple of a word."""
 
     low: int
@@ -37,7 +37,7 @@ class Table:
         return (pointer - self.low) * (self.step // WORD) + self.first
 
 
-def table_around(address: int, peek: Callable[[int, int], int]) -> Table | None:
+def table_around(address: int, peek: Callable[[int, int], int]) -> RowTable | None:
     """The progression that the words before or after ``address`` are part of, as far as it goes."""
     def word(at: int) -> int | None:
         try:
@@ -58,7 +58,7 @@ def table_around(address: int, peek: Callable[[int, int], int]) -> Table | None:
                      != here + direction * n * step), MOST_ROWS - 1)
 
     before, after = last(-1), last(1)
-    return Table(address - before * WORD, address + (after + 1) * WORD, here - before * step, step)
+    return RowTable(address - before * WORD, address + (after + 1) * WORD, here - before * step, step)
 
 
 def words(value: Value) -> Iterator[Loaded]:

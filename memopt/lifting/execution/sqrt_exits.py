@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.lifting.values.bits import origin, part
+from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.canonical import canonical, canonical_nest
 from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, StoreEvent, loop_name, loops_of
 from memopt.lifting.values.values import Carried, Final, Formula, Node, Value, data, within
@@ -77,9 +77,9 @@ def _summed(loop: LoopNode, around: list[Value]) -> list[Value]:
         place, width = carried.location, carried.entry.width
         last = Final(loop_name(loop), place, width)
         for value in used:
-            base, low = origin(value)
+            base, low = base_and_offset(value)
             if base == last and finals.get(place) == carried.following:
-                following = part(carried.following, low, value.width)
+                following = extract(carried.following, low, value.width)
                 if Carried(loop_name(loop), place, width) in within(following):
                     found.append(following)
     return found

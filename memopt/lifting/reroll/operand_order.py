@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
-from memopt.ir.region import Footprint, Lane, Numeric, Passed
+from memopt.ir.region import Footprint, Lane, NanFree, RegisterCarried
 from memopt.ir.scop import FLOATS, INFINITY, Apply, Constant, Expression, Read, Scalar, Scop, Statement
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
 from memopt.lifting.reroll.isomorphism import shape
@@ -109,14 +109,14 @@ def _bare(node: Expression) -> Expression:
 # -- what has to be looked at ---------------------------------------------------------------------------------------
 
 
-def numeric(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[Passed],
-            sample: Mapping[str, int]) -> tuple[Numeric, ...] | None:
+def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[RegisterCarried],
+                    sample: Mapping[str, int]) -> tuple[NanFree, ...] | None:
     """What must hold no NaN at entry for the order of operands in ``scop`` to be free; None where that is not enough,
     or takes too long. ``sample``: values of live-in symbols and R."""
     nodes = [n for s in scop.statements for n in _nodes(s.expression)]
     if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
         return None
-    found: list[Numeric] = []
+    found: list[NanFree] = []
     for footprint in footprints:
         array = scop.array(footprint.array)
         if array.element in FLOATS:
@@ -124,14 +124,14 @@ def numeric(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[Passed
             steps = [*array.strides, *_numbers(interval.low - array.base), *_numbers(interval.high - array.base)]
             if any(n % size for n in steps):
                 return None
-            found.append(Numeric(interval, size))
+            found.append(NanFree(interval, size))
     looked_at = sum((n.where.high - n.where.low).evaluate(sample) // n.size for n in found if not isinstance(
         n.where, Lane))
     if LEAST_WORK * looked_at > sum(_instances(s, sample) for s in scop.statements):
         return None
     lanes = [Lane(n.register, n.offset, n.element.size) for n in nodes if isinstance(n, Scalar)]
     lanes += [p.location for p in passed if isinstance(p.location, Lane)]
-    return (*found, *(Numeric(lane, lane.width) for lane in dict.fromkeys(lanes)))
+    return (*found, *(NanFree(lane, lane.width) for lane in dict.fromkeys(lanes)))
 
 
 def _nodes(node: Expression) -> Iterator[Expression]:

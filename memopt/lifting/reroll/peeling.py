@@ -20,9 +20,9 @@ from memopt.lifting.reroll.isomorphism import (
     shape,
     unconditional,
 )
-from memopt.lifting.reroll.proofs import Claims, Items, Known
-from memopt.lifting.reroll.remainders import Leftovers
-from memopt.lifting.reroll.short_trips import ShortRows
+from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
+from memopt.lifting.reroll.remainders import Remainders
+from memopt.lifting.reroll.short_trips import ShortTrips
 from memopt.lifting.values.bounds import is_bit
 
 LOOK_BACK = 24  # items before the last one that it may be joined to
@@ -30,8 +30,8 @@ MOST_LEFT = 7  # iterations that a compiler writes out one by one after a loop o
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    known: Known
+class Peeling:
+    known: Prover
 
     def join(self, items: Items) -> Items:
         """Items that continue each other's range as one loop."""
@@ -40,7 +40,7 @@ class Neighbours:
             result.append(self._lean(item))
             while (joined := self._last_joined(result)) is not None:
                 result = joined
-        whole = ShortRows(self.known).joined(Leftovers(self.known).joined(tuple(result)))
+        whole = ShortTrips(self.known).joined(Remainders(self.known).joined(tuple(result)))
         return self._aligned(whole) if len(whole) == len(result) else self.join(whole)
 
     def _lean(self, item: StatementItem) -> StatementItem:
@@ -111,22 +111,22 @@ class Neighbours:
         return self._lean(restricted(replace(core, trips=trips), shared))
 
     def _as_continuation(self, one: StatementLoop, last: Items, given: Iterable[Linear] = ()) -> (
-            tuple[Linear | None, Claims]):
+            tuple[Linear | None, Hypotheses]):
         """How often ``last`` repeats what ``one`` does, from where it ends, if the claims hold; where ``given`` are
         >= 0."""
         if not self.known.proves(one.trips, given):
-            return None, Claims()
+            return None, Hypotheses()
         if len(last) == 1 and isinstance(two := last[0], StatementLoop) and self.known.proves(two.trips, given):
-            claims = Claims()
+            claims = Hypotheses()
             onwards = _at(one, Linear.symbol(two.counter) + one.trips)
             if self._same(shape(*onwards), shape(*two.items), claims):
                 return two.trips, claims
         return self._left_over(one, last, given)
 
-    def _left_over(self, one: StatementLoop, last: Items, given: Iterable[Linear]) -> tuple[Linear | None, Claims]:
+    def _left_over(self, one: StatementLoop, last: Items, given: Iterable[Linear]) -> tuple[Linear | None, Hypotheses]:
         """``last`` as the iterations after those of ``one``, each only if there are so many: then how many."""
         count = len(last) // len(one.items)
-        claims = Claims()
+        claims = Hypotheses()
         more: Linear | None = None
         for number in range(count):
             run = last[number * len(one.items):(number + 1) * len(one.items)]
@@ -156,7 +156,7 @@ class Neighbours:
         if len(here) != 1 or len(there) != 1 or -next(iter(here)) - 1 not in there:
             return None
         bare, other = unconditional(one, mine), unconditional(two, theirs)
-        claims = Claims()
+        claims = Hypotheses()
         if isinstance(bare, StatementLoop):
             trips, same = bare.trips, self._same(shape(*_at(other, Linear.symbol(bare.counter))),
                                                  shape(*bare.items), claims)
@@ -180,7 +180,7 @@ class Neighbours:
                 and self.known.proves(two.trips, everywhere)):
             return None
         core = unconditional(two, theirs)
-        claims = Claims()
+        claims = Hypotheses()
         if not self._same(shape(*_at(core, -more)), shape(*(unconditional(i, mine) for i in run)),
                           claims) or not self.known.hold(claims):
             return None
@@ -190,7 +190,7 @@ class Neighbours:
         whole = StatementLoop(two.counter, trips, tuple(moved(i, onwards) for i in core.items))
         return self._lean(restricted(whole, everywhere))
 
-    def _same(self, one: Shape, two: Shape, claims: Claims) -> bool:
+    def _same(self, one: Shape, two: Shape, claims: Hypotheses) -> bool:
         if one.key != two.key:
             return False
         claims.zero += two.distance(one)

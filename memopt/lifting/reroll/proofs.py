@@ -27,7 +27,7 @@ Cell = tuple[Linear, int]  # address, bytes
 _LATER = f"{LOOP_COUNTER}later"  # how many iterations later, less one
 
 
-class Captured(Protocol):
+class CapturedState(Protocol):
     """What the captured state says, and what may be relied on: the region's guards."""
 
     def always(self, distance: Linear, expected: int) -> bool:
@@ -49,7 +49,7 @@ class Captured(Protocol):
 
 
 @dataclass
-class Claims:
+class Hypotheses:
     """What must hold for items to be copies: linear expressions that are zero, live-in operands that are equal."""
 
     zero: list[Linear] = field(default_factory=list)
@@ -64,12 +64,12 @@ class Claims:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Prover:
     """``ranges`` are those of ``aliasing``, and grow with loops that are rolled up or joined. ``aliasing.sample`` has
     the captured value of each live-in symbol: copies often reach the same array through different registers."""
 
     aliasing: Aliasing
-    captured: Captured
+    captured: CapturedState
     ranges: dict[str, Linear]
 
     def conflict(self, one: StatementItem, two: StatementItem, free: frozenset[str] = frozenset()) -> bool:
@@ -115,13 +115,13 @@ class Known:
             return False
         return True if all(self.proves(w, given) for w in wanted) else None
 
-    def plausible(self, claims: Claims) -> bool:
+    def plausible(self, claims: Hypotheses) -> bool:
         """Whether they hold in the captured state, whatever the iteration."""
         known = self.aliasing.sample
         return (all(z.symbols <= known.keys() and z.evaluate(known) == 0 and not is_private(z) for z in claims.zero)
                 and all(one == two or self.captured.alike(one, two) for one, two in claims.alike))
 
-    def hold(self, claims: Claims) -> bool:
+    def hold(self, claims: Hypotheses) -> bool:
         """Whether they always hold, if need be by guards."""
         if not all(self.captured.always(z, 0) for z in claims.zero):
             return False

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from memopt.ir.linear import Linear, Quotient
 from memopt.lifting.demotion.statements import StatementLoop, statements_of
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
-from memopt.lifting.reroll.proofs import Claims, Items, Known
+from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 
 LARGEST = 16  # copies in one iteration
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
-    known: Known
+class Remainders:
+    known: Prover
 
     def joined(self, items: Items) -> Items:
         """``items`` with every loop that the pieces after it complete."""
@@ -58,7 +58,7 @@ class Leftovers:
         shared = mine | {c for c in common if self.known.proves(c, (*mine, one.trips - 1))}
         if not mine <= common or not self.known.proves(one.trips, shared):
             return None
-        claims, bare = Claims(), unconditional(one, mine)
+        claims, bare = Hypotheses(), unconditional(one, mine)
         least = None
         for remainder in range(rounded.divisor):
             count = self._further(bare, pieces, shared, rounded, remainder, claims)
@@ -72,7 +72,7 @@ class Leftovers:
         return restricted(replace(bare, trips=trips), shared)
 
     def _further(self, one: StatementLoop, pieces: tuple[Items, ...], shared: frozenset[Linear], rounded: Quotient,
-                 remainder: int, claims: Claims) -> int | None:
+                 remainder: int, claims: Hypotheses) -> int | None:
         """How many iterations ``pieces`` go on after ``one`` if the claims hold; None: something else."""
         count = 0
         for piece in pieces:

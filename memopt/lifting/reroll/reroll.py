@@ -16,26 +16,26 @@ from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.reroll.isomorphism import Shape, linears, moved, rebuilt, shape
-from memopt.lifting.reroll.peeling import Neighbours
-from memopt.lifting.reroll.proofs import Captured, Claims, Items, Known
-from memopt.lifting.reroll.straight_line import Runs
+from memopt.lifting.reroll.peeling import Peeling
+from memopt.lifting.reroll.proofs import CapturedState, Hypotheses, Items, Prover
+from memopt.lifting.reroll.straight_line import StraightLine
 
 
-def reroll(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:
+def reroll(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
     """The nest with every unrolled or split inner loop rolled up.
 
     The outermost loop keeps its iterations: they are what the patch counts.
     """
     ranges = dict(aliasing.ranges)
-    known = Known(replace(aliasing, ranges=ranges), captured, ranges)
-    return _Reroller(known, Neighbours(known), Runs(known)).outermost(loop)
+    known = Prover(replace(aliasing, ranges=ranges), captured, ranges)
+    return _Reroller(known, Peeling(known), StraightLine(known)).outermost(loop)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reroller:
-    known: Known
-    neighbours: Neighbours
-    runs: Runs
+    known: Prover
+    neighbours: Peeling
+    runs: StraightLine
 
     def outermost(self, loop: StatementLoop) -> StatementLoop:
         """Copies that no loop's step accounts for last: together with those of other iterations they may be more."""
@@ -104,7 +104,7 @@ class _Reroller:
                 continue
             templates = self._templates(loop.counter, shapes, list(classes.values()), count)
             if templates is not None and self.known.keeps_order(items, templates):
-                claims = Claims()
+                claims = Hypotheses()
                 for chain in templates:
                     step = _divided(shapes[chain[0]], loop.counter, count)
                     assert step is not None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
-from memopt.lifting.reroll.proofs import Claims, Items, Known
+from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 
 LOOK = 12  # items before a loop, and after it, that may be pieces
 LENGTHS = 16  # that are tried one by one
@@ -32,8 +32,8 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortRows:
-    known: Known
+class ShortTrips:
+    known: Prover
 
     def joined(self, items: Items) -> Items:
         """``items`` with every loop that does what pieces beside it do for short rows."""
@@ -53,7 +53,7 @@ class ShortRows:
             lengths = _lengths(bound, pieces)
             rest = conditions(one) - {bound}
             bare = unconditional(one, conditions(one))
-            claims = Claims()
+            claims = Hypotheses()
             if (0 < lengths <= LENGTHS and all(rest <= p.conditions for p in pieces)
                     and all(self._alike(bare, pieces, bound, -n, rest, claims) for n in range(1, lengths + 1))
                     and self.known.plausible(claims) and self.known.hold(claims)):
@@ -61,7 +61,7 @@ class ShortRows:
         return None
 
     def _alike(self, one: StatementLoop, pieces: tuple[_Piece, ...], bound: Linear, value: int,
-               given: frozenset[Linear], claims: Claims) -> bool:
+               given: frozenset[Linear], claims: Hypotheses) -> bool:
         """Whether ``pieces`` do the iterations of ``one`` where ``bound`` is ``value``, if the claims hold."""
         unit = [s for s, c in bound.terms if c in (1, -1)]
         if not unit or bound.quotients:

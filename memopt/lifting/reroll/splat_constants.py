@@ -15,14 +15,14 @@ from memopt.ir.scop import TRIPS
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import CellStatement, ItemT, StatementLoop, statements_of
-from memopt.lifting.reroll.proofs import Captured, Cell
+from memopt.lifting.reroll.proofs import CapturedState, Cell
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import greatest, least
 
 VECTOR = 64  # bytes of the widest vector
 
 
-def with_one_of_each(loop: StatementLoop, aliasing: Aliasing, captured: Captured) -> StatementLoop:
+def unify_splats(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
     """``loop`` with reads of the first of neighbouring cells that hold the same and do not change."""
     cells = sorted(_unchanging(loop, aliasing), key=lambda c: (str(c[0].terms), c[1], c[0].constant))
     chosen: dict[Linear, Linear] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.reroll.isomorphism import Shape, linears, rebuilt, shape
-from memopt.lifting.reroll.proofs import Claims, Items, Known
+from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
 LEAST = 4  # copies that are taken for a loop
@@ -28,8 +28,8 @@ class _Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    known: Known
+class StraightLine:
+    known: Prover
 
     def loops(self, items: Items) -> Items:
         """``items`` with every run of copies as a loop."""
@@ -78,7 +78,7 @@ class Runs:
         if any(self.known.conflict(items[x], items[n]) for x, n in passed) or not self.known.keeps_order(
                 items, templates):
             return None
-        claims = Claims()
+        claims = Hypotheses()
         for chain in chains:
             claims.copies([shapes[n] for n in chain.places], chain.step)
         if not self.known.plausible(claims) or not self.known.hold(claims):

@@ -16,7 +16,7 @@ from memopt.lifting.values.loop_tree import Read
 
 
 @dataclass(frozen=True, slots=True)
-class Witnesses:
+class Dereferenceable:
     """``reads`` of the loop with ``counter``; addresses by ``known`` equations, captured values in ``sample``."""
 
     reads: tuple[Read, ...]

@@ -19,7 +19,7 @@ _NAMES = "ijklmn"
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatStatement:
     """A statement with the loops around it, its counters renamed to dimensions; what it accesses has sizes but no
     types yet."""
 
@@ -39,9 +39,9 @@ class Flat:
         return Statement(f"S{number}", dimensions, write, tuple(reads), expression, self.position, source.conditions)
 
 
-def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
+def flatten(loop: StatementLoop) -> tuple[FlatStatement, ...]:
     names: dict[str, str] = {}
-    result: list[Flat] = []
+    result: list[FlatStatement] = []
 
     def visit(item: StatementItem, around: tuple[tuple[str, Linear], ...], position: tuple[int, ...]) -> None:
         values = {c: Linear.symbol(n) for c, n in names.items()}
@@ -54,7 +54,7 @@ def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
         item = item.moved(tuple(a.substitute(values) for a in item.linears))
         accesses = tuple(ByteAccess(a, around, INTEGERS[8 * e.size], n == 0, item.conditions)
                          for n, (a, e) in enumerate(zip(item.accesses, item.elements, strict=True)))
-        result.append(Flat(item, around, position, accesses))
+        result.append(FlatStatement(item, around, position, accesses))
 
     visit(loop, (), (0,))
     if not result:
@@ -62,13 +62,13 @@ def flatten(loop: StatementLoop) -> tuple[Flat, ...]:
     return tuple(result)
 
 
-def that_run(flat: tuple[Flat, ...]) -> tuple[Flat, ...]:
+def that_run(flat: tuple[FlatStatement, ...]) -> tuple[FlatStatement, ...]:
     """Without statements that never run, since conditions on the way to them exclude each other."""
     found = tuple(f for f in flat if not f.source.conditions or not iterations(f.trips, f.source.conditions).is_empty)
     return found or flat
 
 
-def element_types(flat: tuple[Flat, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:
+def element_types(flat: tuple[FlatStatement, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:
     """What computes on an array's cells decides, or on those of an array that they are copied from or to."""
     found: dict[str, set[ElementType]] = {}
     copied: list[tuple[str, str]] = []

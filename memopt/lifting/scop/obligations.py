@@ -12,18 +12,18 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Relation
 from memopt.ir.scop import TRIPS
-from memopt.lifting.execution.assumptions import Facts
+from memopt.lifting.execution.assumptions import Assumptions
 from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.bounds import Limits, sign_where
-from memopt.lifting.values.requests import Defer, Split
+from memopt.lifting.values.requests import DeferExtension, SplitPaths
 
 _LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
 
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
-               facts: Facts) -> tuple[Relation, ...]:
+               facts: Assumptions) -> tuple[Relation, ...]:
     """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
     values and R.
 
@@ -48,10 +48,10 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
             weakest[bound.terms] = Relation(bound, False, obligation.why)
     for obligation in unproved:
         if obligation.branch is not None and facts.split.get(obligation.branch, 0) < 2:
-            raise Split(obligation.branch)
+            raise SplitPaths(obligation.branch)
     widened = frozenset(o.address for o in unproved if o.widening) - facts.deferred
     if widened:
-        raise Defer(widened)
+        raise DeferExtension(widened)
     for obligation in unproved:
         raise Rejected(obligation.reason, f"{obligation.why}, at {obligation.address:#x}")
     return tuple(weakest.values())

@@ -19,7 +19,7 @@ from memopt.lifting.values.bounds import Limits, greatest, least, proved
 _Placed = tuple[Statement, Access]
 
 
-def apart(scop: Scop, limits: Limits, sample: Mapping[str, int]) -> Iterator[Relation]:
+def disjoint_cells(scop: Scop, limits: Limits, sample: Mapping[str, int]) -> Iterator[Relation]:
     """What makes sure that cells which are apart at the captured values ``sample`` are so for all sizes."""
     placed = [(s, a) for s in scop.statements for a in (s.write, *s.reads) if not scop.array(a.array).private]
     written = [(s, s.write) for s in scop.statements]

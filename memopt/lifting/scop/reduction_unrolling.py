@@ -21,7 +21,7 @@ LONGEST = 8  # iterations of one loop
 MOST_TERMS = 32  # of a sum
 
 
-def written_out(scop: Scop) -> Scop:
+def unroll_reductions(scop: Scop) -> Scop:
     """``scop`` with a single instance for each short sum."""
     groups: dict[tuple[object, ...], list[Statement]] = {}
     for statement in scop.statements:

@@ -22,12 +22,12 @@ from memopt.ir.region import (
     Interval,
     Lane,
     LiveIn,
-    Mirror,
-    Numeric,
-    Passed,
+    MemoryBacked,
+    NanFree,
     Progression,
     Region,
     Register,
+    RegisterCarried,
     Rejoin,
     Relation,
     Trips,
@@ -35,58 +35,59 @@ from memopt.ir.region import (
 )
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
 from memopt.lifting.demotion.expressions import INTEGERS
-from memopt.lifting.demotion.outer_carried import Alone
+from memopt.lifting.demotion.outer_carried import PrivateBacked
 from memopt.lifting.demotion.scalar_expansion import is_private, private_symbol
 from memopt.lifting.demotion.statements import StatementLoop
-from memopt.lifting.execution.assumptions import GENERAL, SLOT, Facts, slot_range
-from memopt.lifting.execution.entry_invariants import Remaining
+from memopt.lifting.execution.assumptions import GENERAL, SLOT, Assumptions, slot_range
+from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.execution.parameters import live_in, parametric, register_of
 from memopt.lifting.execution.row_tables import WORD
-from memopt.lifting.reroll.operand_order import numeric
+from memopt.lifting.reroll.operand_order import nan_free_guards
 from memopt.lifting.scop.delinearisation import ByteAccess, Cluster, clusters, delinearise
-from memopt.lifting.scop.dereferenceable import Witnesses
+from memopt.lifting.scop.dereferenceable import Dereferenceable
 from memopt.lifting.scop.flatten import element_types, flatten, private_arrays, symbols_of, that_run
 from memopt.lifting.scop.liveness import MOST_LEFT, carried_on, iterations_left, running
 from memopt.lifting.scop.obligations import guards_for, limits
-from memopt.lifting.scop.pivot_guards import apart
-from memopt.lifting.scop.reduction_unrolling import written_out
+from memopt.lifting.scop.pivot_guards import disjoint_cells
+from memopt.lifting.scop.reduction_unrolling import unroll_reductions
 from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.extensions import WIDE
 from memopt.lifting.values.requests import (
-    Keep,
-    KeepOrder,
-    Moves,
-    RelateToTrips,
-    Specialise,
-    Together,
-    Written,
+    AssumeAll,
+    AssumeEqual,
+    ExpressByTrips,
+    KeepLiveOut,
+    KeepOperandOrder,
+    NotAParameter,
+    TreatAsData,
 )
 
 _Found = TypeVar("_Found")
 
 
 @dataclass
-class Builder:
-    facts: Facts
+class RegionBuilder:
+    facts: Assumptions
     outer: OuterLoop
-    remaining: Remaining
+    remaining: EntryInvariants
 
     def __post_init__(self) -> None:
         self.sample = self.facts.samples()
         self.sample[TRIPS] = self._sample_trips()
-        self.witnesses = Witnesses(self.outer.reads, self.outer.node.counter, self.facts.solved, self.sample)
+        self.dereferenceable = Dereferenceable(
+            self.outer.reads, self.outer.node.counter, self.facts.solved, self.sample)
         self.proofs = guards_for(self.outer, self.outer.obligations, self.sample, self.facts)
         self.demands: list[Obligation] = []  # beyond those of symbolic execution
         self.guards: list[Guard] = []
         self.lanes: dict[str, LiveIn] = {}
         self.constants: dict[str, Interval] = {}  # cells that are read by the guard alone
-        self.mirrors: tuple[Mirror, ...] = ()
-        self.alone: tuple[Alone, ...] = ()
-        self.settled: frozenset[str] = frozenset()
+        self.memory_backed: tuple[MemoryBacked, ...] = ()
+        self.private_backed: tuple[PrivateBacked, ...] = ()
+        self.restored: frozenset[str] = frozenset()
         self.dead: frozenset[str] = frozenset()  # general registers that are overwritten before they are read
         self.reordered = False  # operands of sums and products
-        self.asked: dict[Linear, Specialise] = {}  # equations that would make something always so
+        self.asked: dict[Linear, AssumeEqual] = {}  # equations that would make something always so
 
     def region(self, header: int, displaced: bytes, statements: StatementLoop,
                assumed: tuple[tuple[Interval, Interval], ...]) -> Region:
@@ -96,7 +97,7 @@ class Builder:
             self._disjoint(one, two, "arrays do not overlap")
         flat = that_run(flatten(statements))
         accesses = [a for s in flat for a in s.accesses]
-        found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.mirrors)),
+        found = clusters((*(a for a in accesses if not is_private(a.address)), *map(_access, self.memory_backed)),
                          self.sample)
         self._unify(found)
         arrays, subscripts = self._arrays(found)
@@ -105,44 +106,47 @@ class Builder:
         types = element_types(flat, subscripts | private)
         arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
         scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
-        scop = written_out(scop)
+        scop = unroll_reductions(scop)
         self.guards += self.proofs
         self.guards += guards_for(self.outer, tuple(self.demands), self.sample, self.facts)
         self._separate(found)
         self._numbers()
         self._tables()
-        self.guards += apart(scop, limits(tuple(g for g in self.guards if isinstance(g, Relation))), self.sample)
+        self.guards += disjoint_cells(scop, limits(tuple(g for g in self.guards if isinstance(g, Relation))),
+                                      self.sample)
         rejoin, passed = self._rejoin(), tuple(self._passed(expanded, private))
         looked_at = self._looked_at(scop, footprints, passed)
         trips = Trips(self.outer.numerator, self.outer.divisor)
         needed = self._needed(rejoin, trips, found, scop)
         live_ins = self._witnessed(needed) + tuple(self.lanes[p.symbol] for p in passed)
         region = Region(header, displaced, live_ins, trips, tuple(dict.fromkeys(self.guards)), rejoin, footprints, scop,
-                        left=left, retried=() if self.outer.zeros else None, mirrors=self.mirrors, passed=passed,
-                        wider=self.outer.wider, numeric=looked_at, stale=tuple(self._stale()),
-                        dead=tuple(sorted(self.dead & self.outer.opaque)))
+                        original_iterations=left, rollback=() if self.outer.zeros else None,
+                        memory_backed=self.memory_backed, register_carried=passed,
+                        speculative_accesses=self.outer.speculative_accesses, nan_free=looked_at,
+                        dead_stack_cells=tuple(self._dead_stack_cells()),
+                        dead_registers=tuple(sorted(self.dead & self.outer.opaque)))
         return with_room(region, self.sample, self.sample[TRIPS])
 
-    def _stale(self) -> Iterator[Cell]:
-        for slot in sorted(self.outer.opaque - self.settled):
+    def _dead_stack_cells(self) -> Iterator[Cell]:
+        for slot in sorted(self.outer.opaque - self.restored):
             if slot.startswith(SLOT):
                 yield Cell("rsp", *slot_range(slot))
 
-    def _looked_at(self, scop: Scop, footprints: tuple[Footprint, ...], passed: tuple[Passed, ...]) -> (
-            tuple[Numeric, ...]):
+    def _looked_at(self, scop: Scop, footprints: tuple[Footprint, ...], passed: tuple[RegisterCarried, ...]) -> (
+            tuple[NanFree, ...]):
         """Where the guard looks for NaNs: every one that comes up later is made by an invalid operation, which raises
-        the flag by which ``Region.retried`` is taken back, and is the default one."""
+        the flag by which ``Region.rollback`` is taken back, and is the default one."""
         if not (self.reordered or self.outer.unordered):
             return ()
-        found = numeric(scop, footprints, passed, self.sample)
+        found = nan_free_guards(scop, footprints, passed, self.sample)
         if found is None and self.reordered:
-            raise KeepOrder
+            raise KeepOperandOrder
         if found is None:
             raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "for a root of what may be a NaN")
         return found
 
     def _iterations_left(self) -> int:
-        known, restored = limits(self.proofs), self.settled
+        known, restored = limits(self.proofs), self.restored
         try:
             return iterations_left(self.outer, restored, known)
         except Rejected as refusal:
@@ -154,7 +158,7 @@ class Builder:
                     return found
             more = carried_on(self.outer, restored, known) - self.facts.kept
             if more:
-                raise Keep(more) from None
+                raise KeepLiveOut(more) from None
             raise refusal
 
     def _sample_trips(self) -> int:
@@ -175,7 +179,8 @@ class Builder:
             return False
         if entered.is_constant:
             return entered.constant == expected
-        self.asked[entered] = Specialise(entered, self.remaining.moves(entered) if entered != distance else frozenset())
+        moving = self.remaining.moves(entered) if entered != distance else frozenset[str]()
+        self.asked[entered] = AssumeEqual(entered, moving)
         return entered.evaluate(self.sample) == expected
 
     def answered(self, found: Callable[[], _Found]) -> _Found:
@@ -186,7 +191,7 @@ class Builder:
             if not self.asked:
                 raise
         if self.asked:
-            raise Together(tuple(self.asked.values()))
+            raise AssumeAll(tuple(self.asked.values()))
         return made
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
@@ -207,7 +212,7 @@ class Builder:
         if size not in (4, 8) or len(address.terms) > 1 or any(c != 1 for _, c in address.terms) or (
                 base and (base not in GENERAL or base in self.outer.opaque)):
             return None
-        if base not in ("", "rsp") and not self.witnesses.always(address, size):
+        if base not in ("", "rsp") and not self.dereferenceable.always(address, size):
             return None
         return self.facts.peek(address.evaluate(self.sample), 8 * size)
 
@@ -253,7 +258,7 @@ class Builder:
     def _check_equations(self) -> None:
         for symbol in self.facts.parameters:
             if self.remaining.step(Linear.symbol(symbol)):
-                raise Moves(symbol)
+                raise NotAParameter(symbol)
         for linear, value in self.facts.equations:
             if self.remaining.step(linear):
                 raise Rejected(Reason.NON_AFFINE, f"{linear} changes with each iteration of the outer loop")
@@ -263,7 +268,7 @@ class Builder:
 
     def _unify(self, found: tuple[Cluster, ...]) -> None:
         """Different base symbols, touching footprints: one array, with the distance of its bases guarded."""
-        needs: list[Specialise] = []
+        needs: list[AssumeEqual] = []
         for first, second in combinations(found, 2):
             if not (first.written or second.written) or first.symbols == second.symbols:
                 continue
@@ -272,13 +277,13 @@ class Builder:
                 difference = first.symbols - second.symbols
                 invariant = self.remaining.invariant(difference)
                 if not invariant.is_constant and (self.facts.by_trips or not parametric(invariant)):
-                    needs.append(Specialise(invariant, self.remaining.moves(difference)))
+                    needs.append(AssumeEqual(invariant, self.remaining.moves(difference)))
                 elif self.facts.by_trips:
                     raise Rejected(Reason.OVERLAP, "their distance changes with each iteration")
                 else:
-                    raise RelateToTrips
+                    raise ExpressByTrips
         if needs:
-            raise Together(tuple(needs))
+            raise AssumeAll(tuple(needs))
 
     def _arrays(self, found: tuple[Cluster, ...]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
         arrays: list[Array] = []
@@ -313,7 +318,7 @@ class Builder:
         address = cell.low.evaluate(self.sample)
         if low < cell.high.evaluate(self.sample) and address < high and address not in self.facts.written and (
                 cell.low - self.facts.symbol("rsp")).terms:
-            raise Written(address)
+            raise TreatAsData(address)
 
     def _private(self) -> list[tuple[Interval, bool]]:
         """Cells outside the arrays that the loop reads or writes: (interval, written)."""
@@ -357,15 +362,15 @@ class Builder:
                 result.append(Rejoin(Cell("rsp", int(offset), int(bits) // 8), value, int(bits) // 8))
         return tuple(result)
 
-    def _passed(self, arrays: tuple[Array, ...], subscripts: Mapping[ByteAccess, Access]) -> Iterator[Passed]:
-        for each in self.alone:
+    def _passed(self, arrays: tuple[Array, ...], subscripts: Mapping[ByteAccess, Access]) -> Iterator[RegisterCarried]:
+        for each in self.private_backed:
             names = {s.array for a, s in subscripts.items() if private_symbol(a.address) == private_symbol(each.cell)}
             found = [a for a in arrays if a.name in names]
             if len(found) != 1 or found[0].strides or found[0].element.size != each.width:
                 raise Rejected(Reason.CARRIED_VALUE, f"{each.location} is used in parts, or not at all")
             symbol = f"{each.location} at the header"
             self.lanes[symbol] = LiveIn(symbol, each.location, each.width)
-            yield Passed(each.location, each.width, found[0].name, symbol)
+            yield RegisterCarried(each.location, each.width, found[0].name, symbol)
 
     def _slot_symbol(self, offset: int) -> str:
         address = self.facts.symbol("rsp") + offset
@@ -376,7 +381,7 @@ class Builder:
         used = set(trips.numerator.symbols) | {s for r in rejoin for s in r.value.symbols}
         used |= {s for statement in scop.statements for s in symbols_of(statement)}
         used |= {s for c in found for s in c.symbols.symbols}
-        used |= {s for m in self.mirrors for x in (m.cell, m.near) if x is not None for s in x.symbols}
+        used |= {s for m in self.memory_backed for x in (m.cell, m.near) if x is not None for s in x.symbols}
         for guard in self.guards:
             parts = ((guard.expression,) if isinstance(guard, Relation) else
                      guard.pointers if isinstance(guard, Progression) else
@@ -410,7 +415,7 @@ class Builder:
                     self._need(needed, after - {TRIPS})
                     done[each.symbol] = replace(each, after=after)
             if all(x.symbol not in done for x in pending):
-                raise Written(self._cell_of(pending[0]).evaluate(self.sample))
+                raise TreatAsData(self._cell_of(pending[0]).evaluate(self.sample))
         return tuple(done[s] for s in sorted(done))
 
     def _witness(self, each: LiveIn, done: Mapping[str, LiveIn]) -> tuple[Linear, ...] | None:
@@ -423,7 +428,7 @@ class Builder:
 
         if not early(each.location.base):
             return None
-        ways = self.witnesses.of(self._cell_of(each), each.width)
+        ways = self.dereferenceable.of(self._cell_of(each), each.width)
         return min((w for w in ways if all(early(s) for c in w for s in c.symbols)), key=len, default=None)
 
     def _cell_of(self, each: LiveIn) -> Linear:
@@ -446,7 +451,7 @@ class Builder:
         raise Rejected(Reason.NON_AFFINE, f"a bound or stride is read through the pointer {address}")
 
 
-def _access(mirror: Mirror) -> ByteAccess:
+def _access(mirror: MemoryBacked) -> ByteAccess:
     """The cell at every header that a version may come to."""
     cell = mirror.cell.substitute({LIMIT: Linear.symbol("i")})
     return ByteAccess(cell, (("i", Linear.symbol(TRIPS)),), INTEGERS[8 * mirror.width], written=False)

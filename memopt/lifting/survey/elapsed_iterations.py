@@ -25,8 +25,8 @@ _MOST_BLOCKS = 64
 Registers = dict[str, Linear]
 
 
-def iterations_over(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, steps: Mapping[str, int],
-                    now: Mapping[str, int]) -> int | None:
+def elapsed_iterations(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, steps: Mapping[str, int],
+                       now: Mapping[str, int]) -> int | None:
     """None where that is not known. ``steps``: what registers advance by; ``now``: what they hold at the header."""
     if any(block.kind is Kind.INDIRECT for block in graph.blocks.values()):
         return None  # there may be other ways

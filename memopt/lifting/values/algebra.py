@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 
 from memopt.ir.linear import Linear, Quotient, quotient
-from memopt.lifting.values.extensions import Wide
+from memopt.lifting.values.extensions import DeferredExtension
 from memopt.lifting.values.numbers import LOOP_COUNTER, TRIAL, Numbers, Obligation, fixable, uneven_part
-from memopt.lifting.values.requests import Promote, Specialise
+from memopt.lifting.values.requests import AssumeEqual, PromoteCell
 from memopt.lifting.values.values import (
     Atom,
     Formula,
@@ -27,7 +27,7 @@ from memopt.lifting.values.values import (
     negate,
 )
 
-__all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "Obligation", "Promote", "Specialise", "fixable"]
+__all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "AssumeEqual", "Obligation", "PromoteCell", "fixable"]
 
 
 class Algebra(Numbers):
@@ -266,7 +266,7 @@ class Algebra(Numbers):
     def _widened(self, value: Integer, width: int, signed: bool, why: str) -> Integer:
         linear, needs = self.in_range(value, signed)
         if needs and self.address in self.widenings.addresses:
-            return Integer(self.widenings.symbol(Wide(linear, needs, value.width, why)), width)
+            return Integer(self.widenings.symbol(DeferredExtension(linear, needs, value.width, why)), width)
         for need in needs:
             self.require(need, why, value.width >= 32)
         return Integer(linear, width)

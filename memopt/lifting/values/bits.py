@@ -13,7 +13,7 @@ from memopt.ir.linear import Linear
 from memopt.lifting.values.values import Integer, Node, Truth, Value, centred, constant, constant_of
 
 
-def part(value: Value, low: int, width: int) -> Value:
+def extract(value: Value, low: int, width: int) -> Value:
     """Bits [low, low + width) of a canonical value, canonical again."""
     if width == value.width:
         return value
@@ -31,7 +31,7 @@ def part(value: Value, low: int, width: int) -> Value:
 
 def _opaque(value: Value, low: int, width: int) -> Node:
     if width == 1 and low + 1 in (8, 16, 32, 64):  # a sign
-        return Node("slt", (part(value, 0, low + 1), constant(0, low + 1)), 1)
+        return Node("slt", (extract(value, 0, low + 1), constant(0, low + 1)), 1)
     return Node("part", (value, constant(low, 16)), width)
 
 
@@ -41,44 +41,44 @@ def _part_of_node(node: Node, low: int, width: int) -> Value:
     inner = operands[0]
     match name:
         case "part":
-            return part(inner, low + _number(operands[1]), width)
+            return extract(inner, low + _number(operands[1]), width)
         case "concat" if low >= whole // 2:
-            return part(inner, low - whole // 2, width)
+            return extract(inner, low - whole // 2, width)
         case "concat" if low + width <= whole // 2:
-            return part(operands[1], low, width)
+            return extract(operands[1], low, width)
         case "sext" if inner.width == 1:
             return mask(inner, width)
         case "zext" | "sext" if low + width <= inner.width:
-            return part(inner, low, width)
+            return extract(inner, low, width)
         case "zext" if low >= inner.width:
             return constant(0, width)
         case "zext" | "sext" if low == 0:
             return Node(name, operands, width)
         case "and" | "or" | "xor" | "not":
-            return bitwise(name, tuple(part(o, low, width) for o in operands))
+            return bitwise(name, tuple(extract(o, low, width) for o in operands))
         case "select":
-            return select(inner, part(operands[1], low, width), part(operands[2], low, width))
+            return select(inner, extract(operands[1], low, width), extract(operands[2], low, width))
         case "shr" | "sar" if (count := constant_of(operands[1])) is not None and low + count + width <= whole:
-            return part(inner, low + count, width)
+            return extract(inner, low + count, width)
         case "shl" if (count := constant_of(operands[1])) is not None:
             return _part_of_left_shift(node, count, low, width)
         case "add" | "sub" | "mul" if low == 0 and width >= 8:  # modulo a power of two
-            return Node(name, tuple(part(o, 0, width) for o in operands), width)
+            return Node(name, tuple(extract(o, 0, width) for o in operands), width)
     return _opaque(node, low, width)
 
 
 def _part_of_left_shift(node: Node, count: int, low: int, width: int) -> Value:
     inner = node.operands[0]
     if low >= count:
-        return part(inner, low - count, width)
+        return extract(inner, low - count, width)
     if low + width <= count:
         return constant(0, width)
     if low == 0 and width > 1:
-        return Node("shl", (part(inner, 0, width), node.operands[1]), width)
+        return Node("shl", (extract(inner, 0, width), node.operands[1]), width)
     return _opaque(node, low, width)
 
 
-def origin(value: Value) -> tuple[Value, int]:
+def base_and_offset(value: Value) -> tuple[Value, int]:
     """The base that ``value`` is a part of, and at which bit."""
     if isinstance(value, Node) and value.operator == "part":
         return value.operands[0], _number(value.operands[1])
@@ -96,16 +96,16 @@ def _number(value: Value) -> int:
 
 def concat(high: Value, low: Value) -> Value:
     """Both halves of a value twice as wide."""
-    whole, above = origin(high)
+    whole, above = base_and_offset(high)
     below = above - low.width
-    if below >= 0 and part(whole, below, low.width) == low:
-        return part(whole, below, 2 * low.width)
+    if below >= 0 and extract(whole, below, low.width) == low:
+        return extract(whole, below, 2 * low.width)
     match high:
         case Node("sar", (inner, count), width) if (shift := constant_of(count)) is not None:
-            whole, above = origin(inner)
+            whole, above = base_and_offset(inner)
             below = above - width
-            if below >= 0 and part(whole, below + shift, width) == low:
-                return Node("sar", (part(whole, below, 2 * width), count), 2 * width)
+            if below >= 0 and extract(whole, below + shift, width) == low:
+                return Node("sar", (extract(whole, below, 2 * width), count), 2 * width)
     one, two = constant_of(high), constant_of(low)
     if one is not None and two is not None:
         return constant(one << low.width | two, 2 * low.width)
@@ -240,7 +240,7 @@ def _extended(name: str, left: Value, right: Value) -> Value | None:
     """``x & 0xff`` is a zero extension; so is what and, or, xor make of two of one width."""
     number = constant_of(right)
     if name == "and" and number in (0xFF, 0xFFFF, 0xFFFFFFFF):
-        return zext(part(left, 0, number.bit_length()), left.width)
+        return zext(extract(left, 0, number.bit_length()), left.width)
     match left, right:
         case Node("zext", (inner,), width), Integer() if name == "and" and number is not None:
             kept = constant(number & ((1 << inner.width) - 1), inner.width)

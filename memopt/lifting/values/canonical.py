@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 
-from memopt.lifting.values.bits import bitwise, concat, inverted, mask, origin, part, select, truth_of, zext
+from memopt.lifting.values.bits import base_and_offset, bitwise, concat, extract, inverted, mask, select, truth_of, zext
 from memopt.lifting.values.loop_tree import CarriedValue, Guarded, Item, LoopNode, StoreEvent
 from memopt.lifting.values.values import (
     Atom,
@@ -98,11 +98,11 @@ def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
     first = operands[0]
     match name:
         case "trunc":
-            return part(first, 0, width)
+            return extract(first, 0, width)
         case "high":
-            return part(first, width, width)
+            return extract(first, width, width)
         case "part" if (low := constant_of(operands[1])) is not None:
-            return part(first, low, width)
+            return extract(first, low, width)
         case "concat":
             return concat(first, operands[1])
         case "zext":
@@ -151,9 +151,9 @@ def _long_product(operands: tuple[Value, ...]) -> Value | None:
             case (Node("shl", (Node("add", (Node("mul", one, _), Node("mul", two, _)), _), count), 64),
                   Node("mul", (Node("zext", (left,), _), Node("zext", (right,), _)), _)) if (
                       constant_of(count) == left.width == right.width == 32):
-                (a, first), (b, second) = origin(left), origin(right)
-                halves = {frozenset((zext(part(a, 32, 32), 64), zext(right, 64))),
-                          frozenset((zext(part(b, 32, 32), 64), zext(left, 64)))}
+                (a, first), (b, second) = base_and_offset(left), base_and_offset(right)
+                halves = {frozenset((zext(extract(a, 32, 32), 64), zext(right, 64))),
+                          frozenset((zext(extract(b, 32, 32), 64), zext(left, 64)))}
                 if (a.width, b.width, first, second) == (64, 64, 0, 0) and {frozenset(one), frozenset(two)} == halves:
                     return Node("mul", _ordered((a, b)), 64)
     return None

@@ -16,7 +16,7 @@ WIDE = "w:"  # prefix of a symbol that stands for a widened value
 
 
 @dataclass(frozen=True, slots=True)
-class Wide:
+class DeferredExtension:
     """``number`` where every one of ``needs`` is >= 0; always the same modulo 2**bits."""
 
     number: Linear
@@ -26,15 +26,15 @@ class Wide:
 
 
 @dataclass
-class Widenings:
+class DeferredExtensions:
     """``addresses`` of the instructions whose widenings wait; ``sample`` gives numbers of symbols and gets theirs."""
 
     sample: dict[str, int]
     addresses: frozenset[int] = frozenset()
-    values: dict[str, Wide] = field(default_factory=dict)
-    names: dict[Wide, str] = field(default_factory=dict)
+    values: dict[str, DeferredExtension] = field(default_factory=dict)
+    names: dict[DeferredExtension, str] = field(default_factory=dict)
 
-    def symbol(self, wide: Wide) -> Linear:
+    def symbol(self, wide: DeferredExtension) -> Linear:
         """Equal widenings are equal symbols."""
         name = self.names.setdefault(wide, f"{WIDE}{len(self.names)}")
         self.values[name] = wide
@@ -43,9 +43,9 @@ class Widenings:
 
     def unsigned(self, number: Linear, bits: int) -> Linear:
         needs = (number, -number + ((1 << bits) - 1))
-        return self.symbol(Wide(number, needs, bits, "an unsigned value does not wrap around"))
+        return self.symbol(DeferredExtension(number, needs, bits, "an unsigned value does not wrap around"))
 
-    def whole(self, linear: Linear) -> Wide | None:
+    def whole(self, linear: Linear) -> DeferredExtension | None:
         """The widened value that ``linear`` is, if it is one and nothing else."""
         found = self.within(linear)
         return found[0] if len(found) == 1 and len(linear.terms) == 1 and linear == self.symbol(found[0]) else None
@@ -55,7 +55,7 @@ class Widenings:
         wide = self.whole(linear)
         return linear + distance if wide is None else self.unsigned(wide.number + distance, wide.bits)
 
-    def within(self, linear: Linear) -> list[Wide]:
+    def within(self, linear: Linear) -> list[DeferredExtension]:
         return [self.values[s] for s in linear.symbols if s in self.values] if self.values else []
 
     def numbers(self, linear: Linear) -> Linear:
@@ -72,6 +72,7 @@ class Widenings:
         for name in linear.symbols:
             if name in self.values:
                 wide = self.values[name]
-                moved[name] = self.symbol(Wide(wide.number.substitute(values),
-                                               tuple(n.substitute(values) for n in wide.needs), wide.bits, wide.why))
+                needs = tuple(n.substitute(values) for n in wide.needs)
+                moved[name] = self.symbol(
+                    DeferredExtension(wide.number.substitute(values), needs, wide.bits, wide.why))
         return linear.substitute({**values, **moved})

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason
-from memopt.lifting.values.extensions import WIDE, Widenings
-from memopt.lifting.values.requests import Promote, Specialise
+from memopt.lifting.values.extensions import WIDE, DeferredExtensions
+from memopt.lifting.values.requests import AssumeEqual, PromoteCell
 from memopt.lifting.values.values import Formula, Integer, Loaded, Node, Truth, Value, constant, constant_of, data
 
 LOOP_COUNTER = "c:"  # prefix of the counter symbol of an inner or outer loop
@@ -81,7 +81,7 @@ class Numbers:
     distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
 
     def __post_init__(self) -> None:
-        self.widenings = Widenings(self.sample)
+        self.widenings = DeferredExtensions(self.sample)
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class Numbers:
             case Loaded(event, width):
                 where = self.load_address(event)
                 if fixable(where) and self.at_sample(where) not in self.written:
-                    raise Promote(where, width)
+                    raise PromoteCell(where, width)
                 return None
             case Truth(bool() as holds, width):
                 return constant(int(holds), width)
@@ -152,7 +152,7 @@ class Numbers:
             case Node("shr" | "sar", (Integer(linear, _), Integer() as count), _) if not self.exploring:
                 uneven = uneven_part(self.widenings.numbers(linear), 1 << (constant_of(count) or 0))
                 if uneven.terms and fixable(uneven):
-                    raise Specialise(Linear(uneven.terms))
+                    raise AssumeEqual(Linear(uneven.terms))
                 return None
             case Node():
                 known = _Known() if known is None else known
@@ -196,7 +196,7 @@ class Numbers:
         unknown = [n.linear for n in numbers if not n.linear.is_constant]
         if unknown and not self.exploring:
             if all(map(fixable, unknown)):
-                raise Specialise(unknown[0])
+                raise AssumeEqual(unknown[0])
             return None
         values = tuple(self.at_sample(n.linear) % (1 << n.width) for n in numbers)
         number = evaluate(operator, values, tuple(n.width for n in numbers), width)
@@ -210,7 +210,7 @@ class Numbers:
         """A number in place of ``linear``, which ``settles``: asks for it, or takes the sample in a guess."""
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
-        raise Specialise(linear, symbolic=symbolic, factor=not symbolic)
+        raise AssumeEqual(linear, symbolic=symbolic, factor=not symbolic)
 
     def settles(self, linear: Linear) -> bool:
         """Whether there is a number for ``linear``: in a trial, for what keeps its value, as far as one can tell."""

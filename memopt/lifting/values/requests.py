@@ -8,7 +8,7 @@ from memopt.ir.linear import Linear
 
 
 @dataclass
-class Specialise(Exception):
+class AssumeEqual(Exception):
     """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
     ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.lifting.execution.parameters);
     ``factor``: it has to be a number."""
@@ -20,14 +20,14 @@ class Specialise(Exception):
 
 
 @dataclass
-class Together(Exception):
+class AssumeAll(Exception):
     """Start again knowing all of these: each attempt costs as much as the next."""
 
-    needs: tuple[Specialise, ...]
+    needs: tuple[AssumeEqual, ...]
 
 
 @dataclass
-class Split(Exception):
+class SplitPaths(Exception):
     """Start again with the branch at ``address`` going different ways in different iterations, in a more general sense
     than before and at least in that of ``least`` (memopt.lifting.execution.assumptions)."""
 
@@ -36,7 +36,7 @@ class Split(Exception):
 
 
 @dataclass
-class Mask(Exception):
+class MaskOperands(Exception):
     """Start again with the floating-point operations on the ways of the branch at ``address`` done in every iteration,
     on ones where the way is not gone."""
 
@@ -44,35 +44,35 @@ class Mask(Exception):
 
 
 @dataclass
-class Defer(Exception):
+class DeferExtension(Exception):
     """Start again with the widenings of the instructions at ``addresses`` left to those who need their number."""
 
     addresses: frozenset[int]
 
 
 @dataclass
-class Inline(Exception):
+class InlineLoop(Exception):
     """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
 
     header: int
 
 
 @dataclass
-class Moves(Exception):
+class NotAParameter(Exception):
     """Start again with ``symbol`` as no parameter: it advances with the patched loop."""
 
     symbol: str
 
 
 @dataclass
-class Steady(Exception):
+class AssumeInvariantLane(Exception):
     """Start again knowing that vector lanes hold these numbers, to which each iteration sets them."""
 
     lanes: dict[str, int]
 
 
 @dataclass
-class Tabulate(Exception):
+class AssumeRowTable(Exception):
     """Start again with what the instruction at ``address`` loads as words of a table around ``place``
     (memopt.lifting.execution.row_tables)."""
 
@@ -81,23 +81,23 @@ class Tabulate(Exception):
 
 
 @dataclass
-class Keep(Exception):
+class KeepLiveOut(Exception):
     """Start again knowing that what these registers carry is used after the loop: what they hold is computed too."""
 
     locations: frozenset[str]
 
 
-class KeepOrder(Exception):
+class KeepOperandOrder(Exception):
     """Describe the loop again with operands in the order of the machine code (memopt.lifting.reroll.operand_order)."""
 
 
-class RelateToTrips(Exception):
+class ExpressByTrips(Exception):
     """Start again with the exit test's counter expressed by the iterations that remain
     (memopt.lifting.execution.entry_invariants)."""
 
 
 @dataclass
-class Promote(Exception):
+class PromoteCell(Exception):
     """Start again with the memory cell at ``address`` (over live-in symbols) as a live-in of ``width`` bits."""
 
     address: Linear
@@ -105,7 +105,7 @@ class Promote(Exception):
 
 
 @dataclass
-class Written(Exception):
+class TreatAsData(Exception):
     """Start again with the cell at ``address``, as captured, as data: the loop stores to it."""
 
     address: int

@@ -34,13 +34,13 @@ DOUBTFUL, DOUBTFUL_RUN_SECONDS = 2.0, 0.3  # the same, where a trial has shown n
 LEAST_PASS_SECONDS = 0.15e-6  # of the original from header to header
 RESTING_SECONDS = 5e-9  # what a pass takes longer because it comes by a version that rests
 CLEAR = 1.5  # a gain that one turn shows
-AHEAD, MOST_TURNS = 5, 24  # won more than lost, or lost more than won: a sequential sign test (Wald 1945)
+AHEAD, MOST_INTERVALS = 5, 24  # won more than lost, or lost more than won: a sequential sign test (Wald 1945)
 LOSS = 0.98  # of the middle turn
 STEADY = 1.3  # of the time that turns of the version spend in it, upper quartile over lower: more, and there are phases
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Interval:
     """``passes`` by the header in ``seconds`` of the program, of which ``inside`` were spent in the version."""
 
     passes: int
@@ -53,14 +53,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Comparison:
     """``gain``: the program's speed with the version over that without it. ``pace``: seconds in the version a pass."""
 
     gain: float
     pace: float
 
 
-def outcome(turns: Callable[[bool], Turn]) -> Outcome | None:
+def comparison(turns: Callable[[bool], Interval]) -> Comparison | None:
     """What comes of turns, None where they do not tell.
 
     ``turns``: has the version rest or not for another turn. A clear gain takes one turn of the original, no more. Where
@@ -68,7 +68,7 @@ def outcome(turns: Callable[[bool], Turn]) -> Outcome | None:
     about as good.
     """
     versions, ratios, ahead = [turns(False)], list[float](), 0
-    while len(ratios) < MOST_TURNS and abs(ahead) < AHEAD:
+    while len(ratios) < MOST_INTERVALS and abs(ahead) < AHEAD:
         original = turns(True)
         versions.append(turns(False))
         if not original.passes:
@@ -80,12 +80,12 @@ def outcome(turns: Callable[[bool], Turn]) -> Outcome | None:
     low, _, high = quantiles((turn.inside / turn.seconds for turn in versions), n=4, method="inclusive")
     if low * STEADY < high:
         return None
-    return Outcome(median(ratios), median(turn.inside / max(1, turn.passes) for turn in versions))
+    return Comparison(median(ratios), median(turn.inside / max(1, turn.passes) for turn in versions))
 
 
 def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
-             beside: Sequence[CodeCache] = ()) -> Outcome | None:
-    """``outcome`` of a version that is in service in ``pid``, and of those ``beside`` it, which rest when it does:
+             beside: Sequence[CodeCache] = ()) -> Comparison | None:
+    """``comparison`` of a version that is in service in ``pid``, and of those ``beside`` it, which rest when it does:
     versions that share memory may each be better off for the other, and both worse than the originals.
 
     ``period``: passes by the header for one iteration (memopt.ir.region.Region); ``won``: what the trial says of the
@@ -99,9 +99,9 @@ def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
         turns = _Turns(pid, cache, period, apart, rest)
         if LEAST_RUNS * apart > LONGEST_TURN_SECONDS:
             turns.begin()
-            return outcome(turns.whole)
+            return comparison(turns.whole)
         length = max(TURN_SECONDS * 2 ** (attempt - 1), LEAST_RUNS * apart)
-        return outcome(lambda resting: turns.many(resting, length))
+        return comparison(lambda resting: turns.many(resting, length))
     return None
 
 
@@ -117,7 +117,7 @@ class _Turns:
     rest: Callable[[bool], None]
     _run: int = 0  # passes by the header in a whole one
 
-    def many(self, resting: bool, seconds: float) -> Turn:
+    def many(self, resting: bool, seconds: float) -> Interval:
         """As many runs as there are. Programs do other things in between: a turn that begins or ends there is not like
         one that does not, so all begin and end where the loop comes by."""
         self.rest(resting)
@@ -147,7 +147,7 @@ class _Turns:
         third = self._look()
         self._must_come(lambda: self._passed(third) > left_over)
 
-    def whole(self, resting: bool) -> Turn:
+    def whole(self, resting: bool) -> Interval:
         """A run; its iterations need not be alike. Raises Rejected where that takes too long, or runs differ."""
         since = self._look()
         if not resting:
@@ -169,10 +169,10 @@ class _Turns:
     def _look(self) -> _Look:
         return _Look.at(self.pid, self.cache)
 
-    def _turn(self, since: _Look) -> Turn:
+    def _turn(self, since: _Look) -> Interval:
         now = self._look()
         inside = (now.counted.cycles - since.counted.cycles) / ticks_per_second()
-        return Turn(self._passes(since.counted, now.counted), max(now.spent(since), 1e-9), inside)
+        return Interval(self._passes(since.counted, now.counted), max(now.spent(since), 1e-9), inside)
 
     def _passed(self, since: _Look) -> int:
         return self._passes(since.counted, self.cache.read_statistics())

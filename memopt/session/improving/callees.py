@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.inlining import is_small
-from memopt.cfg.library_models import COPIES, FILLS, FUNCTIONS, Routine
+from memopt.cfg.library_models import COPIES, FILLS, FUNCTIONS, LibraryFunction
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
 from memopt.ir.graph import DecodedInstruction, Kind
@@ -54,7 +54,7 @@ class Callees:
             return None
         return function if is_small(function) else None
 
-    def _library(self, branch: DecodedInstruction) -> Routine | None:
+    def _library(self, branch: DecodedInstruction) -> LibraryFunction | None:
         """The function whose address is in the slot that ``branch`` names; Rejected(NOT_REACHED) when it is not known
         before the first call."""
         slot = rip_target(branch)
@@ -74,6 +74,6 @@ class Callees:
             if not _LIBRARIES[name].fullmatch(os.path.basename(home.path)):
                 return None
             with Image(home.path) as library:
-                return Routine(name, address, slot) if exports(library, name) else None
+                return LibraryFunction(name, address, slot) if exports(library, name) else None
         except (ElfError, OSError):
             return None

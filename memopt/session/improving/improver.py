@@ -17,7 +17,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import RunReport, Stage
 from memopt.session.improving.decision import Decision
-from memopt.session.improving.prefilter import around, computes
+from memopt.session.improving.prefilter import around, worth_lifting
 from memopt.session.improving.service import Service, Verdict
 from memopt.session.improving.stages import LOOKS, SAME_LOOKS, TRANSIENT, Stages, exits
 from memopt.session.improving.versions import put_back, set_aside
@@ -28,7 +28,7 @@ from runtime.target.proc import running_seconds, thread_count
 if TYPE_CHECKING:
     from memopt.ir.graph import Loop
     from memopt.ir.region import Guard, Sample
-    from memopt.session.improving.ab_measurement import Outcome
+    from memopt.session.improving.ab_measurement import Comparison
     from memopt.session.improving.hotness import Hotness
     from memopt.session.improving.site import Site
     from runtime.patching.code_cache import CodeCache
@@ -82,7 +82,7 @@ class Improver(Stages):
                 self.worker.start(self._copies.drop)
                 return False
             return self._hold()
-        if computes(self.pid, address):
+        if worth_lifting(self.pid, address):
             self.worker.start(functools.partial(self._work, address))
         else:  # a hot place with nothing to compute: reported, and never looked at again
             self._settle(Decision(address, (around(address),), reason=Reason.NO_PLAN,
@@ -166,7 +166,7 @@ class Improver(Stages):
                 self._take_out(decision, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service, with "
                                                                     f"{len(decisions) - 1} more"))
 
-    def _measured(self, decision: Decision, attempt: int, others: Sequence[Decision] = ()) -> Outcome | None:
+    def _measured(self, decision: Decision, attempt: int, others: Sequence[Decision] = ()) -> Comparison | None:
         """What comes of turns of a version, or of several at once, with the original."""
         from memopt.session.improving.ab_measurement import measured
 

@@ -23,7 +23,7 @@ FURTHER_SECONDS = 0.2  # for a copy that is there already; where it takes longer
 Fork = Callable[[], AbstractContextManager["tuple[Shadow, ...]"]]
 
 
-class Copies:
+class KeptShadow:
     """At most one copy at a time. ``keep``: whether it outlives the loop that it was made for, until ``drop``.
     ``patience_s``: how long it may take to come to a loop, where that is not as long as anything may."""
 

@@ -51,7 +51,7 @@ def around(address: int) -> tuple[int, int]:
     return address - REACH // 2, address + REACH // 2
 
 
-def computes(pid: int, address: int) -> bool:
+def worth_lifting(pid: int, address: int) -> bool:
     """Whether there is floating-point arithmetic near ``address`` in the live process, or a loop around it that
     stores or sums and calls nothing."""
     try:

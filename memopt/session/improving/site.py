@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from memopt.cfg.flowgraph import flow_around
-from memopt.cfg.inlining import Links
+from memopt.cfg.inlining import CallLinkage
 from memopt.cfg.natural_loops import entered_in_the_middle, find_loops, innermost_loop_at, with_headers
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Symbols
@@ -44,7 +44,7 @@ class Site:
     graph: FlowGraph
     forest: LoopForest
     loops: tuple[Loop, ...]
-    links: Links = field(default_factory=Links)
+    links: CallLinkage = field(default_factory=CallLinkage)
     views: Mapping[Loop, LoopForest] = field(default_factory=dict)
 
     def straight_line(self) -> Ranges:
@@ -125,10 +125,10 @@ def calling(pid: int, site: Site) -> Site | None:
     return around if all(block is not None and block.start in inner for block in blocks) else None
 
 
-def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
+def isolated(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     """``loop`` among the loops as seen from its header, with what it calls as part of it, and without calls that it
     makes only in exceptional iterations, where that is possible."""
-    from memopt.cfg.cold_calls import calls_out, without_calls
+    from memopt.cfg.cold_calls import calls_out, without_cold_calls
 
     site = replace(site, forest=site.views.get(loop, site.forest))
     if not any(site.graph.blocks[b].kind is Kind.CALL for b in loop.blocks):
@@ -136,18 +136,18 @@ def apart(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     site, loop = _joined(pid, site, loop)
     if not any(calls_out(site.graph.blocks[b]) for b in loop.blocks):
         return site, loop
-    found = without_calls(site.graph, loop)
+    found = without_cold_calls(site.graph, loop)
     return (site, loop) if found is None else (replace(site, forest=found[0]), found[1])
 
 
 def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:
     """``loop`` with copies of the functions it calls."""
-    from memopt.cfg.inlining import spliced
+    from memopt.cfg.inlining import inlined
     from memopt.session.improving.callees import Callees
 
     memory = Memory(pid)
     try:
-        graph, links = spliced(site.graph, loop.blocks,
+        graph, links = inlined(site.graph, loop.blocks,
                                Callees(memory, tuple(mappings(pid)), site.text, site.path, site.bias))
     finally:
         memory.close()

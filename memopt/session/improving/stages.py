@@ -17,7 +17,7 @@ from memopt.console import say
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving.decision import Decision
-from memopt.session.improving.kept_shadow import Copies
+from memopt.session.improving.kept_shadow import KeptShadow
 from memopt.session.improving.service import Service
 from memopt.session.improving.versions import Attached, followed_by, line
 from runtime import faults
@@ -72,7 +72,7 @@ class Stages:
     stages: dict[str, float] = field(default_factory=dict)
     _earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: entries with other values
     _stage: str = field(default="find", init=False)
-    _copies: Copies = field(default_factory=Copies, init=False)
+    _copies: KeptShadow = field(default_factory=KeptShadow, init=False)
     _aside: Decision | None = field(default=None, init=False)  # while another version is made for its loop
     _to_the_end: bool = field(default=False, init=False)  # last iterations are asked for, too; see Code
     closed: bool = field(default=False, init=False)  # the program has ended, and what memopt left of it is gone
@@ -85,12 +85,12 @@ class Stages:
             return find_site(self.pid, address)
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
-        from memopt.session.improving.site import apart, screen, vector_bytes
+        from memopt.session.improving.site import isolated, screen, vector_bytes
         from memopt.x86.displacement import displacement
         from runtime.patching.install import unpatched
         from runtime.target.eligibility import check_process
 
-        around, (site, loop) = site, apart(self.pid, site, candidate)
+        around, (site, loop) = site, isolated(self.pid, site, candidate)
         operations = screen(site, loop)
         check_process(self.pid)
         with self._timed("capture"):
@@ -135,17 +135,17 @@ class Stages:
 
     def _reserve(self, loop: Loop, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
         """Memory for a version in the target, enough for each candidate."""
-        from passes.version.generate import copies_offset
+        from passes.version.generate import undo_log_offset
         from passes.version.kernel import nest_scratch_bytes
-        from passes.version.rollback import copies_bytes
+        from passes.version.rollback import undo_log_bytes
         from runtime.patching.code_cache import CodeCache
         from runtime.target.sigsegv import check_handler
         from runtime.target.tracee import attach
 
         with self._timed("reserve"), self.attached(), attach(self.pid) as tracee:
             tracee.stop()
-            scratch = copies_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
-            scratch += copies_bytes(region)
+            scratch = undo_log_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
+            scratch += undo_log_bytes(region)
             cache = CodeCache.create(tracee, loop.header, CODE_BYTES, FRAME_BYTES, scratch)
             try:
                 check_handler(tracee, cache.placement.scratch)
@@ -353,13 +353,13 @@ class Stages:
     @contextmanager
     def _beside(self, kept: Shadow, placement: Placement) -> Iterator[Shadow]:
         """A copy of the copy that was kept, with pages for a version."""
-        from runtime.patching.code_cache import mirror
+        from runtime.patching.code_cache import map_alike
         from runtime.trial.shadow import copies_of
 
         with ExitStack() as stack:
             try:
                 shadow, = stack.enter_context(copies_of(kept, 1))
-                mirror(shadow.tracee, placement)
+                map_alike(shadow.tracee, placement)
             except Rejected as rejected:
                 raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(rejected)) from rejected
             yield shadow

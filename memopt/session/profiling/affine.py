@@ -16,13 +16,13 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Sample
 from memopt.ir.scop import TRIPS, Scop
 from memopt.lifting.execution.executor import OuterLoop
-from memopt.lifting.survey.elapsed_iterations import iterations_over
+from memopt.lifting.survey.elapsed_iterations import elapsed_iterations
 from memopt.lifting.survey.footprints import addresses, curves, from_the_start, with_cells
 from memopt.lifting.values.loop_tree import Guarded, LoopNode
 from memopt.session.improving.decision import Decision
 from memopt.session.improving.improver import Improver
-from memopt.session.improving.kept_shadow import Copies
-from memopt.session.improving.site import Site, apart, screen
+from memopt.session.improving.kept_shadow import KeptShadow
+from memopt.session.improving.site import Site, isolated, screen
 from memopt.session.profiling.images import Images
 from memopt.traces.core.format import LINE, PAGE
 
@@ -52,13 +52,13 @@ class Surveyor(Improver):
     nests: list[Nest] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._copies, self._to_the_end = Copies(_REACH_SECONDS), True
+        self._copies, self._to_the_end = KeptShadow(_REACH_SECONDS), True
         super().__post_init__()
 
     def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
         from runtime.target.eligibility import check_process
 
-        site, loop = apart(self.pid, site, candidate)
+        site, loop = isolated(self.pid, site, candidate)
         operations = screen(site, loop)
         check_process(self.pid)
         with self._timed("capture"):
@@ -69,7 +69,7 @@ class Surveyor(Improver):
         loops, whole = _to_its_end(lifted.outer, trips)
         left = trips + lifted.outer.leaves_first
         if lifted.region.period == 1:
-            over = iterations_over(site.graph, operations, loop, lifted.outer.steps, lifted.entry)
+            over = elapsed_iterations(site.graph, operations, loop, lifted.outer.steps, lifted.entry)
             loops = from_the_start(loops, over or 0, values)
         loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
         self.nests.append(Nest(loop.header, left, loops, lifted.region.scop, values, lifted.region.period,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from memopt.console import Progress, say, say_internal
 from memopt.options import Options
-from memopt.session.profiling.images import Place
+from memopt.session.profiling.images import MappedCode
 from memopt.session.profiling.profile_file import create_file
 from memopt.session.profiling.static_rows import write_structure
 from memopt.traces.core.sources import waits_for_compiler
@@ -174,7 +174,7 @@ def _in_processes(recorder: Recorder) -> str:
 
 
 def _write_structure(recorder: Recorder, connection: sqlite3.Connection, met: dict[str, set[int]]) -> dict[str, int]:
-    places = {Place(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
+    places = {MappedCode(t.mapping.start, t.mapping.end, t.mapping.path, t.bias) for t in recorder.texts}
     return write_structure(connection, places, os.path.realpath(recorder.program), met)
 
 

@@ -20,7 +20,7 @@ from runtime.target.tracee import status_field
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class MappedCode:
     """Live bytes ``[start, end)`` hold code of the file at ``path``, ``bias`` above its link-time addresses."""
 
     start: int
@@ -41,7 +41,7 @@ class Images:
     """What one process has mapped. ``first``: the program itself; ``parent``: the process that has made it, 0 where it
     was not seen. ``places``: in order, none over another."""
 
-    def __init__(self, pid: int, parent: int = 0, first: str = "", places: tuple[Place, ...] = ()) -> None:
+    def __init__(self, pid: int, parent: int = 0, first: str = "", places: tuple[MappedCode, ...] = ()) -> None:
         self.pid, self.parent, self.first, self.places = pid, parent, first, places
         self.threads = 1
         self._covered: list[tuple[int, int]] = []  # when it was looked at, code in no file too
@@ -53,7 +53,7 @@ class Images:
                   if start < end]
         bias = _bias(mapped)
         if bias is not None:
-            bisect.insort(around, Place(mapped.start, mapped.end, mapped.path, bias))
+            bisect.insort(around, MappedCode(mapped.start, mapped.end, mapped.path, bias))
             self.first = self.first or mapped.path
         self.places = tuple(around)
 
@@ -72,7 +72,7 @@ class Images:
             for m in maps:
                 self.map(Mapped(self.pid, m.start, m.end, m.offset, m.inode, m.path))
 
-    def place(self, address: int) -> Place | None:
+    def place(self, address: int) -> MappedCode | None:
         """What lies at a live address."""
         index = bisect.bisect_right(self.places, address, key=lambda p: p.start) - 1
         return self.places[index] if index >= 0 and address < self.places[index].end else None

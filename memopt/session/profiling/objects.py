@@ -15,7 +15,7 @@ from runtime.target.memory import Mapping
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """As the table ``object`` of memopt.store.schema has it. ``context``: of the function that has allocated it."""
 
     kind: str
@@ -42,17 +42,17 @@ class Objects:
         """Each with the context in which it was allocated, where that is known."""
         self._blocks = sorted(blocks, key=lambda b: b[0].address)
 
-    def of(self, lowest: int, highest: int) -> Place | None:
+    def of(self, lowest: int, highest: int) -> ObjectPlace | None:
         """Where all from ``lowest`` to before ``highest`` is in one."""
         index = bisect.bisect_right(self._variables, lowest, key=lambda v: v[0]) - 1
         if index >= 0 and highest <= self._variables[index][1]:
             start, _, name = self._variables[index]
-            return Place("variable", demangle(name), lowest - start)
+            return ObjectPlace("variable", demangle(name), lowest - start)
         index = bisect.bisect_right(self._blocks, lowest, key=lambda b: b[0].address) - 1
         if index >= 0:
             block, context = self._blocks[index]
             if highest <= block.address + block.size:
-                return Place("block", None, lowest - block.address, context)
+                return ObjectPlace("block", None, lowest - block.address, context)
         index = bisect.bisect_right(self._mapped, lowest, key=lambda m: m.start) - 1
         if index < 0 or highest > self._mapped[index].end:
             return None
@@ -60,4 +60,4 @@ class Objects:
         kind = {"[heap]": "heap", "[stack]": "stack", "": "mapped"}.get(found.path, "file")
         if any(address in found for address in self._stacks):
             kind = "stack"
-        return Place(kind, found.path if kind == "file" else None, lowest - found.start)
+        return ObjectPlace(kind, found.path if kind == "file" else None, lowest - found.start)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason
 from memopt.options import Options
-from memopt.session.profiling.images import Located, Place, Processes
+from memopt.session.profiling.images import Located, MappedCode, Processes
 from memopt.session.watching.launched import YIELD_SECONDS, Session
 from runtime import faults
 from runtime.launch.jobcontrol import exit_value
@@ -47,7 +47,7 @@ class Profiling(Session):
         self._processes = Processes(target.pid)
         self._samples: Counter[Located] = Counter()
         self._weights: Counter[Located] = Counter()  # the same, in nanoseconds
-        self._places: set[Place] = set()  # where something was sampled
+        self._places: set[MappedCode] = set()  # where something was sampled
         self._threads: dict[int, tuple[int, int | None, str | None]] = {}  # process, its parent, its program
         self._lost = 0
         self._weight = sampler.interval_ns  # of samples that are told next: they were taken before

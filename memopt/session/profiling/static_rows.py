@@ -13,18 +13,18 @@ from contextlib import suppress
 from memopt.cfg.functions import structures
 from memopt.elf.image import ElfError, Image
 from memopt.elf.symbols import Function, Symbols
-from memopt.session.profiling.images import Located, Place
+from memopt.session.profiling.images import Located, MappedCode
 from memopt.store.static import add_functions, add_image
 
 MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
 
 
-def write_structure(connection: sqlite3.Connection, places: Collection[Place], program: str,
+def write_structure(connection: sqlite3.Connection, places: Collection[MappedCode], program: str,
                     met: Mapping[str, set[int]]) -> dict[str, int]:
     """The files that lay in ``places``, these, and the functions around the link-time addresses ``met`` in each, of
     ``program`` all: by its path the number of each."""
     numbers: dict[str, int] = {}
-    by_path: dict[str, list[Place]] = {}
+    by_path: dict[str, list[MappedCode]] = {}
     for place in sorted(places):
         by_path.setdefault(place.path, []).append(place)
     for path, there in by_path.items():
@@ -36,7 +36,7 @@ def write_structure(connection: sqlite3.Connection, places: Collection[Place], p
     return numbers
 
 
-def write_samples(connection: sqlite3.Connection, places: Collection[Place], program: str,
+def write_samples(connection: sqlite3.Connection, places: Collection[MappedCode], program: str,
                   samples: Mapping[Located, tuple[int, float]]) -> None:
     """Structure, places and ``samples``: how many, and the seconds they stand for."""
     met: dict[str, set[int]] = {}

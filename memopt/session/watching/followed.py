@@ -14,7 +14,7 @@ from memopt.options import Options
 from memopt.report.model import RunReport
 from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.improver import Improver
-from memopt.session.watching.sampling_rate import Pace
+from memopt.session.watching.sampling_rate import SamplingRate
 from memopt.session.watching.stop_sampling import look
 from runtime.sampling.perf_events import Events
 from runtime.sampling.samples import sampler_of
@@ -34,7 +34,7 @@ class Followed:
         self.name = name
         self.hotness = Hotness()
         self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
-        self.pace = Pace(self.sampler, self.hotness, time.monotonic())
+        self.pace = SamplingRate(self.sampler, self.hotness, time.monotonic())
         self.improver = Improver(options, process.pid, self.attached, time.monotonic())
 
     @contextmanager

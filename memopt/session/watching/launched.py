@@ -24,7 +24,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.worker import Worker
-from memopt.session.watching.sampling_rate import Pace
+from memopt.session.watching.sampling_rate import SamplingRate
 from runtime import faults
 from runtime.launch.identify import Note
 from runtime.launch.jobcontrol import exit_value
@@ -49,7 +49,7 @@ class Session:
         self.options, self.target, self.sampler = options, target, sampler
         self.supervisor = target.supervisor
         self.hotness = Hotness()
-        self.pace = Pace(sampler, self.hotness, time.monotonic())
+        self.pace = SamplingRate(sampler, self.hotness, time.monotonic())
         self.gate = threading.Lock()
         self.over = False  # the main thread only waits for the program from now on, without the gate
         self.worker = Worker()

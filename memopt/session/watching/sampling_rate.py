@@ -19,7 +19,7 @@ PER_SECOND = 120
 LOOK_AFTER = 25  # intervals, between looks at what was sampled
 
 
-class Pace:
+class SamplingRate:
     """Samples of one process on their way from ``sampler`` to ``hotness``; times are seconds on any clock."""
 
     def __init__(self, sampler: Sampler, hotness: Hotness, now: float) -> None:

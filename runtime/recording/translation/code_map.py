@@ -7,7 +7,7 @@ import functools
 from contextlib import suppress
 from dataclasses import dataclass
 
-from memopt.cfg.noreturn import Endings, does_not_return
+from memopt.cfg.noreturn import NoReturn, does_not_return
 from memopt.elf.image import ElfError, Image
 from memopt.elf.landing import LandingPad, landing_pads
 from memopt.elf.relocations import slots as slots_of
@@ -25,7 +25,7 @@ class Text:
     bytes: bytes
     bias: int
     functions: tuple[Function, ...]
-    endings: Endings
+    endings: NoReturn
 
     def bounds(self, address: int) -> tuple[int, int]:
         """Of the function around ``address``; of what lies between two functions where there is none."""
@@ -127,4 +127,4 @@ class CodeMap:
             offset = address - mapping.start
             return code[offset:offset + size] if offset >= 0 else b""
 
-        return Text(mapping, code, bias, functions, Endings(read, functions, slots))
+        return Text(mapping, code, bias, functions, NoReturn(read, functions, slots))

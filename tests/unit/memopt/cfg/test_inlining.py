@@ -7,8 +7,8 @@ import functools
 import pytest
 
 from memopt.cfg.flowgraph import discover
-from memopt.cfg.inlining import COPY, is_small, spliced
-from memopt.cfg.library_models import Routine
+from memopt.cfg.inlining import COPY, inlined, is_small
+from memopt.cfg.library_models import LibraryFunction
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import DecodedInstruction, FlowGraph
 from memopt.ir.operations import Block
@@ -32,16 +32,16 @@ def lift(body: str, functions: str = "", routine: str = "", registers: dict[str,
     def read(address: int, size: int) -> bytes:
         return machine_code[address - TEXT:address - TEXT + size]
 
-    def callee(call: DecodedInstruction) -> FlowGraph | Routine | None:
+    def callee(call: DecodedInstruction) -> FlowGraph | LibraryFunction | None:
         if routine:
-            return Routine(routine, ROUTINE, SLOT)
+            return LibraryFunction(routine, ROUTINE, SLOT)
         assert call.target is not None
         function = discover(read, call.target, (TEXT, TEXT + len(machine_code)))
         return function if is_small(function) else None
 
     graph = discover(read, TEXT, (TEXT, TEXT + len(machine_code)))
     loop = find_loops(graph).loops[0]
-    graph, links = spliced(graph, loop.blocks, callee)
+    graph, links = inlined(graph, loop.blocks, callee)
     forest = find_loops(graph)
 
     @functools.cache
@@ -145,7 +145,7 @@ def test_mathematical_functions_are_operations(routine: str, operands: str, chec
     value = f"call {ROUTINE:x}({operands.format('[8*c:401002 + r12 + 8*rbx]')})"
     assert str(lifted.statements).splitlines()[1] == f"  [8*c:401002 + r14 + 8*rbx]:64 = {value}"
     assert any(f"m[{SLOT}]:64" in str(g.expression) for g in lifted.region.guards if isinstance(g, Relation))
-    assert (lifted.region.retried is not None) == checked
+    assert (lifted.region.rollback is not None) == checked
 
 
 def test_mathematical_functions_of_single_precision() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.cfg.flowgraph import discover
-from memopt.cfg.noreturn import Endings, does_not_return
+from memopt.cfg.noreturn import NoReturn, does_not_return
 from memopt.elf.symbols import Function
 from tests.support.binaries import assemble
 
@@ -40,4 +40,4 @@ def test_functions_end_where_nothing_in_them_returns(body: str, ends: bool) -> N
 
     functions = (Function(START, START + 7, "s"), Function(START + 7, START + len(code), "t"))
     graph = discover(read, START, (START, START + 7))
-    assert Endings(read, functions, {START + 0x10_0000}).of(graph) == (frozenset((START,)) if ends else frozenset())
+    assert NoReturn(read, functions, {START + 0x10_0000}).of(graph) == (frozenset((START,)) if ends else frozenset())

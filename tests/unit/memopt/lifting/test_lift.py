@@ -86,8 +86,8 @@ def test_of_a_truth_in_a_byte_only_the_byte_is_guarded(above: int) -> None:
 
 def test_a_register_that_some_iterations_write_and_nobody_reads_is_dead() -> None:
     written = "cmp rbx, 5; jge 1f; lea r13, [rbx+1]; 1:"
-    assert "r13" in lift(i=written, after="xor r13d, r13d").region.dead
-    assert "r13" not in lift(i=written, after="mov rax, r13").region.dead
+    assert "r13" in lift(i=written, after="xor r13d, r13d").region.dead_registers
+    assert "r13" not in lift(i=written, after="mov rax, r13").region.dead_registers
 
 
 def test_a_32_bit_counter_is_guarded_against_wrapping() -> None:
@@ -146,24 +146,24 @@ def test_a_while_loop_leaves_its_last_iteration_to_the_original() -> None:
 def test_a_register_that_holds_what_was_loaded_last_is_read_from_there() -> None:
     """The cell is kept apart from what is written, up to the last header that a version comes to."""
     region = lift(i="mov [r10+rbx*8], r11; mov r11, [r12+rbx*8]").region
-    assert [str(m) for m in region.mirrors] == ["r11 is [8*H + r12 + 8*rbx - 8]:8, in the page of [r12 + 8*rbx]"]
+    assert [str(m) for m in region.memory_backed] == ["r11 is [8*H + r12 + 8*rbx - 8]:8, in the page of [r12 + 8*rbx]"]
     assert any("[r12 + 8*rbx - 8, 8*R + r12 + 8*rbx - 8)" in str(g) for g in region.guards)
-    assert region.left == 1  # it need not be dead
+    assert region.original_iterations == 1  # it need not be dead
 
 
 def test_a_value_that_only_registers_hold_gets_a_cell_of_its_own() -> None:
     region = lift(i="mov [r10+rbx*8], r11; xor r11, [r12+rbx*8]").region
-    (passed,) = region.passed
+    (passed,) = region.register_carried
     assert str(passed) == "r11 is P0:8"
     assert next(x for x in region.live_ins if x.symbol == passed.symbol).location == Register("r11")
     assert "A0[i] = P0[]" in str(region)
     assert "P0[] = xor.i64(A0[i], A4[i])" in str(region)
     narrow = lift(i="mov [r10+rbx*4], r11d; xor r11d, [r12+rbx*4]").region
-    assert ([str(p) for p in narrow.passed], narrow.left) == (["r11 is P0:4"], 1)
+    assert ([str(p) for p in narrow.register_carried], narrow.original_iterations) == (["r11 is P0:4"], 1)
     single = lift(i="movss [r10+rbx*4], xmm7; mulss xmm7, [r12+rbx*4]").region  # the rest of the lane stays
-    assert ([str(p) for p in single.passed], single.left) == (["xmm7[0:4] is P0:4"], 1)
+    assert ([str(p) for p in single.register_carried], single.original_iterations) == (["xmm7[0:4] is P0:4"], 1)
     assert refusal(i="mov [r10+rbx*4], r11d; xor r11, [r12+rbx*8]") is Reason.CARRIED_VALUE
-    assert [str(p) for p in lift(body=CARRIED).region.passed] == ["xmm5[0:8] is P0:8"]
+    assert [str(p) for p in lift(body=CARRIED).region.register_carried] == ["xmm5[0:8] is P0:8"]
 
 
 def test_touching_arrays_are_unified() -> None:
@@ -362,7 +362,7 @@ def test_a_slot_that_the_last_iterations_write_anew_is_left_as_it_is() -> None:
     source = """xor ebx, ebx
     i: mov rax, [r12+rbx*8]; mov [rsp+24], rax; add [r13+rbx*8], rax; inc rbx; cmp rbx, r15; jne i; ret"""
     region = lift_assembly(source, {"rbx": 0, "r15": 100, "r12": 0x10000, "r13": 0x80000}).region
-    assert region.stale == (Cell("rsp", 24, 8),)
+    assert region.dead_stack_cells == (Cell("rsp", 24, 8),)
 
 
 def _diagonal(upper: int) -> Lifted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.scop import Scop
-from memopt.polyhedral.dependence_pieces import conflicts, shared_loops
+from memopt.polyhedral.dependence_pieces import dependence_pieces, shared_loops
 from memopt.polyhedral.dependences import dependences
 from memopt.polyhedral.isl import IntegerMap
 from tests.support.enumeration import conflicts as enumerated
@@ -44,7 +44,7 @@ def _pairs(made: Scop) -> set[tuple[str, tuple[int, ...], str, tuple[int, ...]]]
 def test_conflicts_are_the_pairs_that_share_a_cell(name: str) -> None:
     made = _NESTS[name]
     found = set()
-    for each in conflicts(made):
+    for each in dependence_pieces(made):
         sizes = {s.name: len(s.dimensions) for s in made.statements}
         count = sizes[each.earlier]
         for point in _points(each.pairs.handle):

@@ -6,7 +6,7 @@ import pytest
 from unicorn import UC_ARCH_X86, UC_MODE_64, Uc
 from unicorn import x86_const as x86
 
-from memopt.cfg.cold_calls import without_calls
+from memopt.cfg.cold_calls import without_cold_calls
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.reasons import Reason, Rejected
@@ -79,7 +79,7 @@ def test_a_loop_that_is_entered_in_its_middle_stays() -> None:
     text = (OLD, OLD + len(code))
     graph = discover(read, OLD, text)
     whole = next(x for x in find_loops(graph).loops if x.depth == 1)
-    found = without_calls(graph, whole)
+    found = without_cold_calls(graph, whole)
     assert found is not None
     with pytest.raises(Rejected) as refused:
         displacement(read, graph, found[1], text)

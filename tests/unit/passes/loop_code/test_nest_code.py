@@ -9,13 +9,13 @@ import pytest
 from memopt.ir.code import Placement
 from memopt.ir.plan import Date, Isa, Leaf, LoopPlan, NestPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Lane, LiveIn, Passed, Region, Register
+from memopt.ir.region import Lane, LiveIn, Region, Register, RegisterCarried
 from memopt.ir.scop import Access, Apply, Constant, ElementType, Scop
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Instruction
 from passes.context import Context
 from passes.legality.loops import check_loops
-from passes.loop_code.collapsing import joined
+from passes.loop_code.collapsing import collapsed
 from passes.loop_code.leaf_shape import leaf_shape
 from passes.loop_schedule.candidates import loop_plans
 from passes.version.kernel import nest_kernel
@@ -138,7 +138,7 @@ def test_rows_that_follow_each_other_are_one(isa: Isa, text: str, at: tuple[str,
     leaf = Leaf("S0", dates(*at), rows=loops[0], row_count=1, vector=loops[1], vector_count=2)
     made = plan(nest, isa, leaf)
     shape = leaf_shape(nest.scop, made, leaf, {})
-    assert (joined(shape).leaf.rows is None) == one
+    assert (collapsed(shape).leaf.rows is None) == one
     for trips in (1, 2, 9, 40, 57):
         check(nest, made, {"H": trips}, seed=trips, specials=trips == 9)
         check(nest, made, {"H": trips}, seed=trips, poison=True)
@@ -286,4 +286,5 @@ def passing_on(nest: Region, name: str) -> Region:
                    for a in nest.scop.arrays)
     lane = Lane("xmm3", 0, 8)
     live_ins = (*(x for x in nest.live_ins if x.symbol != f"{name.lower()}_"), LiveIn("p", lane))
-    return replace(nest, scop=Scop(arrays, statements), live_ins=live_ins, passed=(Passed(lane, 8, name, "p"),))
+    return replace(nest, scop=Scop(arrays, statements), live_ins=live_ins,
+                   register_carried=(RegisterCarried(lane, 8, name, "p"),))

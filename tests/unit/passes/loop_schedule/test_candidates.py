@@ -13,10 +13,10 @@ from memopt.ir.plan import Isa, LoopPlan, Plan
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
-from memopt.polyhedral.dependence_pieces import conflicts
+from memopt.polyhedral.dependence_pieces import dependence_pieces
 from passes.context import Context
 from passes.legality.loops import check_loops, check_sequence
-from passes.loop_schedule.allen_kennedy import Arrangement
+from passes.loop_schedule.allen_kennedy import AllenKennedy
 from passes.loop_schedule.blocking import blockings
 from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.leaf_options import STRIP
@@ -141,8 +141,8 @@ def test_blocks_leave_most_of_the_work_to_products(name: str) -> None:
 def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None:
     small, context = _SMALL[name].scop, Context(ZEN5, Isa.AVX512, trips=9)
     counted, rebases = rebase(small)
-    (blocking,) = blockings(counted, conflicts(counted), 9, steps)
-    found = Arrangement(blocking.scop, conflicts(blocking.scop), context, 1, blocking.loops).blocked(blocking)
+    (blocking,) = blockings(counted, dependence_pieces(counted), 9, steps)
+    found = AllenKennedy(blocking.scop, dependence_pieces(blocking.scop), context, 1, blocking.loops).blocked(blocking)
     made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found), rebases=rebases)
     check_loops(small, made)
     for trips in (2, 8):
@@ -152,8 +152,9 @@ def test_small_blocks_perform_the_same_operations(name: str, steps: int) -> None
 def _check_in_blocks(small: Scop, most: int) -> Scop:
     """The pieces of ``small`` in blocks of 3, which do what it does; R is ``most`` at most."""
     context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, most),)
-    (blocking,) = blockings(small, conflicts(small, facts), 9, 3, facts)
-    found = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
+    (blocking,) = blockings(small, dependence_pieces(small, facts), 9, 3, facts)
+    found = AllenKennedy(blocking.scop, dependence_pieces(blocking.scop, facts), context, 1,
+                         blocking.loops).blocked(blocking)
     made = LoopPlan(Isa.AVX512, blocking.scop.statements, tuple(o.leaf for o in found))
     check_loops(small, made, facts=facts)
     for trips in (1, 2, most):
@@ -174,10 +175,11 @@ for i < R
     A[i-R+9,i-R+9] = sub(A[i-R+9,i-R+9], mul(A[i-R+9,k], A[i-R+9,k]))
 """, {"A": (10, 10)}).scop
     context, facts = Context(ZEN5, Isa.AVX512, trips=9), (Linear.symbol("R", -1, 8),)
-    pairs = conflicts(small, facts)
+    pairs = dependence_pieces(small, facts)
     (blocking,) = blockings(small, pairs, 9, 3, facts)
-    inside = Arrangement(blocking.scop, conflicts(blocking.scop, facts), context, 1, blocking.loops).blocked(blocking)
-    for scop, found in ((blocking.scop, inside), (small, Arrangement(small, pairs, context).made())):
+    inside = AllenKennedy(blocking.scop, dependence_pieces(blocking.scop, facts), context, 1,
+                          blocking.loops).blocked(blocking)
+    for scop, found in ((blocking.scop, inside), (small, AllenKennedy(small, pairs, context).made())):
         made = LoopPlan(Isa.AVX512, scop.statements, tuple(o.leaf for o in found))
         assert "-R + i + 8" in {str(leaf.dates[-2 if scop is small else 2]) for leaf in made.leaves}
         check_loops(small, made, facts=facts)
@@ -346,7 +348,7 @@ def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
 
 def test_statements_that_no_loop_goes_round_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Random nests have some that depend on each other in every direction, inside of what was tried around them."""
-    monkeypatch.setattr(Arrangement, "_serial", lambda *_: iter(()))
+    monkeypatch.setattr(AllenKennedy, "_serial", lambda *_: iter(()))
     with pytest.raises(Rejected) as refusal:
         list(loop_plans(_LARGE["factors"].scop, Context(ZEN5, Isa.AVX512, trips=2000)))
     assert refusal.value.reason is Reason.NO_SCHEDULE
@@ -358,4 +360,4 @@ def test_a_row_that_is_not_known_until_entry_is_in_any_block() -> None:
     copy = Statement("S0", (Dimension("i", Linear.of(18)),), Access("A0", (i,)),
                      (Access("A0", (i + Linear.symbol("n"),)),), Read(0), (0, 0))
     scop = Scop((array,), (copy,))
-    assert not list(blockings(scop, conflicts(scop), 9))
+    assert not list(blockings(scop, dependence_pieces(scop), 9))

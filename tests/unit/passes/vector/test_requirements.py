@@ -7,7 +7,7 @@ import pytest
 from memopt.ir.plan import Isa
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from passes.vector.registers import VectorUnit
-from passes.vector.requirements import needs, refusal, unit_for
+from passes.vector.requirements import refusal, requirements, unit_for
 from tests.support.lanes import F32, F64, I8, I16, I32, I64
 
 A, B, C = Read(0), Read(1), Read(2)
@@ -32,16 +32,16 @@ def test_the_widest_type_fills_the_vector(expression: Expression, reads: tuple[E
 
 def test_temporaries_and_instructions() -> None:
     unit = VectorUnit(Isa.AVX512, F64)
-    found = needs(unit, Apply("add", (Apply("mul", (A, B)), Apply("mul", (B, C)))), (F64,) * 3)
+    found = requirements(unit, Apply("add", (Apply("mul", (A, B)), Apply("mul", (B, C)))), (F64,) * 3)
     assert (found.temporaries, found.masks, found.instructions, found.constants) == (2, 0, 3, ())
     select = Apply("select", (Apply("flt", (A, B), I64), A, B))
-    found = needs(unit, select, (F64,) * 2, masked=True)
+    found = requirements(unit, select, (F64,) * 2, masked=True)
     assert (found.temporaries, found.masks, found.instructions) == (0, 1, 2)
 
 
 def test_constants_of_operators_are_named() -> None:
     for isa in Isa:
-        found = needs(VectorUnit(isa, F64), Apply("neg", (Apply("abs", (A,)),)), (F64,))
+        found = requirements(VectorUnit(isa, F64), Apply("neg", (Apply("abs", (A,)),)), (F64,))
         assert found.constants == (Constant((1 << 63) - 1), Constant(1 << 63))
         assert found.instructions == 2 if isa is not Isa.SSE2 else 4
 

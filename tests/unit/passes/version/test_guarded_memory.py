@@ -14,8 +14,8 @@ from memopt.ir.region import (
     Interval,
     Lane,
     LiveIn,
-    Mirror,
-    Numeric,
+    MemoryBacked,
+    NanFree,
     Progression,
     Register,
     Relation,
@@ -77,7 +77,7 @@ def test_a_cell_behind_a_cell_is_read_once_that_one_is_known(header: Header, dis
     (0, 8, True), (8, 4095 - 7, True), (0, 4096, False), (0, -1, False), (0, 1 << 47, False), (4092, 0, False)])
 def test_a_cell_is_only_read_in_the_page_of_one_that_the_original_touches(header: Header, cell: int, near: int,
                                                                          read: bool) -> None:
-    mirror = Mirror(Register("r12"), 8, linear(cell, p=1), linear(near, p=1))
+    mirror = MemoryBacked(Register("r12"), 8, linear(cell, p=1), linear(near, p=1))
     header.install(mirrored(header, mirror))
     header.write_arena(0, bytes(4096))
     assert header.run({"rsi": 10, "rdi": header.arena, "r12": 0}).runs == read
@@ -85,7 +85,7 @@ def test_a_cell_is_only_read_in_the_page_of_one_that_the_original_touches(header
 
 def test_a_cell_that_cannot_be_read_is_not(header: Header) -> None:
     """Nothing is mapped at the cell."""
-    header.install(mirrored(header, Mirror(Register("r12"), 8, linear(-8, p=1), linear(0, p=1))))
+    header.install(mirrored(header, MemoryBacked(Register("r12"), 8, linear(-8, p=1), linear(0, p=1))))
     assert not passes(header, {"rsi": 10, "rdi": 4096, "r12": 0})
 
 
@@ -112,7 +112,7 @@ def test_words_of_a_table_are_compared_each(header: Header) -> None:
 def test_a_nan_anywhere_keeps_the_version_out(header: Header, size: int) -> None:
     where = Interval(linear(0, p=1), linear(0, p=1, R=size))
     region = header.region((N, LiveIn("p", Register("rdi"))), TRIPS)
-    header.install(replace(region, numeric=(Numeric(where, size),)))
+    header.install(replace(region, nan_free=(NanFree(where, size),)))
     registers = {"rsi": 10, "rdi": header.arena + 64}
     infinities = INFINITIES[size]
     numbers = [0, 1, *infinities, *(i - 1 for i in infinities), 1 << 8 * size - 1, infinities[0] >> 1]
@@ -140,6 +140,6 @@ def test_a_nan_in_a_lane_keeps_the_version_out(monkeypatch: pytest.MonkeyPatch, 
     held = int.from_bytes(held_by_lane(13, offset, width), "little") % (1 << 8 * width - 1)
     for largest in (held, held - 1):
         monkeypatch.setitem(scop.INFINITY, width, largest)
-        numeric = (Numeric(Lane("xmm13", offset, width), width),)
-        header.install(replace(header.region((N,), TRIPS), numeric=numeric))
+        numeric = (NanFree(Lane("xmm13", offset, width), width),)
+        header.install(replace(header.region((N,), TRIPS), nan_free=numeric))
         assert passes(header, {"rsi": 10}, FLAGS) is (held <= largest)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from memopt.ir.region import Cell, Lane, LiveIn, Mirror, Passed, Register, Rejoin, Relation
+from memopt.ir.region import Cell, Lane, LiveIn, MemoryBacked, Register, RegisterCarried, Rejoin, Relation
 from tests.support.entering import TRIPS, N, check_kept, flag_words, mirrored, passes
 from tests.support.header import FLAGS, WORD, Header, held_by_lane, linear
 
@@ -77,7 +77,7 @@ def test_a_register_and_a_cell_together(header: Header) -> None:
 def test_a_lane_is_compared_with_its_cell_and_loaded_from_it(offset: int, width: int, xcr0: int) -> None:
     header = Header(xcr0=xcr0)
     lane, held = Lane("xmm13", offset, width), held_by_lane(13, offset, width)
-    header.install(mirrored(header, Mirror(lane, width, linear(p=1, H=16), None)))
+    header.install(mirrored(header, MemoryBacked(lane, width, linear(p=1, H=16), None)))
     registers = {"rsi": 10, "rdi": header.arena}
     header.write_arena(0, held)
     header.write_arena(9 * 16, held)
@@ -94,7 +94,7 @@ def test_a_lane_is_compared_with_its_cell_and_loaded_from_it(offset: int, width:
 @pytest.mark.parametrize("width", [4, 8])
 @pytest.mark.parametrize("name", ["r12", "rcx", "rax", "rbp"])
 def test_a_register_is_compared_with_its_cell_and_loaded_from_it(header: Header, name: str, width: int) -> None:
-    header.install(mirrored(header, Mirror(Register(name), width, linear(8, p=1, H=16), None)))
+    header.install(mirrored(header, MemoryBacked(Register(name), width, linear(8, p=1, H=16), None)))
     before, after = 0x1234_5678_9ABC_DEF0, 0x0FED_CBA9_8765_4321
     registers = {"rsi": 10, "rdi": header.arena, name: before}
     header.write_arena(8, struct.pack("<Q", before))
@@ -116,7 +116,7 @@ def test_what_the_kernel_leaves_in_the_slot_of_a_passed_value_is_taken_over(head
     held = held_by_lane(13, 8, width)
     for location in (Register("r12"), Lane("xmm13", 8, width)):
         region = header.region((N, value), TRIPS)
-        header.install(replace(region, passed=(Passed(location, width, "P0", "v"),)))
+        header.install(replace(region, register_carried=(RegisterCarried(location, width, "P0", "v"),)))
         registers = {"rsi": 10, "rdi": int.from_bytes(held, "little"), "r12": WORD}
         outcome = header.run(registers, FLAGS)
         check_kept(outcome, registers, FLAGS, {"r12": registers["rdi"]} if isinstance(location, Register) else {})

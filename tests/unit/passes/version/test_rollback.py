@@ -12,9 +12,9 @@ from unicorn import x86_const as x86
 from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trips, confined
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Label, Mem, code, instruction, jump
-from passes.version.generate import copies_offset
+from passes.version.generate import undo_log_offset
 from passes.version.kernel import KernelCode
-from passes.version.rollback import copies_bytes
+from passes.version.rollback import undo_log_bytes
 from tests.support.header import LIMIT, MXCSR, Header, linear
 
 DATA, BYTES = 0x9000_0000, 48
@@ -44,10 +44,10 @@ class Machine:
         live_ins = (LiveIn("n", Register("rsi")), LiveIn("p", Register("rdi")))
         region = header.region(live_ins, Trips(linear(n=1), 1), (), (Rejoin(Register("rsi"), linear(0, n=1, H=-1)),))
         footprint = Footprint("A", Interval(linear(0, p=1), linear(size, p=1)), True)
-        region = replace(region, footprints=(footprint,), retried=(room,))
+        region = replace(region, footprints=(footprint,), rollback=(room,))
         if place is not None:
             region = confined(region, {footprint: place})
-        needed = copies_offset(64) + copies_bytes(region)
+        needed = undo_log_offset(64) + undo_log_bytes(region)
         header.placement = replace(header.placement, scratch=DATA + 0x1000, scratch_size=needed)
         self.compiled = header.compile(region, kernel)
         self.placement = self.compiled.placement

@@ -27,7 +27,7 @@ class _Loop:
     to_go: int = 0
     runs: list[int] = field(default_factory=list)
     header: int = 0
-    left: int = 1
+    original_iterations: int = 1
     period: int = 1
     footprints: tuple[Footprint, ...] = ()
     owned: int = 0

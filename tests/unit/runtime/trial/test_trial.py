@@ -43,7 +43,7 @@ class Walk:
     entries: list[tuple[int, int]]
     seconds: float = 1e-6
     ran: list[int] = field(default_factory=list)
-    left: int = 2
+    original_iterations: int = 2
     period: int = 1
     first: int = 0
     done: int = 50  # iterations of the entry
@@ -169,7 +169,7 @@ def test_a_version_that_copies_first_must_beat_the_whole_entry(version: float, e
 
 def judged(original: Times, version: Times, retried: tuple[object, ...] | None,
            parts: tuple[object, ...] = (SimpleNamespace(trial_iterations=20),)) -> str | None:
-    compiled = SimpleNamespace(region=SimpleNamespace(retried=retried), plan=SimpleNamespace(parts=parts))
+    compiled = SimpleNamespace(region=SimpleNamespace(rollback=retried), plan=SimpleNamespace(parts=parts))
     found = trial._judged(cast(CompiledRegion, compiled), cast(Work, SimpleNamespace(even=True, values={TRIPS: 400})),
                           original, version)
     return found.detail if isinstance(found, Rejected) else None

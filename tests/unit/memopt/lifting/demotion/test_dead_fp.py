@@ -181,7 +181,7 @@ i:  movsd xmm0, [rdi+rbx*8]
     ret
 """, {"r8": 10, "rbx": 1, "rdi": A}).region
     assert any(a.private for a in scop.scop.arrays)
-    assert scop.mirrors
+    assert scop.memory_backed
 
 
 def test_what_is_done_beside_a_chain_of_sums_is_done_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.lifting.execution.branches import MOST_WAYS, Exits
+from memopt.lifting.execution.branches import MOST_WAYS, Branches
 from memopt.lifting.values.algebra import Algebra
 from memopt.lifting.values.values import Atom, Carried, Formula, Opaque, constant, either, negate
 from tests.support.lifting import lift_assembly
@@ -16,8 +16,8 @@ from tests.support.lifting import lift_assembly
 H, J, P = Linear.symbol("c:i"), Linear.symbol("c:j"), Linear.symbol("p")
 
 
-def exits() -> Exits:
-    return Exits(Algebra({"c:i": 0, "c:j": 0, "p": 5}, lambda event: P, lambda *_: constant(0, 1)))
+def exits() -> Branches:
+    return Branches(Algebra({"c:i": 0, "c:j": 0, "p": 5}, lambda event: P, lambda *_: constant(0, 1)))
 
 
 def at_least(linear: Linear) -> Formula:

@@ -179,14 +179,14 @@ def test_what_comes_from_the_iteration_before_is_made_by_the_original(what: str)
     """The version does not make it, and the last iteration of the original alone would see something stale."""
     code = f"i: {LIVE_OUT[what]}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret"
     registers = {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}
-    assert lift_assembly(code, registers).region.left == 2
+    assert lift_assembly(code, registers).region.original_iterations == 2
 
 
 def test_what_comes_from_long_ago_is_made_by_as_many_iterations_of_the_original() -> None:
     code = f"""
     i: mov rdx, rsi; mov rsi, r10; mov r10, r11; mov r11, r12; mov r12, r13; mov r13, [r9+rcx*8]
        {STORE}; inc rcx; cmp rcx, r8; jne i; ret"""
-    assert lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region.left == 6
+    assert lift_assembly(code, {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region.original_iterations == 6
 
 
 def test_registers_that_pass_something_on_to_the_code_after_the_loop_are_computed() -> None:
@@ -195,8 +195,8 @@ def test_registers_that_pass_something_on_to_the_code_after_the_loop_are_compute
                          ("xchg r10, r11", ["r10 is P1:8", "r11 is P2:8"])):
         region = lift_assembly(f"i: {code}; {STORE}; inc rcx; cmp rcx, r8; jne i; ret",
                                {"rdi": ARRAY, "rcx": 0, "r8": 20, "r9": 0x9000}).region
-        assert list(map(str, region.passed)) == passed
-        assert region.left == 1
+        assert list(map(str, region.register_carried)) == passed
+        assert region.original_iterations == 1
 
 
 def test_what_no_iteration_makes_must_be_dead() -> None:
@@ -215,7 +215,7 @@ def test_an_inner_loop_that_does_not_run_in_the_last_iteration() -> None:
     1: {STORE}; inc rcx; cmp rcx, r8; jne i; ret"""
     lifted = lift_assembly(code, {"rdi": ARRAY, "rcx": 3, "r8": 20, "r9": 0x9000})
     assert str(lifted.outer.node.items[0]).startswith("loop c:40100b~ < R - c:401000 - 1")
-    assert lifted.region.left == 2
+    assert lifted.region.original_iterations == 2
 
 
 def test_a_narrow_load_of_a_slot_sees_the_wide_store_before_it() -> None:

@@ -81,13 +81,13 @@ def test_a_register_is_chosen() -> None:
 
 def test_what_may_be_passed_over_lies_in_memory_that_was_looked_at() -> None:
     region = lift(f"{LOADS}; comisd xmm1, xmm0; jbe next; movsd [rdi+rbx*8], xmm1").region
-    assert region.wider
+    assert region.speculative_accesses
     assert region.confined
     footprint = Footprint("A1", Interval(Linear.symbol("rsi"), Linear.symbol("rsi") + 80), False)
     guards = confined(region, {footprint: (B, B + 4096)}).guards[len(region.guards):]
     assert [str(g) for g in guards if isinstance(g, Relation)] == [f"rsi - {B} >= 0", f"-rsi + {B + 4096 - 80} >= 0"]
     plain = lift(f"{LOADS}; addsd xmm1, xmm0; movsd [rdi+rbx*8], xmm1").region
-    assert not plain.wider
+    assert not plain.speculative_accesses
     assert not plain.confined
 
 

@@ -10,8 +10,8 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import State, slot_name
-from memopt.lifting.execution.memory import Places
-from memopt.lifting.execution.merge import Way, join_ways
+from memopt.lifting.execution.memory import MemoryModel
+from memopt.lifting.execution.merge import Path, merge_paths
 from memopt.lifting.values.algebra import Algebra
 from memopt.lifting.values.values import Integer
 
@@ -28,8 +28,8 @@ class _Stack:
 @pytest.mark.parametrize("halves", [(False, True), (True, False)])
 def test_a_cell_that_one_way_holds_in_part(halves: tuple[bool, bool]) -> None:
     one = Integer(Linear.of(1), 64)
-    ways = [Way((condition,), (), {WHOLE: one, **({HALF: one} if half else {})})
+    ways = [Path((condition,), (), {WHOLE: one, **({HALF: one} if half else {})})
             for half, condition in zip(halves, (Linear.symbol("rax"), -Linear.symbol("rax") - 1), strict=True)]
     with pytest.raises(Rejected) as refused:
-        join_ways(ways, cast(Algebra, SimpleNamespace(address=0)), cast(Places, _Stack()), general=True)
+        merge_paths(ways, cast(Algebra, SimpleNamespace(address=0)), cast(MemoryModel, _Stack()), general=True)
     assert refused.value.reason is Reason.CARRIED_VALUE

@@ -9,7 +9,7 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Disjoint, Progression
-from memopt.lifting.execution.row_tables import Table, table_around
+from memopt.lifting.execution.row_tables import RowTable, table_around
 from memopt.lifting.lift import Lifted
 from tests.support.lifting import lift_assembly
 
@@ -29,14 +29,14 @@ def peek(cells: dict[int, int]) -> Callable[[int, int], int]:
 @pytest.mark.parametrize("at", range(N))
 def test_a_table_is_found_from_each_of_its_words(at: int) -> None:
     cells = CELLS | {TABLE - 8: 0x71, TABLE + 8 * N: 0}
-    assert table_around(TABLE + 8 * at, peek(cells)) == Table(TABLE, TABLE + 8 * N, ROWS, STEP)
-    assert table_around(TABLE + 8 * at, peek(CELLS)) == Table(TABLE, TABLE + 8 * N, ROWS, STEP)
+    assert table_around(TABLE + 8 * at, peek(cells)) == RowTable(TABLE, TABLE + 8 * N, ROWS, STEP)
+    assert table_around(TABLE + 8 * at, peek(CELLS)) == RowTable(TABLE, TABLE + 8 * N, ROWS, STEP)
 
 
 def test_a_table_ends_where_the_progression_does() -> None:
     broken = CELLS | {TABLE + 40: 0x99990}
-    assert table_around(TABLE, peek(broken)) == Table(TABLE, TABLE + 40, ROWS, STEP)
-    assert table_around(TABLE + 72, peek(broken)) == Table(TABLE + 48, TABLE + 80, ROWS + 6 * STEP, STEP)
+    assert table_around(TABLE, peek(broken)) == RowTable(TABLE, TABLE + 40, ROWS, STEP)
+    assert table_around(TABLE + 72, peek(broken)) == RowTable(TABLE + 48, TABLE + 80, ROWS + 6 * STEP, STEP)
 
 
 @pytest.mark.parametrize("step", [0, 4, 1 << 31, -1 << 31])
@@ -45,7 +45,7 @@ def test_words_that_are_no_table_of_rows(step: int) -> None:
 
 
 def test_the_row_is_linear_in_the_pointer() -> None:
-    table = Table(TABLE, TABLE + 8 * N, ROWS, -STEP)
+    table = RowTable(TABLE, TABLE + 8 * N, ROWS, -STEP)
     pointer = Linear.symbol("p") + Linear.symbol("i", 16)
     assert table.row(pointer).evaluate({"p": TABLE, "i": 3}) == ROWS - 6 * STEP
 
@@ -76,8 +76,8 @@ def test_a_nest_through_a_table_is_guarded_by_its_words() -> None:
     assert words.pointers == (Linear.symbol("rdi"),)
     low, high = (Linear.symbol("rdi") + Linear.symbol("rbx", 8) - TABLE,
                  -Linear.symbol("rdi") - Linear.symbol("rbx", 8) - Linear.symbol("R", 8) + (TABLE + 8 * N))
-    assert low in region.facts
-    assert high in region.facts
+    assert low in region.nonnegative
+    assert high in region.nonnegative
     array, = region.scop.arrays
     assert array.strides == (STEP, 8)
 

@@ -38,13 +38,13 @@ out: ret
 @pytest.mark.parametrize("element", ["sd", "ss"])
 def test_a_sum_that_is_stored_after_the_loop_takes_every_root(element: str) -> None:
     region = lift(_SUM, "movsd [rdi + r8*8], xmm1", element)
-    assert region.retried is not None
+    assert region.rollback is not None
     assert "sqrt" in str(region.scop)
 
 
 @pytest.mark.parametrize("element", ["sd", "ss"])
 def test_a_root_that_is_stored_itself(element: str) -> None:
-    assert lift("sqrtsd xmm0, xmm0\n movsd [rdx + rcx*8], xmm0", "", element).retried is not None
+    assert lift("sqrtsd xmm0, xmm0\n movsd [rdx + rcx*8], xmm0", "", element).rollback is not None
 
 
 @pytest.mark.parametrize(("inner", "after"), [

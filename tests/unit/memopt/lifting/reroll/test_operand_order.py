@@ -44,12 +44,12 @@ def test_swapped_copies_are_one_statement_where_there_is_no_nan(element: str) ->
     (statement,) = region.scop.statements
     assert [str(d.trips) for d in statement.dimensions] == ["R", "64"]
     size = 8 if element == "sd" else 4
-    covered = sorted((str(n.where), n.size) for n in region.numeric)
+    covered = sorted((str(n.where), n.size) for n in region.nan_free)
     assert covered == sorted((str(f.interval), size) for f in region.footprints)
     assert region.confined
     plain = lift(SAME, element=element)
     assert plain.scop.statements == region.scop.statements
-    assert not plain.numeric
+    assert not plain.nan_free
     assert not plain.confined
 
 
@@ -61,7 +61,7 @@ def test_swapped_copies_are_one_statement_where_there_is_no_nan(element: str) ->
 def test_what_is_no_copy_keeps_its_order(second: str) -> None:
     region = lift(second)
     assert len(region.scop.statements) == 2
-    assert not region.numeric
+    assert not region.nan_free
 
 
 @pytest.mark.parametrize("last", [
@@ -72,18 +72,18 @@ def test_what_is_no_copy_keeps_its_order(second: str) -> None:
 ])
 def test_the_order_is_kept_where_nans_may_differ(last: str) -> None:
     region = lift(SWAPPED, last)
-    assert not region.numeric
+    assert not region.nan_free
     assert sum(len(s.dimensions) == 2 for s in region.scop.statements) == 2
 
 
 def test_the_order_is_kept_where_looking_takes_longer_than_the_work() -> None:
-    assert lift(SWAPPED, r8=6).numeric
-    assert not lift(SWAPPED, r8=4).numeric
+    assert lift(SWAPPED, r8=6).nan_free
+    assert not lift(SWAPPED, r8=4).nan_free
 
 
 def test_a_scalar_operand_is_a_lane_to_look_at() -> None:
     region = lift(SWAPPED, "movsd xmm0, [rdi]\n mulsd xmm0, xmm5\n movsd [rdi], xmm0")
-    assert Lane("xmm5", 0, 8) in [n.where for n in region.numeric]
+    assert Lane("xmm5", 0, 8) in [n.where for n in region.nan_free]
 
 
 def roots(branch: str, turns: int) -> Region:
@@ -107,8 +107,8 @@ out: ret
 
 def test_a_branch_that_leaves_for_nans_too_needs_none_at_entry() -> None:
     region = roots("jb", 40)
-    assert region.retried is not None
-    assert sorted(str(n.where) for n in region.numeric) == sorted(str(f.interval) for f in region.footprints)
+    assert region.rollback is not None
+    assert sorted(str(n.where) for n in region.nan_free) == sorted(str(f.interval) for f in region.footprints)
 
 
 def test_a_branch_that_leaves_for_nans_too_may_take_too_long_to_look_for() -> None:

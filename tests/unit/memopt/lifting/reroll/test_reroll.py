@@ -12,7 +12,7 @@ from memopt.ir.scop import Apply, ElementType, Read, Scalar
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.reroll.reroll import reroll
-from memopt.lifting.values.algebra import Specialise
+from memopt.lifting.values.algebra import AssumeEqual
 from tests.support.statements import executed
 
 H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
@@ -49,7 +49,7 @@ class Lanes:
     def always(self, distance: Linear, expected: int) -> bool:
         if distance.is_constant:
             return distance.constant == expected
-        raise Specialise(distance)
+        raise AssumeEqual(distance)
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         return self.bits[one] == self.bits[two]
@@ -151,7 +151,7 @@ def conflicts_in_order(before: list[tuple[int, ...]], after: list[tuple[int, ...
 def test_copies_through_another_register_are_specialised_on() -> None:
     """The second copy reads b through a register that lies 8 bytes further."""
     other = statement(C + H * 8, C + H * 8, A + J * 16 + 8, Linear.symbol("d") + J * 16 - 32)
-    with pytest.raises(Specialise) as need:
+    with pytest.raises(AssumeEqual) as need:
         rolled(loop("j", 5, product(H * 8, J * 16, J * 16), other))
     assert need.value.linear == Linear.build({"d": 1, "b": -1}, -40)
 

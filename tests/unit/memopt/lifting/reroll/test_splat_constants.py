@@ -8,7 +8,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.scop import Apply, ElementType, Read
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
-from memopt.lifting.reroll.splat_constants import Cell, with_one_of_each
+from memopt.lifting.reroll.splat_constants import Cell, unify_splats
 
 H, A, T = Linear.symbol("c:i"), Linear.symbol("a"), Linear.of(4096)
 SAMPLE = {"a": 100000, "R": 4}
@@ -35,7 +35,7 @@ def scaled(write: Linear, constant: Linear) -> CellStatement:
 def constants(memory: Memory, *items: CellStatement) -> list[int]:
     """Where the constants of ``items`` are read from."""
     loop = StatementLoop("c:i", Linear.symbol("R"), items)
-    found = with_one_of_each(loop, Aliasing({"c:i": Linear.symbol("R") - 1}, SAMPLE), memory)
+    found = unify_splats(loop, Aliasing({"c:i": Linear.symbol("R") - 1}, SAMPLE), memory)
     return [s.reads[1].evaluate({**SAMPLE, "c:i": 0}) for s in found.items if isinstance(s, CellStatement)]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Access, Apply, Array, Dimension, ElementType, Read, Scop, Statement
-from memopt.lifting.scop.pivot_guards import apart
+from memopt.lifting.scop.pivot_guards import disjoint_cells
 from memopt.lifting.values.bounds import Limits
 
 COLUMN, K, R = Linear.symbol("i"), Linear.symbol("k"), Linear.symbol("R")
@@ -28,9 +28,9 @@ def update(pivot: Linear, column: Linear) -> Scop:
     (Linear.of(30), COLUMN - R + 60, []),  # is among those written at the captured values: it stays as it is
 ])
 def test_guards(pivot: Linear, column: Linear, guards: list[str]) -> None:
-    found = [str(g) for g in apart(update(pivot, column), Limits(), {"R": 40, "rdi": 0})]
+    found = [str(g) for g in disjoint_cells(update(pivot, column), Limits(), {"R": 40, "rdi": 0})]
     assert found == guards
 
 
 def test_what_is_known_of_sizes_is_not_asked_again() -> None:
-    assert not list(apart(update(Linear.of(12), COLUMN - R + 60), Limits(47), {"R": 40, "rdi": 0}))
+    assert not list(disjoint_cells(update(Linear.of(12), COLUMN - R + 60), Limits(47), {"R": 40, "rdi": 0}))

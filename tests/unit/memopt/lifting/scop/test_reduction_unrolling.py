@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.scop import TRIPS, Scop
-from memopt.lifting.scop.reduction_unrolling import written_out
+from memopt.lifting.scop.reduction_unrolling import unroll_reductions
 from tests.support.enumeration import Cell, Memory, Term, cell, date, evaluate, points
 from tests.support.nests import region
 
@@ -36,7 +36,7 @@ for i < R
         {text}
     A[i,j] = B[i,j]
 """, ARRAYS).scop
-    made = written_out(scop)
+    made = unroll_reductions(scop)
     assert [len(s.dimensions) for s in made.statements] == [2, 2, 2]
     for trips in (1, 4):
         assert _run(made, trips) == _run(scop, trips)
@@ -48,7 +48,7 @@ for i < R
 ])
 def test_statements_that_go_on_with_one_sum(inside: str) -> None:
     scop = region(f"for i < R\n  for j < 5\n    {inside}\n    A[i,j] = B[i,j]\n", ARRAYS).scop
-    made = written_out(scop)
+    made = unroll_reductions(scop)
     assert [len(s.dimensions) for s in made.statements] == [2, 2]
     for trips in (1, 4):
         assert _run(made, trips) == _run(scop, trips)
@@ -70,4 +70,4 @@ def test_statements_that_go_on_with_one_sum(inside: str) -> None:
 ])
 def test_what_is_left_alone(inside: str) -> None:
     scop = region(f"for i < R\n  for j < 5\n    {inside}\n", ARRAYS).scop
-    assert written_out(scop) == scop
+    assert unroll_reductions(scop) == scop

@@ -6,7 +6,7 @@ import pytest
 
 from memopt.cfg.flowgraph import discover
 from memopt.lifting.execution.assumptions import GENERAL
-from memopt.lifting.survey.elapsed_iterations import iterations_over
+from memopt.lifting.survey.elapsed_iterations import elapsed_iterations
 from tests.support.binaries import assemble
 from tests.support.lifting import TEXT, code_of
 
@@ -21,7 +21,7 @@ def over(before: str, now: dict[str, int], loop: str = _ROWS) -> int | None:
                              (TEXT, TEXT + len(code))))
     held = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | now
     outermost = max(whole.forest.loops, key=lambda loop: loop.header)
-    return iterations_over(whole.graph, whole.lift, outermost, _STEPS, held)
+    return elapsed_iterations(whole.graph, whole.lift, outermost, _STEPS, held)
 
 
 @pytest.mark.parametrize(("before", "now"), [

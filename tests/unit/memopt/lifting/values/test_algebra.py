@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.linear import Linear
-from memopt.lifting.values.algebra import Algebra, Promote, Specialise
+from memopt.lifting.values.algebra import Algebra, AssumeEqual, PromoteCell
 from memopt.lifting.values.values import Atom, Integer, Loaded, Node, Not, Truth, Value, constant, constant_of
 
 WORD = 1 << 64
@@ -114,7 +114,7 @@ def test_a_narrowed_sign_extension_keeps_the_sign() -> None:
 
 def test_products_specialise_on_what_is_live_in() -> None:
     tool = algebra()
-    with pytest.raises(Specialise) as need:
+    with pytest.raises(AssumeEqual) as need:
         tool.compute("mul", (Integer(X, 64), Integer(Linear.symbol("c:1"), 64)), 64)
     assert need.value.linear == X
     square = tool.compute("mul", (Integer(Linear.symbol("c:1"), 64),) * 2, 64)
@@ -123,7 +123,7 @@ def test_products_specialise_on_what_is_live_in() -> None:
 
 def test_a_loaded_number_is_promoted_when_its_address_is_fixed() -> None:
     tool = algebra()
-    with pytest.raises(Promote) as need:
+    with pytest.raises(PromoteCell) as need:
         tool.compute("add", (Loaded(1, 32), constant(1, 32)), 32)
     assert (need.value.address, need.value.width) == (Linear.symbol("p"), 32)
     assert isinstance(tool.compute("add", (Loaded(0, 32), constant(1, 32)), 32), Node), "its address is a counter"
@@ -196,7 +196,7 @@ def test_a_number_is_looked_for_once_in_each_part() -> None:
     data, fixed = Loaded(0, 64), Loaded(1, 64)  # at an address that moves, and at one that does not
     tool = algebra()
     assert tool.integer(tower(data)) is None
-    with pytest.raises(Promote):
+    with pytest.raises(PromoteCell):
         tool.integer(tower(fixed))
     assert tool.integer(Node("xor", (tower(fixed), tower(data)), 64)) is None  # nothing is asked for in vain
     assert tool.integer(tower(Node("select", (data, data, data), 64))) is None

@@ -7,21 +7,21 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Register, Rejoin
-from memopt.lifting.values.extensions import Wide, Widenings
+from memopt.lifting.values.extensions import DeferredExtension, DeferredExtensions
 from tests.support.lifting import lift_assembly
 
 STATE = {"rdi": 0x7000_0000, "rsi": 0x7100_0000, "rcx": 0, "r8": 20, "rbx": 17}
 
 
 def test_equal_widenings_are_equal_symbols() -> None:
-    tool = Widenings({"n": 5, "c:i": 0})
+    tool = DeferredExtensions({"n": 5, "c:i": 0})
     number = Linear.symbol("n") - Linear.symbol("c:i")
     symbol = tool.unsigned(number, 32)
     assert tool.unsigned(number, 32) == symbol != tool.unsigned(number + 1, 32)
     assert tool.numbers(symbol * 8 + 4) == number * 8 + 4
     moved = tool.substituted(symbol + 1, {"c:i": Linear.of(2)})
     assert tool.numbers(moved) == Linear.symbol("n") - 1
-    assert isinstance(tool.whole(symbol), Wide)
+    assert isinstance(tool.whole(symbol), DeferredExtension)
     assert tool.whole(symbol + 1) is None
     assert tool.advanced(symbol, Linear.of(1)) == tool.unsigned(number + 1, 32)
 

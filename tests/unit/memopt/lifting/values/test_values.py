@@ -8,7 +8,7 @@ import pytest
 
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.case_split import cases_of
-from memopt.lifting.values.bits import part
+from memopt.lifting.values.bits import extract
 from memopt.lifting.values.canonical import canonical
 from memopt.lifting.values.values import (
     Atom,
@@ -123,7 +123,8 @@ def test_parts_come_once_from_the_left_and_only_from_where_they_are_asked_for() 
 
 def test_work_on_values_grows_with_the_parts_they_share_not_with_the_trees() -> None:
     data_sum = tower("add", Loaded(1, 64), 100)
-    assert (part(data_sum, 0, 32) == tower("add", part(Loaded(1, 64), 0, 32), 100)) is True  # as text it has no end
+    assert (extract(data_sum, 0, 32) == tower("add", extract(Loaded(1, 64), 0, 32),
+                                              100)) is True  # as text it has no end
     assert (canonical(data_sum) == data_sum) is True
     chosen = tower("fadd", Node("select", (Truth(POSITIVE), Loaded(1, 64), Loaded(2, 64)), 64), 100)
     found = [case.value for case in cases_of(chosen)]

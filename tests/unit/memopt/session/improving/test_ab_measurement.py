@@ -12,33 +12,33 @@ import pytest
 from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.session.improving import ab_measurement
-from memopt.session.improving.ab_measurement import AHEAD, MOST_TURNS, Outcome, Turn, outcome
+from memopt.session.improving.ab_measurement import AHEAD, MOST_INTERVALS, Comparison, Interval, comparison
 from runtime.patching.code_cache import CodeCache, Statistics
 
 SECONDS = 0.025
 
 
 def taking(versions: Sequence[float], originals: Sequence[float], inside: Sequence[float] = (0.9,),
-           log: list[bool] | None = None) -> Callable[[bool], Turn]:
+           log: list[bool] | None = None) -> Callable[[bool], Interval]:
     """Turns with these rates, over and over; ``log``: which of them were the original's."""
     rates, shares = {False: cycle(versions), True: cycle(originals)}, cycle(inside)
 
-    def turn(resting: bool) -> Turn:
+    def turn(resting: bool) -> Interval:
         if log is not None:
             log.append(resting)
-        return Turn(round(next(rates[resting]) * SECONDS), SECONDS, 0.0 if resting else next(shares) * SECONDS)
+        return Interval(round(next(rates[resting]) * SECONDS), SECONDS, 0.0 if resting else next(shares) * SECONDS)
 
     return turn
 
 
-def gain(turns: Callable[[bool], Turn]) -> float | None:
-    found = outcome(turns)
+def gain(turns: Callable[[bool], Interval]) -> float | None:
+    found = comparison(turns)
     return None if found is None else found.gain
 
 
 def test_the_pace_is_that_of_the_version() -> None:
-    found = outcome(taking([2e6], [1e6], inside=[0.5]))
-    assert isinstance(found, Outcome)
+    found = comparison(taking([2e6], [1e6], inside=[0.5]))
+    assert isinstance(found, Comparison)
     assert found.pace == pytest.approx(0.25e-6)
 
 
@@ -60,13 +60,13 @@ def test_turns_that_others_disturb_are_outvoted(ratio: float) -> None:
     log: list[bool] = []
     found = gain(taking([ratio * 1e6], cycle([0.8e6 * ratio ** 2, 1.25e6, 1e6, 1e6, 1e6]), log=log))
     assert found == pytest.approx(ratio)
-    assert AHEAD < log.count(True) < MOST_TURNS
+    assert AHEAD < log.count(True) < MOST_INTERVALS
 
 
 def test_what_is_as_good_takes_no_more_turns_than_tell_that() -> None:
     log: list[bool] = []
     assert gain(taking([1e6], [0.9e6, 1.1e6], log=log)) == pytest.approx(1.0, abs=0.02)
-    assert log.count(True) == MOST_TURNS
+    assert log.count(True) == MOST_INTERVALS
 
 
 def test_one_turn_elsewhere_is_no_phase() -> None:
@@ -157,7 +157,7 @@ def test_a_run_is_a_turn_where_runs_are_long(passes: int, gain: float, between: 
     taken = whole_turns(program, monkeypatch)
     assert taken.apart == pytest.approx(between + original + (passes - 1) * original / gain, rel=0.02)
     taken.begin()
-    found = outcome(taken.whole)
+    found = comparison(taken.whole)
     assert found is not None
     assert found.gain == pytest.approx((between + 0.12) / taken.apart, rel=0.03)
 
@@ -170,7 +170,7 @@ def test_runs_that_differ_or_are_short_say_nothing_or_the_truth(passes: list[int
     taken = whole_turns(Program(passes, 4e-4, 4e-4 / gain, 1e-4), monkeypatch)
     with suppress(Rejected):
         taken.begin()
-        found = outcome(taken.whole)
+        found = comparison(taken.whole)
         assert found is None or found.gain == pytest.approx(gain, rel=0.15)
 
 
@@ -181,5 +181,5 @@ def test_a_program_that_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     program.between = 1e9
     began = program.now
     with pytest.raises(Rejected):
-        outcome(taken.whole)
+        comparison(taken.whole)
     assert program.now < began + 5

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.session.improving.kept_shadow import Copies
+from memopt.session.improving.kept_shadow import KeptShadow
 from runtime.trial.shadow import End, Shadow, ShadowStopped
 
 
@@ -46,7 +46,7 @@ class Program:
             self.copies[-1].killed = True
 
 
-def give_up(copies: Copies, program: Program, header: int, reason: Reason = Reason.TRIP_COUNT) -> None:
+def give_up(copies: KeptShadow, program: Program, header: int, reason: Reason = Reason.TRIP_COUNT) -> None:
     def attempt() -> None:
         with copies.at(header, program.fork) as shadow:
             assert cast(Any, shadow).at == header
@@ -57,8 +57,8 @@ def give_up(copies: Copies, program: Program, header: int, reason: Reason = Reas
         attempt()
 
 
-def keeping() -> Copies:
-    copies = Copies()
+def keeping() -> KeptShadow:
+    copies = KeptShadow()
     copies.keep = True
     return copies
 

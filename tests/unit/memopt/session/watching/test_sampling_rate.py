@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memopt.session.improving.hotness import Hotness
-from memopt.session.watching.sampling_rate import BURST, PER_SECOND, SLOWEST, Pace, interval_after
+from memopt.session.watching.sampling_rate import BURST, PER_SECOND, SLOWEST, SamplingRate, interval_after
 from runtime.sampling.perf_events import INTERVAL_NS
 from runtime.sampling.samples import Sample, Source
 
@@ -36,7 +36,7 @@ class Recorded:
     def close(self) -> None: ...
 
 
-def run(pace: Pace, start: float, seconds: float, busy: bool = False) -> float:
+def run(pace: SamplingRate, start: float, seconds: float, busy: bool = False) -> float:
     for number in range(1, round(seconds / STEP) + 1):
         pace.step(start + number * STEP, busy)
     return start + seconds
@@ -49,7 +49,7 @@ def test_the_interval_doubles_as_time_goes_by_without_news() -> None:
 def test_settled_code_is_sampled_seldom_and_new_code_often() -> None:
     sampler, hotness = Recorded([0x1000]), Hotness()
     hotness.settle([(0x1000, 0x1010)])
-    pace = Pace(sampler, hotness, 0.0)
+    pace = SamplingRate(sampler, hotness, 0.0)
     now = run(pace, 0.0, 3.0)
     assert sampler.interval_ns == SLOWEST * INTERVAL_NS
     assert pace.look_after_seconds > 0.3
@@ -60,7 +60,7 @@ def test_settled_code_is_sampled_seldom_and_new_code_often() -> None:
 
 def test_while_a_loop_is_worked_on_few_samples_are_taken_and_afterwards_many_again() -> None:
     sampler = Recorded([0x1000])
-    pace = Pace(sampler, Hotness(), 0.0)
+    pace = SamplingRate(sampler, Hotness(), 0.0)
     now = run(pace, 0.0, 0.3, busy=True)
     assert sampler.interval_ns == SLOWEST * INTERVAL_NS
     run(pace, now, STEP)
@@ -69,14 +69,14 @@ def test_while_a_loop_is_worked_on_few_samples_are_taken_and_afterwards_many_aga
 
 def test_code_that_never_settles_is_sampled_within_the_allowance() -> None:
     sampler = Recorded([n << 12 for n in range(1000)])
-    run(Pace(sampler, Hotness(), 0.0), 0.0, 60.0)
+    run(SamplingRate(sampler, Hotness(), 0.0), 0.0, 60.0)
     assert sampler.taken < 1.1 * (BURST + 60 * PER_SECOND)
 
 
 def test_shares_do_not_depend_on_the_interval() -> None:
     sampler, hotness = Recorded([0x1000]), Hotness()
     hotness.settle([(0, 1 << 20)])
-    pace = Pace(sampler, hotness, 0.0)
+    pace = SamplingRate(sampler, hotness, 0.0)
     now = run(pace, 0.0, 3.0)
     sampler._addresses = [0x9000]
     run(pace, now, 3.0)
