@@ -9,23 +9,35 @@ CC ?= gcc
 DEMO_SIZE ?= 2048
 JOBS ?= $(shell nproc)
 DEMO := $(BUILD)/demo/dgemm
-RECORDED := $(patsubst %,tests/live/test_%.py,children merge recording survey values watching)
+SIDE_BY_SIDE := $(patsubst %,tests/live/test_%.py,children merge paths recording survey values watching)
 
-.PHONY: demo test lint bench headline suite clean
+.PHONY: demo check test test-long lint bench headline suite clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED) $(DEMO)
 	@$(BIN)/python -m bench.demo $(DEMO) $(DEMO_SIZE)
 
-# Programs that are timed or sampled have the machine for themselves; what is counted in those that are recorded does
-# not depend on time. 5: nothing was selected there.
-test: $(INSTALLED)
+# $(call tests,MARKERS,FOLDERS): what does not depend on time runs side by side, then programs that are timed or sampled
+# have the machine for themselves. 5: nothing was selected there.
+PYTEST := $(BIN)/python -m pytest --durations=15
+define tests
 	@status=0; \
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_FLAGS) tests/unit tests/property tests/golden $(RECORDED) \
-	    || [ $$? -eq 5 ] || status=1; \
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(RECORDED:%=--ignore=%) tests/live tests/equivalence tests/mutation \
-	    || [ $$? -eq 5 ] || status=1; \
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "$(1)" $(PYTEST_FLAGS) $(2) $(SIDE_BY_SIDE) || [ $$? -eq 5 ] || status=1; \
+	$(PYTEST) -m "$(1)" $(PYTEST_FLAGS) $(SIDE_BY_SIDE:%=--ignore=%) $(3) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
+endef
+
+# Before each commit: all that is decided without a live process, and a dozen live programs.
+check: $(INSTALLED)
+	$(call tests,not long and (check or not live),tests/unit tests/property tests/golden,tests/live)
+
+# As much as ten minutes can show, of everything.
+test: $(INSTALLED)
+	$(call tests,not long,tests/unit tests/property tests/golden,tests/live)
+
+# What make test leaves out: drawn nests by the hundred, seeded faults, more seeds, compilers and levels.
+test-long: $(INSTALLED)
+	$(call tests,long,tests/unit tests/property tests/golden,tests/live tests/equivalence tests/mutation)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bench.execution import Execution, median, run, run_under_memopt
-from bench.families import Kernel
-from bench.variants import KERNELS, BuildError
+from bench.measure.execution import Execution, median, run, run_under_memopt
+from bench.programs.families import Kernel
+from bench.programs.variants import KERNELS, BuildError
 from memopt.ir.reasons import Reason
 
 _GCC = {"C": "gcc", "C++": "g++", "Fortran": "gfortran"}

@@ -8,7 +8,7 @@ import time
 
 import click
 
-from bench.execution import memopt_command
+from bench.measure.execution import memopt_command
 
 
 def _run(title: str, command: list[str]) -> tuple[float, tuple[bytes, int]]:

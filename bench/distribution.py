@@ -14,8 +14,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from bench import callgrind
-from bench.execution import ask, memopt_command, run
+from bench.measure import callgrind
+from bench.measure.execution import ask, memopt_command, run
 
 _PATIENCE_S = 600.0
 _MOST_DIFFERENCE = 0.005

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import blas
-from bench.execution import Execution, median, run, run_under_memopt
 from bench.matrix import Row, first, ratio, summarise
-from bench.variants import COMPILERS, VARIANTS, compile_c, compile_kernel
+from bench.measure import blas
+from bench.measure.execution import Execution, median, run, run_under_memopt
+from bench.programs.variants import COMPILERS, VARIANTS, compile_c, compile_kernel
 
 _PROGRAMS = Path(__file__).resolve().parent.parent / "tests" / "programs"
 _INSTALL_RUNS = 7

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.execution import Execution, median, run, run_under_memopt
-from bench.variants import BuildError, Variant, compile_kernel, parts
+from bench.measure.execution import Execution, median, run, run_under_memopt
+from bench.programs.variants import BuildError, Variant, compile_kernel, parts
 
 
 @dataclass(frozen=True, slots=True)

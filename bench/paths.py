@@ -15,8 +15,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.execution import memopt_command, run
-from bench.variants import KERNELS, compile_c
+from bench.measure.execution import memopt_command, run
+from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 
 Path_ = tuple[str, int]

@@ -23,8 +23,8 @@ from pathlib import Path
 
 import numpy
 
-from bench.execution import memopt_command, run
-from bench.variants import KERNELS, compile_c
+from bench.measure.execution import memopt_command, run
+from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 from memopt.traces.core.file import pieces
 from memopt.traces.core.format import BLOCK

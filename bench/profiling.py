@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import callgrind
-from bench.execution import Execution, ask, memopt_command, run
-from bench.variants import KERNELS, compile_c
+from bench.measure import callgrind
+from bench.measure.execution import Execution, ask, memopt_command, run
+from bench.programs.variants import KERNELS, compile_c
 
 _SIZES = ((320, 49), (80, 97), (40, 129))  # iterations, points along the shortest side
 _SMALLEST = (12, 25)

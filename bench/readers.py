@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy
 
-from bench.variants import KERNELS, compile_c
+from bench.programs.variants import KERNELS, compile_c
 from memopt.session.profiling.memory_rows import MemoryWatch
 from memopt.traces.core.format import BLOCK, EXTRA, Words
 from memopt.traces.core.reader import Reading

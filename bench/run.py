@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from bench import headline, streaming, tables
+from bench import headline, tables
 from bench.matrix import Row, run_cell
-from bench.variants import COMPILERS, VARIANTS, BuildError, parts
+from bench.measure import streaming
+from bench.programs.variants import COMPILERS, VARIANTS, BuildError, parts
 from memopt import __version__
 from memopt.elf.executable import describe
 from memopt.machine.description import usable_isas

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from bench.cells import BUILDS, MAIN_BUILD, REFERENCES, Cell, run_cell, run_reference
-from bench.families import FAMILIES, KERNELS, Kernel
+from bench.programs.families import FAMILIES, KERNELS, Kernel
 from bench.suite_tables import suite_text, wrong
 from memopt.report.files import write
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from bench.cells import COUNTED, MAIN_BUILD, REFERENCES, Cell
-from bench.execution import median
-from bench.families import FAMILIES, KERNELS, Kernel
+from bench.measure.execution import median
+from bench.programs.families import FAMILIES, KERNELS, Kernel
 from bench.tables import table
 
 _NO_FMA = ("gcc-O1", "gcc-O2", "gcc-O3", "clang-O2", "clang-O3")  # these give the same bits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.execution import median
 from bench.headline import Overhead
 from bench.matrix import Row
-from bench.streaming import Streaming
+from bench.measure.execution import median
+from bench.measure.streaming import Streaming
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -15,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.execution import memopt_command, run
-from bench.variants import KERNELS, compile_c
+from bench.measure.execution import memopt_command, run
+from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 
 Curves = dict[tuple[int, int], dict[int, float]]

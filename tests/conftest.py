@@ -1,18 +1,25 @@
-"""For every test: the priority of what it starts, and C programs, built once a session."""
+"""For every test: its priority, whether it is live or long, C programs built once, and what the machine lacks."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
-import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.variants import KERNELS, compile_c
+from bench.programs.variants import KERNELS, compile_c
 from memopt.session.watching.launched import NICE
+from tests.support.tools import advice, need
 
-_PROGRAMS = Path(__file__).resolve().parent / "programs"
+_ROOT = Path(__file__).resolve().parents[1]
+_PROGRAMS = _ROOT / "tests" / "programs"
+_BUILT = _ROOT / "build" / "tests"
+_LIVE = ("live", "equivalence", "mutation")
 
 Build = Callable[..., Path]
 
@@ -23,24 +30,59 @@ def pytest_configure() -> None:
     os.nice(max(0, NICE - os.getpriority(os.PRIO_PROCESS, 0)))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with processes of their own are ``live``; drawn nests and seeded faults are ``long``, too."""
+    for item in items:
+        folder = item.path.relative_to(_ROOT / "tests").parts[0]
+        if folder in _LIVE:
+            item.add_marker("live")
+        if folder in _LIVE[1:]:
+            item.add_marker("long")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line that names the packages a machine lacks."""
+    reasons = [r.longrepr[2] for r in terminalreporter.stats.get("skipped", ()) if isinstance(r.longrepr, tuple)]
+    line = advice(reasons)
+    if line is not None:
+        terminalreporter.write_line(line)
+
+
 @pytest.fixture(scope="session")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """``build("gemm_ijk.c", "-g", compiler="gcc", level="-O2")``: the program's path, compiled at most once.
+def build() -> Build:
+    """``build("gemm_ijk.c", "-g", compiler="gcc", level="-O2")``: the program's path.
 
-    The source is looked for in tests/programs and bench/kernels; a test for a missing compiler is skipped.
+    The source is looked for in tests/programs and bench/kernels. A program is compiled once and kept in build/tests,
+    under a name that tells its compiler, flags and sources; all processes of all test runs share it. A test for a
+    missing compiler is skipped.
     """
-    folder = tmp_path_factory.mktemp("programs")
-    built: dict[tuple[str, ...], Path] = {}
-
+    @functools.cache
     def make(source: str, *flags: str, compiler: str = "gcc", level: str = "-O2") -> Path:
-        key = (source, compiler, level, *flags)
-        if key not in built:
-            if shutil.which(compiler) is None:
-                pytest.skip(f"{compiler} is not installed")
-            found = next(p for p in (_PROGRAMS / source, KERNELS / source) if p.exists())
-            output = folder / f"{found.stem}-{len(built)}"
-            compile_c((compiler, level), found, output, ["-pthread", *flags])
-            built[key] = output
-        return built[key]
+        need(compiler)
+        found = next(p for p in (_PROGRAMS / source, KERNELS / source) if p.exists())
+        told = "\0".join((source, compiler, _version(compiler), level, *flags, _sources(found.parent)))
+        output = _BUILT / hashlib.sha256(told.encode()).hexdigest()[:16] / found.stem
+        if not output.exists():
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+                made = Path(folder) / found.stem
+                compile_c((compiler, level), found, made, ["-pthread", *flags])
+                made.replace(output)
+        return output
 
     return make
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+@functools.cache
+def _sources(folder: Path) -> str:
+    """Tells all sources of ``folder`` and all headers: a source may include any of them."""
+    digest = hashlib.sha256()
+    for path in sorted({*folder.iterdir(), *KERNELS.glob("*.h")}):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

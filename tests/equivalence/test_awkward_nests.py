@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
+from tests.support.waiting import PATIENCE
 
 SIZE, CALLS = "300", "40"
 
@@ -76,8 +77,9 @@ def test_replaced_without_a_trial(build: Build, case: str, tmp_path: Path) -> No
     source.write_text(KERNEL.format(**PIECES | CASES[case]))
     program = str(build("awkward.c", str(source)))
     report = tmp_path / "report.json"
-    native = run([program, SIZE, CALLS], 120)
-    helped = run([*memopt_command(), "exec", "--no-shadow", "--json", str(report), "--", program, SIZE, CALLS], 120)
+    native = run([program, SIZE, CALLS], PATIENCE)
+    helped = run([*memopt_command(), "exec", "--no-shadow", "--json", str(report), "--", program, SIZE, CALLS],
+                 PATIENCE)
     outcomes = [loop["outcome"] for loop in json.loads(report.read_text())["loops"]]
     assert "replaced" in outcomes, report.read_text()
     assert helped.stdout == native.stdout

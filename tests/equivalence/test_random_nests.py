@@ -5,7 +5,6 @@ More of them: ``python -m tests.support.random_nests --count 5000 --jobs 2``.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from memopt.lifting.lift import Lifted, lift_region
 from tests.support.random_nests.check import check
 from tests.support.random_nests.draw import draw
 from tests.support.random_nests.pool import Summary, run
+from tests.support.tools import need
 
 COUNT = 200
 # Minima under denormals-are-zeros, a widened value that guards could not read, two candidates with the same header, a
@@ -31,8 +31,7 @@ pytestmark = pytest.mark.timeout(1800)
 @pytest.fixture(scope="module")
 def summaries() -> list[Summary]:
     for compiler in ("gcc", "clang"):
-        if shutil.which(compiler) is None:
-            pytest.skip(f"{compiler} is not installed")
+        need(compiler)
     return run([*range(1, COUNT + 1), *ONCE_WRONG], jobs=2)
 
 

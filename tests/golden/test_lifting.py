@@ -35,4 +35,4 @@ def test_lifting(name: str, tmp_path: Path) -> None:
 
 
 def test_there_are_kernels() -> None:
-    assert len(_KERNELS) == 24
+    assert len(_KERNELS) == 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
 from tests.conftest import Build
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120.0
 REPETITIONS = 2400  # of functions.c
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.waiting import PATIENCE
 
 _OF_WORK = """SELECT c.thread, sum(x.iterations) AS iterations FROM context_loop x JOIN loop l ON l.id = x.loop
     JOIN function f ON f.id = l.function JOIN context c ON c.id = x.context WHERE f.name LIKE 'work%'

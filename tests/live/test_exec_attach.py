@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import Execution, memopt_command, run
+from bench.measure.execution import Execution, memopt_command, run
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
 from tests.support.told import EXIT_CODE, Told, await_that, has_new_code, text_of
+from tests.support.waiting import PATIENCE
 
 ALONE = ["bash", "-c", '"$@"; exit $?', "bash"]  # the parent of the program is a shell, not this process
 
@@ -27,7 +28,7 @@ def running(program: Path, tmp_path: Path) -> Iterator[Told]:
 
 
 def attach(pid: int, *options: str) -> Execution:
-    return run([*memopt_command(), "attach", *options, str(pid)], 90)
+    return run([*memopt_command(), "attach", *options, str(pid)], PATIENCE)
 
 
 def state_of(pid: int) -> dict[str, str]:
@@ -157,13 +158,13 @@ def test_fault_of_memopt_harms_nothing(running: Told, expected: str, monkeypatch
 def test_a_loop_that_has_to_move(build: Build, tmp_path: Path) -> None:
     """The patch would cover the start of the inner loop: the whole nest goes on in a copy."""
     program = build("short_header.c")
-    native = run((str(program), "1607"), 90)
+    native = run((str(program), "1607"), PATIENCE)
     process = subprocess.Popen([str(program), "1607"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         report = tmp_path / "report"
         done = attach(process.pid, "--json", str(report))
         assert json.loads(report.read_text())["loops"][0]["outcome"] == "replaced", done.stderr
-        output, _ = process.communicate(timeout=90)
+        output, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert (output, process.returncode) == (native.stdout, native.exit_code)

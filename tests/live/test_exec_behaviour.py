@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import Execution, memopt_command, run, run_under_memopt
+from bench.measure.execution import Execution, memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
 from tests.support.told import EXIT_CODE, Told, text_of
+from tests.support.waiting import PATIENCE
 
 MEMOPT = [*memopt_command(), "exec"]
 SIZE = "1300"
@@ -31,7 +32,7 @@ def foreign(stderr: str) -> list[str]:
 
 
 def shell(line: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=90, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, **options)  # type: ignore[call-overload, no-any-return]
 
 
 # -- standing between the shell and the program ---------------------------------------------------------------------
@@ -39,7 +40,7 @@ def shell(line: str, **options: object) -> subprocess.CompletedProcess[bytes]:
 
 def test_bytes_go_through_a_pipe_unchanged() -> None:
     data = os.urandom(3_000_000)
-    done = subprocess.run([*MEMOPT, "--", "cat"], input=data, capture_output=True, timeout=60)
+    done = subprocess.run([*MEMOPT, "--", "cat"], input=data, capture_output=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (0, data)
 
 
@@ -171,8 +172,8 @@ def test_script_runs_as_its_interpreter_does(tmp_path: Path) -> None:
 def test_children_run_natively(build: Build, tmp_path: Path) -> None:
     child = build("gemm_ijk.c")
     watch = f'{child} 1500 & child=$!; sleep 0.6; grep -c memfd:memopt /proc/$child/maps; wait $child'
-    native = run(["bash", "-c", watch], 90)
-    ours = run_under_memopt(["bash", "-c", watch], 90)
+    native = run(["bash", "-c", watch], PATIENCE)
+    ours = run_under_memopt(["bash", "-c", watch], PATIENCE)
     assert ours.same_result(native)
     assert ours.stdout.startswith(b"0\n")
     assert not ours.replaced
@@ -180,14 +181,14 @@ def test_children_run_natively(build: Build, tmp_path: Path) -> None:
 
 def test_program_that_becomes_another_by_execve(build: Build) -> None:
     command = ["bash", "-c", f'exec "{build("gemm_ijk.c")}" {SIZE}']
-    native, ours = run(command, 90), run_under_memopt(command, 90)
+    native, ours = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
     assert ours.same_result(native)
 
 
 def test_program_that_forks_and_waits_while_it_is_improved(tmp_path: Path, build: Build) -> None:
     """Neither waitpid(-1) nor SIGCHLD may show a child that the program did not make."""
     product = build("forking.c")
-    native, ours = run([str(product), SIZE], 90), run_under_memopt([str(product), SIZE], 90)
+    native, ours = run([str(product), SIZE], PATIENCE), run_under_memopt([str(product), SIZE], PATIENCE)
     assert ours.same_result(native)
     assert ours.replaced, ours.stderr
     assert native.stdout.startswith(b"children 3 signals 3")
@@ -208,12 +209,12 @@ def product(build: Build) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def native(product: tuple[str, str]) -> Execution:
-    return run(product, 90)
+    return run(product, PATIENCE)
 
 
 @pytest.fixture(scope="module")
 def ours(product: tuple[str, str]) -> Execution:
-    return run_under_memopt(product, 90)
+    return run_under_memopt(product, PATIENCE)
 
 
 def test_standard_error_is_the_programs_apart_from_memopts_lines(ours: Execution, native: Execution) -> None:
@@ -269,7 +270,7 @@ def test_json_has_what_the_manual_says(product: tuple[str, str], ours: Execution
 
 
 def test_report_on_a_full_disk_is_one_line(product: tuple[str, str], native: Execution) -> None:
-    ours = run([*MEMOPT, "--json", "/dev/full", "--quiet", "--", *product], 90)
+    ours = run([*MEMOPT, "--json", "/dev/full", "--quiet", "--", *product], PATIENCE)
     assert ours.same_result(native)
     assert len(own(ours.stderr)) == 1
 
@@ -294,7 +295,7 @@ def test_without_shadow(product: tuple[str, str], native: Execution) -> None:
 
 def test_program_of_this_python_is_left_as_it_is() -> None:
     command = [sys.executable, "-c", "print(sum(i * i for i in range(3_000_000)))"]
-    native, ours = run(command, 90), run_under_memopt(command, 90)
+    native, ours = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
     assert ours.same_result(native)
     assert not ours.replaced
 
@@ -323,7 +324,7 @@ def test_programs_with_nothing_to_gain_are_the_same(build: Build, tmp_path: Path
     lines = tmp_path / "lines"
     lines.write_text("".join(f"{i * 2654435761 % 1000003} line {i}\n" for i in range(400_000)))
     for command in ([str(build("busy_integer.c")), "1"], ["sort", str(lines)], ["gzip", "-c", str(lines)]):
-        native, ours = run(command, 90), run_under_memopt(command, 90)
+        native, ours = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
         assert ours.same_result(native), command
         assert foreign(ours.stderr) == foreign(native.stderr)
         assert not ours.replaced
@@ -333,6 +334,6 @@ def test_programs_with_nothing_to_gain_are_the_same(build: Build, tmp_path: Path
 def test_closed_descriptors(product: tuple[str, str], native: Execution, tmp_path: Path, closed: str) -> None:
     report = tmp_path / "report"
     command = [*MEMOPT, "--json", str(report), "--", *product]
-    ours = run(["bash", "-c", f'"$@" {closed}; echo code=$?', "bash", *command], 90)
+    ours = run(["bash", "-c", f'"$@" {closed}; echo code=$?', "bash", *command], PATIENCE)
     assert ours.stdout == (b"" if " >&-" in closed else native.stdout) + b"code=0\n"
     assert json.loads(report.read_text())["loops"][0]["outcome"] == "replaced"

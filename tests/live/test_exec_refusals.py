@@ -18,10 +18,12 @@ from typing import Any
 
 import pytest
 
-from bench.execution import memopt_command, run, run_under_memopt
+from bench.measure.execution import memopt_command, run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
 from tests.support.told import EXIT_CODE, Told
+from tests.support.tools import lacking
+from tests.support.waiting import PATIENCE
 
 NOBODY = 65534
 _SEIZE, _DETACH, _INTERRUPT = 0x4206, 17, 0x4207
@@ -124,7 +126,7 @@ def test_sandbox_that_forbids_ptrace_to_both(program: Path, expected: str, tmp_p
 
 def once(command: Sequence[str]) -> tuple[dict[str, Any], str]:
     """The report of a run that must be as the native one, and memopt's one line about it."""
-    native, trial = run(command, 90), run_under_memopt(command, 90)
+    native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
     assert native.exit_code == 0
     assert trial.same_result(native)
     assert trial.report is not None
@@ -166,7 +168,7 @@ def test_32_bit_program(build: Build, tmp_path: Path) -> None:
     source = tmp_path / "probe.c"
     source.write_text("#include <stdio.h>\nint main(void) { return 0; }")
     if subprocess.run(["gcc", "-m32", "-o", tmp_path / "probe", source], capture_output=True).returncode:
-        pytest.skip("gcc -m32 does not work here: apt install gcc-multilib")
+        lacking("a compiler of 32-bit programs", "gcc-multilib")
     report, line = once((str(build("gemm_ijk.c", "-m32")), "700"))
     assert report["reason"] == Reason.THIRTY_TWO_BIT.value
     assert Reason.THIRTY_TWO_BIT.explain in line

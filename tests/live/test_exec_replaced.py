@@ -9,18 +9,18 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.execution import Execution, run, run_under_memopt
-from bench.variants import COMPILERS, VARIANTS, Variant, compile_kernel
+from bench.measure.execution import Execution, run, run_under_memopt
+from bench.programs.variants import COMPILERS, VARIANTS, Variant, compile_kernel
 from memopt.ir.plan import Isa
 from memopt.machine.description import usable_isas
 from memopt.machine.detect import detect
+from tests.support.tools import need
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 140.0
 # Primes for which the original takes a few seconds: long enough to be replaced on a busy machine.
 SIZES = {"a": 1409, "b": 1583, "c": 1399, "d-ikj": 2039, "d-jki": 1201, "e": 307}
 BUILDS = ("prime", "prime+no-pie", "prime+stripped")
@@ -46,8 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(variant: Variant, compiler: str, build: str, folder: Path) -> tuple[str, ...]:
-    if shutil.which(COMPILERS[compiler][0]) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(COMPILERS[compiler][0])
     size = SIZES[variant.name]
     return (str(compile_kernel(variant, compiler, build, size, folder)), *variant.arguments(size))
 

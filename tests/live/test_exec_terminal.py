@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command
+from bench.measure.execution import memopt_command
 from tests.support.terminal import Terminal
 from tests.support.told import EXIT_CODE, await_that, has_new_code
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.cells import BUILDS
-from bench.execution import run, run_under_memopt
-from bench.families import KERNELS
-
-PATIENCE = 120.0
+from bench.measure.execution import run, run_under_memopt
+from bench.programs.families import KERNELS
+from tests.support.waiting import PATIENCE
 
 
 def test_integers_are_replaced_and_equal(tmp_path: Path) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.execution import Execution, run, run_under_memopt
+from bench.measure.execution import Execution, run, run_under_memopt
 from tests.conftest import Build
+from tests.support.tools import need
+from tests.support.waiting import PATIENCE
 
 SIZE = "1500"
 PAIR_SIZE = "1301"  # both processors are busy then
-PATIENCE = 140.0
 
 
 def script(folder: Path, text: str) -> str:
@@ -56,7 +56,6 @@ def test_two_at_the_same_time(build: Build, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launcher", ["mpirun.mpich", "mpirun.openmpi"])
 def test_ranks_of_mpirun(build: Build, launcher: str) -> None:
-    if shutil.which(launcher) is None:
-        pytest.skip(f"{launcher} is not installed")
+    need(launcher)
     options = ("--allow-run-as-root", "--oversubscribe") if launcher.endswith("openmpi") else ()
     check((launcher, *options, "-n", "2", str(build("gemm_ijk.c")), PAIR_SIZE), 2)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import Terminal
+from tests.support.waiting import PATIENCE
 
 LAUNCHER = str(Path(__file__).resolve().parents[1] / "support" / "launcher.py")
 MEMOPT = [sys.executable, LAUNCHER]
@@ -345,7 +346,7 @@ assert supervisor.stopped
 ])
 def test_stops_of_a_tracer_belong_to_it(body: str) -> None:
     code = TRACED.format(root=str(Path(LAUNCHER).parents[2]), body=body)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE,
                             start_new_session=True)
     assert (result.stdout, result.stderr) == ("done\n", "")
 

@@ -13,6 +13,7 @@ import pytest
 from runtime.launch import launch as launching
 from runtime.launch.identify import CannotRun, Executable, identify
 from runtime.launch.jobcontrol import Exited, Signaled
+from tests.support.waiting import PATIENCE
 
 LAUNCHER = str(Path(__file__).resolve().parents[1] / "support" / "launcher.py")
 RUN = f"{sys.executable} {LAUNCHER} "
@@ -23,7 +24,7 @@ _PERSONAL = ("Name", "Tgid", "Pid", "PPid", "NS", "Vm", "Rss", "voluntary", "non
 
 
 def shell(line: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=120, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(["bash", "-c", line], capture_output=True, timeout=PATIENCE, **options)  # type: ignore[call-overload, no-any-return]
 
 
 def same(before: str, command: str, after: str = "", **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -172,7 +173,7 @@ from runtime.launch.identify import identify
 from runtime.launch.launch import launch
 launch(identify("sh", "/bin"), ["sh", "-c", "echo alive"], prepare=lambda pid: os.kill(os.getpid(), 9))
 """
-    result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=PATIENCE)
     assert result.returncode == -signal.SIGKILL
     assert result.stdout == b"alive\n"
 
@@ -241,7 +242,7 @@ from runtime.launch.launch import replace
 os.write(1, b"%d\\n" % os.getpid())
 replace(identify("sh", "/bin"), ["sh", "-c", "echo $$; grep -E '^Sig(Ign|Blk)' /proc/self/status; exit 5"])
 """
-    result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
+    result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
     first, second, *signals = result.stdout.splitlines()
     assert result.returncode == 5
     assert first == second

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120.0
 INTEGERS = """
 import numpy
+from tests.support.waiting import PATIENCE
 generator = numpy.random.default_rng(1)
 a, b = (generator.integers(-9, 9, (431, 431)) for _ in range(2))
 for _ in range(100):

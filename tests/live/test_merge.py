@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.tools import need_mpich
+from tests.support.waiting import PATIENCE
 
 _TOTALS = """SELECT f.name AS function, sum(c.instructions) AS instructions FROM context c
     JOIN function f ON f.id = c.function GROUP BY f.name"""
@@ -64,10 +62,8 @@ def test_what_cannot_be_merged_is_said_so(tmp_path: Path) -> None:
     assert itself.exit_code == 2
 
 
-@pytest.mark.skipif(shutil.which("mpicc.mpich") is None or subprocess.run(
-    ["mpicc.mpich", "-E", "-xc", "-"], input=b"#include <mpi.h>", capture_output=True, check=False).returncode != 0,
-    reason="no MPICH to compile with")
 def test_each_rank_writes_its_own(tmp_path: Path) -> None:
+    need_mpich()
     source = tmp_path / "ranks.c"
     source.write_text("""
         #include <mpi.h>

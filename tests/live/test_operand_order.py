@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
 from tests.conftest import Build
+from tests.support.waiting import PATIENCE
 
 REPETITIONS = 10_000
-PATIENCE = 120.0  # seconds
 
 
 @pytest.mark.parametrize("bad", [-1, REPETITIONS - 10])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from bench.paths import of_each, percent, rate, shares_of
-from bench.variants import KERNELS, compile_c
+from bench.programs.variants import KERNELS, compile_c
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.waiting import PATIENCE
 
 
 def profiled(command: tuple[str, ...], path: Path, *options: str) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
 from tests.conftest import Build
-
-PATIENCE = 120.0
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
-
-PATIENCE = 60.0
-
-
-def asked(path: Path, question: str) -> list[dict[str, object]]:
-    answered = run([*memopt_command(), "query", "--format", "json", str(path), question], PATIENCE)
-    assert answered.exit_code == 0, answered.stderr
-    return list(json.loads(answered.stdout))
-
-
-def profile_with_children(path: Path, *command: str) -> None:
-    """Skips where the system has no perf events: without them children are not sampled."""
-    trial = run([*memopt_command(), "profile", "-o", str(path), "--", *command], PATIENCE)
-    assert trial.exit_code == 0
-    if "perf events" in trial.stderr:
-        pytest.skip(trial.stderr)
+from tests.support.profiles import asked, profile_with_children
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("level", ["-O1", "-O3"])

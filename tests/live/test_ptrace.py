@@ -16,6 +16,7 @@ from runtime.target.ptrace import TargetEnded
 from runtime.target.remote_calls import Call
 from runtime.target.tracee import Tracee, attach, thread_state, threads
 from tests.support.targets import RIGHT, Worker
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(params=["child", "foreign"])
@@ -107,7 +108,7 @@ def test_signals_during_remote_calls_are_delivered_afterwards(worker: Worker) ->
 
         remote_calls.run(tracee, [Call(39, ())] * 3, observe=disturb)
         assert tracee.signal_mask() == before
-    output, _ = worker.process.communicate(timeout=30)
+    output, _ = worker.process.communicate(timeout=PATIENCE)
     assert output.startswith(RIGHT)
 
 

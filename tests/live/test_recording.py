@@ -13,25 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from bench import callgrind
-from bench.execution import memopt_command, run
+from bench.measure import callgrind
+from bench.measure.execution import memopt_command, run
 from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.symbols import Symbols
 from memopt.traces.core.format import PAGE
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
+from tests.support.profiles import asked, record
+from tests.support.tools import need
+from tests.support.waiting import PATIENCE
 
 _OF_LOOPS = """SELECT f.name AS function, l.depth, x.entries, x.iterations FROM context_loop x
     JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function"""
-
-
-def record(command: tuple[str, ...], path: Path, *options: str) -> None:
-    """Run ``command`` alone and recorded: nothing that can be seen differs."""
-    native = run(command, PATIENCE)
-    recorded = run([*memopt_command(), "profile", "--exact", *options, "-o", str(path), "--", *command], PATIENCE)
-    assert recorded.same_result(native), recorded.stderr
-    assert "unrecorded" not in recorded.stderr
-    assert "not recorded" not in recorded.stderr
 
 
 _LATE = """
@@ -73,8 +66,7 @@ def executed(path: Path, program: str) -> int:
 
 
 def counted_by_callgrind(command: tuple[str, ...]) -> int:
-    if not callgrind.installed():
-        pytest.skip("valgrind is not installed")
+    need("valgrind")
     return callgrind.instructions(command, 10 * PATIENCE)[os.path.realpath(command[0])]
 
 
@@ -186,8 +178,7 @@ def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
     ("/bin/ls", "/no such folder"),
 ])
 def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
-    if not os.path.exists(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
+    need(command[0])
     native = run(command, PATIENCE)
     path = tmp_path / "p.db"
     recorded = run([*memopt_command(), "profile", "--exact", "--quiet", "-o", str(path), "--", *command], PATIENCE)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.waiting import PATIENCE
 
 SIZE = "1300"
-PATIENCE = 140.0
 
 
 def _report(command: tuple[str, ...]) -> tuple[str, str | None]:

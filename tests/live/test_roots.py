@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.execution import run
+from bench.measure.execution import run
 from tests.conftest import Build
 from tests.support.attempts import PATIENCE, until_replaced
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import run, run_under_memopt
+from bench.measure.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
-
-PATIENCE = 120.0
+from tests.support.waiting import PATIENCE
 
 
 def outcome(command: tuple[str, ...]) -> tuple[str, str | None]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from bench.workingsets import compared
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 15000), (128, 16, 12000)])

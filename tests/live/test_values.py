@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.tools import need
+from tests.support.waiting import PATIENCE
 
 _HAD = """SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN 0 ELSE l.depth END AS depth, v.name, v.count,
     v.least, v.most, v.total, v.changes, v.alignment, (SELECT group_concat(amount || ' x ' || count, ', ') FROM
@@ -40,8 +40,7 @@ def test_a_child_of_which_a_copy_fails_takes_nothing_from_others(build: Build, t
     ("gcc", "-O2", ()), ("gcc", "-O2", ("--no-elision",)), ("gcc", "-O3", ()), ("clang", "-O1", ())])
 def test_values_of_known_functions(build: Build, tmp_path: Path, compiler: str, level: str, options: tuple[str, ...]
                                    ) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler}")
+    need(compiler)
     program, path = str(build("valued.c", compiler=compiler, level=level)), tmp_path / "p.db"
     record((program, str(TIMES)), path, "--values", *options)
     rows = asked(path, _HAD.format(os.path.realpath(program)))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from bench.patterns import Texts, compared
-from bench.variants import KERNELS, compile_c
+from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 from tests.conftest import Build
-from tests.live.test_profile import PATIENCE, asked
-from tests.live.test_recording import record
+from tests.support.profiles import asked, record
+from tests.support.tools import need
+from tests.support.waiting import PATIENCE
 
 _CARRIED = """SELECT f.name AS function, l.depth, d.kind, d.least, d.most, sum(d.count) AS count
     FROM dependence d JOIN loop l ON l.id = d.loop JOIN function f ON f.id = l.function
@@ -207,8 +208,7 @@ def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: P
     ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
 ])
 def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
-    if not os.path.exists(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
+    need(command[0])
     native = run(command, PATIENCE)
     path = tmp_path / "p.db"
     recorded = run([*memopt_command(), "profile", "--memory", "--quiet", "-o", str(path), "--", *command], PATIENCE)

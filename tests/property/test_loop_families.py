@@ -11,6 +11,7 @@ from memopt.ir.reasons import Rejected
 from passes.context import Context
 from passes.loop_schedule.candidates import loop_plans
 from tests.support.affine_nests import nests
+from tests.support.effort import some
 from tests.support.inprocess import host_isas
 from tests.support.loop_check import check
 from tests.support.loop_runs import fitted
@@ -21,7 +22,7 @@ SCALARS = (0x3FF8000000000000,) * 4
 
 
 @pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("name", list(_LARGE))
+@pytest.mark.parametrize("name", some(_LARGE, 8))
 def test_plans_of_large_nests_run_on_small_ones(name: str, isa: Isa) -> None:
     context = Context(ZEN5 if isa is Isa.AVX512 else HASWELL, isa, trips=2000)
     try:

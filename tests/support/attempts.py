@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.execution import Execution, run_under_memopt
+from bench.measure.execution import Execution, run_under_memopt
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120.0
 ATTEMPTS = 3
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from tests.support.told import await_idle
 
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE = 90.0  # seconds until something that must come about counts as missing
+_PATIENCE = 300.0  # seconds until something that must come about counts as missing
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 _SOURCE = Path(__file__).with_name("worker.c")
 _DIRECTORY = tempfile.TemporaryDirectory(prefix="memopt-worker-")
 RIGHT = "right children=0 wait=-1"
@@ -69,7 +71,7 @@ class Worker:
     def finish(self) -> str:
         """Tell it to end; what it printed since "ready", without its exit code, which is checked."""
         os.kill(self.pid, signal.SIGUSR1)
-        output, _ = self.process.communicate(timeout=120)
+        output, _ = self.process.communicate(timeout=PATIENCE)
         if self.foreign:
             output, _, status = output.rpartition("status ")
             assert int(status) == EXIT_CODE

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-_PATIENCE = 60.0  # seconds until a missing answer is an error
+_PATIENCE = 300.0  # seconds until a missing answer is an error
 
 
 class Terminal:

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench.execution import memopt_command
+from bench.measure.execution import memopt_command
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120.0
 EXIT_CODE = 3
 _IDLE_SECONDS, _IDLE_USED, _IDLE_WANTED = 1.5, 0.15, 1.2
 

@@ -19,7 +19,7 @@ from tests.support.random_nests.build import Batch, build
 from tests.support.random_nests.program import Program
 from tests.support.random_nests.replacing import REPLACED, Follower, LoopResult
 
-_PATIENCE = 200.0
+_PATIENCE = 400.0
 _LINE = re.compile(r"^(\d+) (\d+) ([0-9a-f]{16} [0-9a-f]{4} [0-9a-f]{16})$", re.MULTILINE)
 
 

@@ -41,7 +41,7 @@ from runtime.trial.shadow import Shadow
 from runtime.trial.trial import general_registers, live_values
 from tests.support.random_nests.build import Batch
 
-PATIENCE = 60.0  # seconds for one call of a nest
+PATIENCE = 200.0  # seconds for one call of a nest
 STAGE_SECONDS = 15.0  # for all stages on one loop
 RETRIES = 3
 SMALL, OTHER = 1 << 20, 3  # what may be a size, and by how much it was another one

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from bench import suite
 from bench.cells import BUILDS, REFERENCES, Build, Cell, kernel_loops, longer, run_cell, steady, summarise
-from bench.execution import Execution
-from bench.families import KERNELS
+from bench.measure.execution import Execution
+from bench.programs.families import KERNELS
 from bench.suite_tables import counts_table, exceptions, family_table, geometric_mean, reference_lines, suite_text
 
 GEMM, HISTOGRAM = KERNELS["gemm_nn"], KERNELS["histogram"]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.execution import Execution
 from bench.headline import Overhead
 from bench.matrix import Row, summarise
-from bench.streaming import Streaming
+from bench.measure.execution import Execution
+from bench.measure.streaming import Streaming
+from bench.programs.variants import VARIANTS
 from bench.tables import install_line, matrix_table, overhead_table, product_table, streaming_table
-from bench.variants import VARIANTS
 
 LOOP = {"outcome": "replaced", "iterations_run": 60, "plan": "tiled", "reason": None,
         "seconds_per_iteration_after": 0.001, "installed_after_seconds": 1.25}

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[3]
 
 # The command with a driver of its own: ``body`` is the body of driver.run and driver.attach.
@@ -33,7 +35,7 @@ SHOW = "    print(options, flush=True); return 7"
 
 def memopt(*arguments: str, body: str = SHOW, **options: object) -> subprocess.CompletedProcess[str]:
     code = FAKE.format(root=str(ROOT), body=body)
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60,
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=PATIENCE,
                           **options)  # type: ignore[call-overload, no-any-return]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from memopt.elf.image import Image
 from memopt.elf.symbols import Symbols
 from memopt.ir.graph import Kind
 from memopt.x86.decoder import decode
+from tests.support.tools import need
 from tests.unit.memopt.cfg.test_loop_nesting import drawn
 
 SOURCE = """
@@ -62,8 +62,7 @@ int main(int count, char **words) { return run((unsigned char *)words[0], count)
 
 
 def built(folder: Path, compiler: str, *flags: str, source: str = SOURCE) -> list[FunctionStructure]:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(compiler)
     (folder / "a.c").write_text(source)
     subprocess.run([compiler, *flags, "-o", "a", "a.c"], cwd=folder, check=True)
     with Image(str(folder / "a")) as image:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.variants import KERNELS
+from bench.programs.variants import KERNELS
 from memopt.elf.image import Image
 from memopt.elf.lines import source_line, source_lines
 from memopt.elf.symbols import Symbols

@@ -12,6 +12,7 @@ from memopt.traces.core.format import BLOCK, AccessShape, BlockShape
 from memopt.traces.notation import affine, expanded, needed, written
 from memopt.traces.patterns import Kind, Pattern
 from memopt.traces.streams import Stream, Streams
+from tests.support.effort import some
 
 BASE = 1 << 30
 
@@ -55,7 +56,7 @@ def nest(draw: random.Random, depth: int) -> list[int]:
     return [a + stride * i for i in range(count) for a in inner]
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", some(range(120), 30))
 def test_random_nests_expand_to_their_addresses(seed: int) -> None:
     draw = random.Random(seed)
     addresses = nest(draw, draw.randrange(1, 5))
@@ -136,7 +137,7 @@ def test_many_different_patterns_outgrow_their_tables() -> None:
 @pytest.mark.parametrize("text", [
     "", "8x", "[8x1", "[8x1,8x1]", "[8x1,(+8+8x1)]", "8x1,", "[8x1,+8+]", "[8x1,(8x1)*2]"])
 def test_what_is_no_pattern_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no |cut off"):
+    with pytest.raises(ValueError, match=r"should|too early|no part"):
         notation.expanded(text, {})
 
 

@@ -30,6 +30,7 @@ from memopt.x86.instructions import Instruction, Label
 from passes.contraction_code.contraction_kernel import scratch_bytes
 from passes.contraction_schedule.contraction import contraction
 from passes.version.kernel import kernel
+from tests.support.effort import some
 from tests.support.inprocess import Buffer, NativeKernel, host_isas
 from tests.support.kernel_check import check
 from tests.support.products import MULTIPLY_ADD, A, B, C, Layout, product, tiled
@@ -77,7 +78,7 @@ def expressions(element: ElementType) -> tuple[Expression, ...]:
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("element", FLOATS)
-@pytest.mark.parametrize("order", ["ijk", "ikj", "jik", "jki", "kij", "kji"])
+@pytest.mark.parametrize("order", some(["ijk", "ikj", "jik", "jki", "kij", "kji"], 2))
 def test_every_loop_order_is_bit_exact(isa: Isa, element: ElementType, order: str) -> None:
     sizes = {"i": 29, "j": 61, "k": 37}
     region = product(order, sizes, element)

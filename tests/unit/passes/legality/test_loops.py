@@ -18,6 +18,7 @@ from passes.legality.loops import check_loops
 from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.rebasing import counted_from, rebase
 from tests.support.affine_nests import nests
+from tests.support.effort import some
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import ZEN5
 from tests.support.nests import linear, scop
@@ -220,7 +221,7 @@ def _mutations(plan: LoopPlan, source: random.Random) -> Iterator[LoopPlan]:
         yield replace(plan, leaves=tuple(swapped))
 
 
-@pytest.mark.parametrize("name", list(_NESTS))
+@pytest.mark.parametrize("name", some(_NESTS, 5))
 def test_what_is_accepted_is_right(name: str) -> None:
     made = _NESTS[name].scop
     source = random.Random(name)

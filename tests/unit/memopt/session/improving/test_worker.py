@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.support.waiting import PATIENCE
+
 _SOURCE = """
 import time, weakref
 from memopt.session.improving.worker import Worker
@@ -30,5 +32,5 @@ for _ in range(200):
 def test_where_it_cannot_be_raised_it_is_not_heard_of() -> None:
     """In what is called when an object goes, exceptions are only reported."""
     done = subprocess.run([sys.executable, "-c", _SOURCE], capture_output=True, text=True,
-                          check=True, timeout=60)
+                          check=True, timeout=PATIENCE)
     assert done.stderr == ""

@@ -11,10 +11,11 @@ from memopt.traces.core.format import BLOCK, Access, AccessShape, BlockShape
 from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.dependences.shadow_memory import FREE_LINES
 from memopt.traces.dependences.shadow_strips import CACHE
+from tests.support.effort import some
 from tests.unit.memopt.traces.dependences.test_dependences import Model, counts_in, found_in
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(range(30), 8))
 def test_lines_of_wide_accesses(seed: int) -> None:
     """At any address, by few or many instructions, mostly reads; some of the seeds have narrow ones later, and all
     have bytes that the same instruction reads with different others."""

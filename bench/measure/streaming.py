@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.cells import BUILDS, MAIN_BUILD, REFERENCES, steady
-from bench.execution import Execution, median, run, run_under_memopt
-from bench.families import KERNELS
-from bench.variants import KERNELS as FOLDER
-from bench.variants import compile_c
+from bench.measure.execution import Execution, median, run, run_under_memopt
+from bench.programs.families import KERNELS
+from bench.programs.variants import KERNELS as FOLDER
+from bench.programs.variants import compile_c
 from memopt.machine.description import Machine
 
 _STEPS, _REPETITIONS = 12, 16

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from bench.execution import median
+from bench.measure.execution import median
 
 _PROGRAM = """
 import sys, time

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parent / "kernels"
+KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 
 COMPILERS = {
     "gcc-O1": ("gcc", "-O1"),

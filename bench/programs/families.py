@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.variants import KERNELS as FOLDER
-from bench.variants import compile_c
+from bench.programs.variants import KERNELS as FOLDER
+from bench.programs.variants import compile_c
 from memopt.ir.reasons import Reason
 
 NOT_REPLACED = "not to be replaced"

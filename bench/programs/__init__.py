@@ -1,0 +1,1 @@
+"""Which programs the benchmarks build: kernels, compilers, levels, ways to link."""
