@@ -1,8 +1,11 @@
-"""Calls that a loop makes only in exceptional iterations: the loop without them.
+"""Cold calls: a loop without the calls that it makes only in exceptional iterations.
 
-Compilers turn ``sqrt(x)`` into ``if (0 > x) call sqrt; else sqrtsd``. What leads to the call is left out of the flow
-graph, so the branch there looks like an exit. Symbolic execution accepts such an exit when the hardware tells that it
-would have been taken (memopt.lifting.execution.iteration): then a version takes everything back, and the original runs.
+Example: compilers turn ``y[i] = sqrt(x[i])`` into ``if (0 > x) call sqrt; else sqrtsd``, since a negative x sets errno.
+The block with the call is left out of the flow graph, so that the branch to it looks like a loop exit.
+
+In: a flow graph and one of its loops. Out: the loops of the graph without the blocks that call.
+Symbolic execution accepts such an exit only when the hardware tells that the branch would have been taken
+(memopt.lifting.execution.iteration). The version then rolls everything back, and the original runs.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from memopt.ir.graph import BasicBlock, FlowGraph, Kind, Loop, LoopForest
 
 
 def calls_out(block: BasicBlock) -> bool:
-    """Whether the block calls something that is not in the graph."""
+    """Whether the block ends with a call of code that is not in the graph."""
     return block.kind is Kind.CALL and block.successors == (block.end,)
 
 
 def without_cold_calls(graph: FlowGraph, loop: Loop) -> tuple[LoopForest, Loop] | None:
-    """The loops of ``graph`` without those blocks of ``loop`` that call, and what of it remains; None when nothing does
-    or calls still do."""
+    """The loops of ``graph`` without the blocks of ``loop`` that call out, and the remaining loop with the same header.
+
+    None when no such loop remains, or when the entry of the graph is one of these blocks.
+    """
     calling = {b for b in loop.blocks if calls_out(graph.blocks[b])}
     kept = replace(graph, blocks={b: block for b, block in graph.blocks.items() if b not in calling})
     if graph.entry not in kept.blocks:

@@ -1,7 +1,7 @@
 """Registers and flags that are dead at a loop header: every path from there writes them before it reads them.
 
 Example: in ``header: mov rbx, rcx; add rax, rbx; jne header`` the register rbx is dead at the header, rax is not.
-What a dead register holds at the header is of no concern: a version need not restore it, and a guard may use dead
+The value of a dead register at the header does not matter: a version need not restore it, and a guard may use dead
 flags before it has saved anything.
 
 In: the flow graph, the operations of its blocks, the header. Out: the dead ones among the locations asked for. A path
@@ -50,9 +50,11 @@ def flags_dead(graph: FlowGraph, operations: Callable[[int], Block], header: int
 
 def _dead(graph: FlowGraph, header: int, writes: Callable[[int], bool | None],
           stop: Callable[[BasicBlock], bool] | None = None) -> bool:
-    """Whether every path from ``header`` comes to a block that ``writes`` first. It says of a block by its start: True,
-    it writes before it reads; False, it reads first; None, it does neither. Paths are not followed through blocks of
-    which ``stop`` is true."""
+    """Whether every path from ``header`` comes to a block that writes before any block that reads.
+
+    ``writes(start)`` says of the block at ``start``: True, it writes before it reads; False, it reads first; None, it
+    does neither. A path that reaches a block with ``stop(block)`` undecided counts as one that reads.
+    """
     pending, seen = [header], {header}
     while pending:
         start = pending.pop()
@@ -70,7 +72,7 @@ def _dead(graph: FlowGraph, header: int, writes: Callable[[int], bool | None],
 
 
 def _first_uses(operations: Callable[[int], Block], start: int) -> dict[str, bool]:
-    """For each location that the block at ``start`` touches, whether it writes it first."""
+    """For each location that the block at ``start`` accesses: True if its first access is a write."""
     found: dict[str, bool] = {}
     for operation in operations(start).operations:
         if isinstance(operation, Get | Put):

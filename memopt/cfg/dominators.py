@@ -1,4 +1,10 @@
-"""Dominators of a control-flow graph (Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm, 2001)."""
+"""Dominators and postdominators of a control-flow graph, as fixed points of their dataflow equations.
+
+Example: in ``a; if (..) b; d`` block a dominates b and d, and d postdominates a and b.
+
+In: a flow graph. Out: immediate dominators, by the start addresses of blocks. Source: Cooper, Harvey, Kennedy: A
+Simple, Fast Dominance Algorithm, 2001.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from memopt.ir.graph import FlowGraph
 
 
 def reverse_postorder(graph: FlowGraph) -> tuple[int, ...]:
-    """Blocks reachable from the entry, each before its successors but for edges that close a cycle."""
+    """Blocks reachable from the entry; each comes before its successors, except along edges that close a cycle."""
     order: list[int] = []
     seen = {graph.entry}
     stack = [(graph.entry, iter(graph.successors(graph.entry)))]
@@ -24,7 +30,7 @@ def reverse_postorder(graph: FlowGraph) -> tuple[int, ...]:
 
 
 def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
-    """The immediate dominator of every reachable block, in reverse postorder; the entry is its own."""
+    """The immediate dominator of every reachable block, in reverse postorder; the entry is its own dominator."""
     order = reverse_postorder(graph)
     number = {block: index for index, block in enumerate(order)}
     predecessors = graph.predecessors
@@ -53,9 +59,10 @@ def immediate_dominators(graph: FlowGraph) -> dict[int, int]:
 
 
 def immediate_postdominators(graph: FlowGraph, inside: frozenset[int]) -> dict[int, int]:
-    """For each block of ``inside`` the next one that every way out of ``inside`` goes through, where there is one.
+    """For each block of ``inside`` that has one, its immediate postdominator in ``inside``.
 
-    An edge to the entry (a back edge) is a way out.
+    That is the next block on every path that leaves ``inside``. An edge to the entry of the graph (the back edge of a
+    loop) leaves ``inside``, too.
     """
     inner = {b: [s for s in graph.blocks[b].successors if s in inside and s != graph.entry] for b in inside}
     leaves = {b for b in inside if len(inner[b]) < len(set(graph.blocks[b].successors)) or not inner[b]}
@@ -68,7 +75,7 @@ def immediate_postdominators(graph: FlowGraph, inside: frozenset[int]) -> dict[i
             if common != after[block]:
                 after[block] = common
                 changed = True
-    # The postdominators of a block form a chain; the next one has all others of the chain behind it.
+    # The postdominators of a block form a chain: the nearest one is the one with the most postdominators itself.
     return {b: max(after[b] - {b}, key=lambda p: len(after[p])) for b in inside if len(after[b]) > 1}
 
 

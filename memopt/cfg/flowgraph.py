@@ -1,8 +1,11 @@
-"""Control-flow graphs from the bytes of a running program, starting at a hot address.
+"""Control-flow graphs from the bytes of a running program, by recursive traversal from a hot address.
 
-What lies behind an indirect jump is not looked for, unless the caller knows. That is sound for a version that is
-entered at a loop header: everything that can run from there on is either in the graph or reached by an edge that leaves
-it.
+Recursive traversal decodes a basic block and then the blocks it jumps or falls through to. Example: ``test eax, eax;
+jne A; B: ...`` ends a block with the successors B and A.
+
+In: a function that reads code, a start address, the bounds of the function. Out: a ``FlowGraph``.
+An indirect jump ends the traversal, unless the caller knows its targets. That is sound for a version that is entered
+at a loop header: all code that can run from there on is in the graph or is reached by an edge that leaves the graph.
 """
 
 from __future__ import annotations
@@ -27,19 +30,22 @@ _LOOK_BACK = 64
 
 
 class Decoded:
-    """Instructions that are known, by address, and will be."""
+    """Decoded instructions by address: a cache for several traversals of the same bytes."""
 
     def __init__(self) -> None:
         self.known: dict[int, DecodedInstruction] = {}
-        self._starts: list[int] = []  # of the pieces that were decoded, in order
+        self._starts: list[int] = []  # start addresses of the pieces decoded so far, sorted
 
     def at(self, address: int, end: int, read: Read) -> DecodedInstruction | None:
-        """That at ``address``, which is not known yet, of the bytes in front of ``end``; None where they are none."""
+        """Decodes the instruction at ``address`` and those behind it, from the bytes below ``end``.
+
+        Precondition: the one at ``address`` is not known yet. None where its bytes do not decode.
+        """
         size = min(_CHUNK, end - address)
         index = bisect.bisect_right(self._starts, address)
         following = self._starts[index] if index < len(self._starts) else end
         self._starts.insert(index, address)
-        for piece in (min(size, following - address), size):  # what follows is known, unless it overlaps
+        for piece in (min(size, following - address), size):  # up to the next known piece; further if they overlap
             for instruction in decode(read(address, piece), address):
                 self.known.setdefault(instruction.address, instruction)
             if address in self.known:
@@ -50,29 +56,29 @@ class Decoded:
 def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int, tuple[int, ...]] = NOWHERE,
              decoded: Decoded | None = None, parts: Sequence[tuple[int, int]] = (),
              last: Collection[int] = ()) -> FlowGraph:
-    """The graph of all code reachable from ``start`` by direct jumps and falling through, inside ``bounds``, or inside
-    ``parts``.
+    """The graph of the code reachable from ``start`` by direct jumps and by falling through.
 
-    ``bounds`` is (first address, first address after), and so is each of ``parts``; ``leads``: where indirect jumps at
-    these addresses go, and calls that end with an exception; ``last``: addresses of calls that do not return;
-    ``decoded``: what is known of the same bytes, and will be. Raises Rejected: UNSUPPORTED_INSTRUCTION when nothing can
-    be decoded at ``start``, NOT_A_NEST when the code is too large to be one function.
+    Only code inside ``bounds`` and ``parts`` is followed; each is (first address, first address after it).
+    ``leads``: known targets of indirect jumps, and the landing pads of calls that throw, by the address of the jump or
+    call. ``last``: addresses of calls that do not return. ``decoded``: the cache of instructions of these bytes.
+    Raises Rejected(UNSUPPORTED_INSTRUCTION) when the bytes at ``start`` do not decode, Rejected(NOT_A_NEST) when there
+    are too many instructions for one function.
     """
     known: dict[int, DecodedInstruction] = {}
     decoded = Decoded() if decoded is None else decoded
     leaders, pending = {start}, [start]
-    successors: dict[int, tuple[int, ...]] = {}  # of what ends a block, by its address
+    successors: dict[int, tuple[int, ...]] = {}  # by the address of the instruction that ends a block
     extents = (bounds, *parts)
     while pending:
         address = pending.pop()
         end = next((high for low, high in extents if low <= address < high), bounds[1])
-        while address not in known:  # to the end of the basic block, or to where another way has led already
+        while address not in known:  # to the end of the basic block, or to code that another path has reached
             found = decoded.known.get(address) or decoded.at(address, end, read) if address < end else None
             if found is None:
                 break
             known[address] = found
             if len(known) > _MOST_INSTRUCTIONS:
-                raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions from {start:#x}")
+                raise Rejected(Reason.NOT_A_NEST, f"more than {_MOST_INSTRUCTIONS} instructions follow {start:#x}")
             address += found.size
             if found.kind.ends_block:
                 successors[found.address] = _successors(found, leads, last)
@@ -85,7 +91,7 @@ def discover(read: Read, start: int, bounds: tuple[int, int], leads: Mapping[int
                 leaders |= {found.address, address}
     blocks = {leader: _block(known, leader, leaders, successors) for leader in sorted(leaders) if leader in known}
     if start not in blocks:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"bytes that do not decode at {start:#x}")
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"the bytes at {start:#x} do not decode")
     return FlowGraph(start, blocks)
 
 
@@ -115,7 +121,7 @@ def _block(known: dict[int, DecodedInstruction], start: int, leaders: set[int],
 
 
 def function_containing(address: int, ranges: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
-    """The smallest of the half-open ranges (symbols, unwind entries) that holds ``address``."""
+    """The smallest of the half-open ranges (symbols, unwind entries) that holds ``address``; None if none does."""
     around = [r for r in ranges if r[0] <= address < r[1]]
     return min(around, key=lambda r: r[1] - r[0], default=None)
 
@@ -123,11 +129,11 @@ def function_containing(address: int, ranges: Iterable[tuple[int, int]]) -> tupl
 def flow_around(
     read: Read, address: int, bounds: tuple[int, int], ranges: Iterable[tuple[int, int]] = ()
 ) -> FlowGraph:
-    """A graph that holds the loops around the hot ``address``.
+    """The control-flow graph with the loops around the hot ``address``.
 
-    ``bounds`` is the executable mapping, ``ranges`` what is known of function extents. Where the function is not
-    known, or reaches ``address`` only by an indirect jump, the entry is the best guess at the outermost loop's
-    header instead (or ``address`` itself when it is in no cycle).
+    ``bounds``: the executable mapping. ``ranges``: the known extents of functions. The graph starts at the function's
+    entry. If the function is not known, or reaches ``address`` only by an indirect jump, it starts at the best guess
+    at the outermost loop's header (at ``address`` itself when that is in no cycle). Raises as ``discover``.
     """
     function = function_containing(address, ranges)
     if function is not None:
@@ -141,12 +147,13 @@ def flow_around(
 
 
 def _graph_of_cycle(read: Read, address: int, bounds: tuple[int, int]) -> FlowGraph:
-    """Go forward from ``address``; the blocks from which it is reached again form the outermost cycle around it.
+    """The graph from the guessed header of the outermost cycle around ``address``.
 
-    Its header is where it is entered. That edge is not seen from inside, so: the target of a jump that stands right
-    in front of the cycle's first block (``jmp test; body: ...; test: ...``), else the first block (entered by
-    falling through). A guess is taken back when it makes the cycle irreducible. A wrong guess is safe: any block of
-    a cycle is met again in every round.
+    The traversal starts at ``address``; the blocks from which it is reached again form the cycle. The header is the
+    block where the cycle is entered, but the entering edge cannot be seen from inside. First guess: the target of a
+    jump right in front of the cycle's first block (``jmp test; body: ...; test: ...``). Next: the first block, entered
+    by falling through, and so on. A guess that makes the cycle irreducible is dropped. A wrong guess is safe: control
+    comes back to every block of a cycle.
     """
     graph = discover(read, address, bounds)
     cycle = _component(graph, address)
@@ -184,10 +191,10 @@ def _component(graph: FlowGraph, start: int) -> frozenset[int]:
 
 
 def _jump_before(read: Read, first: int, bounds: tuple[int, int]) -> int | None:
-    """The target of an unconditional jump that ends at ``first``, padding in between left out.
+    """The target of an unconditional jump that ends at ``first``; nops between the two are skipped.
 
-    Where instructions start is not known: every start is tried, and what most of them agree on is taken (x86 code
-    decoded from a wrong start falls into step after a few instructions).
+    It is not known where the instructions in front of ``first`` start. Every start is tried, and the majority decides:
+    x86 code decoded from a wrong start falls into step after a few instructions.
     """
     low = max(bounds[0], first - _LOOK_BACK)
     code = read(low, first - low)

@@ -1,6 +1,10 @@
-"""The static structure of the functions of a file: blocks, edges, dominance, loops. Nothing is run.
+"""Static structure of the functions of a file: basic blocks, edges, dominator tree, loop nesting. Nothing is run.
 
-Invariant: whatever a file holds, a function is described or left out, and the rest goes on. Addresses are link-time.
+Edges include those through jump tables (switches), to landing pads (exceptions that are caught) and to cold parts that
+compilers place elsewhere (``f.cold``). There is no edge behind a call that does not return.
+
+In: an ELF image, its function symbols. Out: a ``FunctionStructure`` for each function. Addresses are link-time.
+Invariant: a function that cannot be described is left out, and the others are not affected, whatever the file holds.
 """
 
 from __future__ import annotations
@@ -23,34 +27,37 @@ from memopt.elf.symbols import Function, Symbols, function_among
 from memopt.ir.graph import FlowGraph, Kind
 from memopt.ir.reasons import Rejected
 
-_FAR_JUMP = re.compile(rb"\xe9|\x0f[\x80-\x8f]")  # with a distance of 32 bits
-_ROUNDS = 8  # of looking behind the switches that are found behind switches
+_FAR_JUMP = re.compile(rb"\xe9|\x0f[\x80-\x8f]")  # jmp and jcc with a displacement of 32 bits
+_ROUNDS = 8  # of discovery: code behind a switch may hold further switches
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionStructure:
-    """``dominance``: for each block an interval; a block dominates those whose intervals lie in its own. ``symbols``:
-    names of the functions of other files that calls lead to, by the address of the call."""
+    """Control-flow graph, dominator tree and loops of one function."""
 
     function: Function
     graph: FlowGraph
+    # by block: an interval; a block dominates the blocks whose intervals lie in its own
     dominance: Mapping[int, tuple[int, int]]
     nesting: Nesting
+    # by the address of a call: the name of the function of another file that it calls
     symbols: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What is known of the text around a function. ``functions``: by address; ``pads``: of the one that starts at an
-    address; ``endings``: which calls do not return."""
+    """The code around a function: other functions, landing pads, calls that do not return."""
 
-    functions: Sequence[Function]
-    pads: Callable[[int], Sequence[LandingPad]]
+    functions: Sequence[Function]  # sorted by address
+    pads: Callable[[int], Sequence[LandingPad]]  # the landing pads of the function that starts at an address
     endings: NoReturn
 
 
 def structures(image: Image, functions: Iterable[Function]) -> Iterator[FunctionStructure]:
-    """Of those ``functions`` of ``image`` whose first bytes are instructions."""
+    """The structure of each of ``functions`` of ``image`` whose first bytes decode.
+
+    Ends early where the image cannot be read (ElfError).
+    """
 
     def read(address: int, size: int) -> bytes:
         try:
@@ -72,8 +79,10 @@ def structures(image: Image, functions: Iterable[Function]) -> Iterator[Function
 
 def structure(function: Function, read: Callable[[int, int], bytes], names: Mapping[int, str],
               around: Surroundings | None = None) -> FunctionStructure | None:
-    """``names``: of what the dynamic linker puts into slots, by their addresses. None where there is no
-    instruction at the function's start, or where it is too large to be one."""
+    """The structure of ``function``; None where its first bytes do not decode or it is too large (``discover``).
+
+    ``names``: the symbol that the dynamic linker resolves each slot to, by the address of the slot.
+    """
     try:
         graph = flow(read, function.start, (function.start, function.end), around)
     except Rejected:
@@ -86,9 +95,12 @@ def structure(function: Function, read: Callable[[int, int], bytes], names: Mapp
 
 def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
          around: Surroundings | None = None) -> FlowGraph:
-    """All code of a function that is reached from ``start``, by the switches whose tables are found, too; with
-    ``around`` by exceptions that are caught, and what compilers have put elsewhere because it seldom runs, and not what
-    only seems to follow a call that does not return. Raises as ``discover``."""
+    """The control-flow graph of the function from ``start``, through its switches where their tables are found.
+
+    With ``around``: also through landing pads and into cold parts that lie elsewhere, and without the code that only
+    seems to follow a call that does not return. Each can uncover more of the others, so discovery is repeated until
+    nothing changes. Raises as ``discover``.
+    """
     decoded = Decoded()
     parts: tuple[tuple[int, int], ...] = ()
     pads = () if around is None else tuple(around.pads(start))
@@ -110,7 +122,7 @@ def flow(read: Callable[[int, int], bytes], start: int, bounds: tuple[int, int],
 
 
 def _caught(graph: FlowGraph, pads: Sequence[LandingPad]) -> dict[int, tuple[int, ...]]:
-    """Where calls that end with an exception go on, by their addresses."""
+    """The landing pads of calls that may throw, by the address of the call."""
     calls = [b.instructions[-1].address for b in graph.blocks.values() if b.kind is Kind.CALL] if pads else []
     found = {call: tuple(pad.start for pad in pads if call in pad.calls) for call in calls}
     return {call: to for call, to in found.items() if to}
@@ -118,8 +130,10 @@ def _caught(graph: FlowGraph, pads: Sequence[LandingPad]) -> dict[int, tuple[int
 
 def _parts(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[int, int], functions: Sequence[Function],
            known: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What the function jumps to as to others, but what is a part of it: by its name, which ends with ".cold" (GCC,
-    LLVM), or without a name because it jumps back into the function's middle."""
+    """New parts of the function that lie elsewhere: jump targets outside the graph that belong to it.
+
+    A part has ".cold" in its name (GCC, LLVM), or it has no name and jumps back into the middle of the function.
+    """
     seen = set(known)
     for target in sorted({s for b in graph.blocks.values() for s in b.successors if s not in graph.blocks}):
         found = function_among(functions, target)
@@ -133,7 +147,7 @@ def _parts(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[in
 
 
 def _jumps(read: Callable[[int, int], bytes], start: int, part: tuple[int, int], bounds: tuple[int, int]) -> bool:
-    """Whether code of ``part`` that is reached from ``start`` jumps into the middle of ``bounds``."""
+    """Whether the code of ``part`` that is reachable from ``start`` jumps into the middle of ``bounds``."""
     with suppress(Rejected):
         blocks = discover(read, start, part).blocks.values()
         return any(bounds[0] < s < bounds[1] for b in blocks for s in b.successors)
@@ -141,7 +155,7 @@ def _jumps(read: Callable[[int, int], bytes], start: int, part: tuple[int, int],
 
 
 def _may_jump(read: Callable[[int, int], bytes], part: tuple[int, int], bounds: tuple[int, int]) -> bool:
-    """Whether bytes of ``part`` could be a jump into the middle of ``bounds``."""
+    """Whether any bytes of ``part`` read as a jump into the middle of ``bounds``: a quick test before ``_jumps``."""
     code = read(part[0], part[1] - part[0])
     distances = ((m.end(), int.from_bytes(code[m.end():m.end() + 4], "little", signed=True))
                  for m in _FAR_JUMP.finditer(code))
@@ -149,14 +163,14 @@ def _may_jump(read: Callable[[int, int], bytes], part: tuple[int, int], bounds: 
 
 
 def intervals(graph: FlowGraph) -> dict[int, tuple[int, int]]:
-    """Nested intervals of the dominator tree: (number, highest number below)."""
+    """For each block (its preorder number in the dominator tree, the highest number in its subtree)."""
     dominators = immediate_dominators(graph)
     below: dict[int, list[int]] = {block: [] for block in dominators}
     for block, above in dominators.items():
         if block != above:
             below[above].append(block)
     sizes = dict.fromkeys(dominators, 1)
-    for block in reversed(dominators):  # a dominator comes before what it dominates
+    for block in reversed(dominators):  # each block before its immediate dominator
         if block != graph.entry:
             sizes[dominators[block]] += sizes[block]
     result: dict[int, tuple[int, int]] = {}

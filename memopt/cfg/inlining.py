@@ -1,10 +1,14 @@
-"""Calls inside a loop as part of it: a copy of the called function's blocks stands in the flow graph at each call.
+"""Inlining in the flow graph: each call in a loop gets a copy of the called function's blocks.
 
-Copies have addresses of their own, beyond what a process can use: the original address plus a multiple of ``COPY``.
-What a call does to the stack stays as it is (the return address is stored and loaded again, and a copy goes on behind
-its call only where that is proved to be the address loaded), so nothing is assumed about the function.
+Example: for ``for (...) y[i] = f(x[i]);`` the call of f leads into a copy of f's blocks, and the copy's ``ret`` leads
+to the block behind the call.
 
-Functions of the C library that copy or fill memory have a model in place of their code (memopt.cfg.library_models).
+In: a flow graph, the blocks to look at, a function that finds callees. Out: the graph with the copies, and a
+``CallLinkage`` that gives the operations of its blocks. Copies have addresses that no process can use: the original
+address plus a multiple of ``COPY``.
+Nothing is assumed about the function: the return address is still stored and loaded, and a copy goes on behind its call
+only where the loaded address is proved to be that one. The C library's functions that copy or fill memory are
+represented by models in place of their code (memopt.cfg.library_models).
 """
 
 from __future__ import annotations
@@ -23,20 +27,19 @@ if TYPE_CHECKING:
 
 COPY = 1 << 48  # no address of a process is that large
 _MOST_CALLS = 64
-_MOST_INSTRUCTIONS = 256  # of a called function
+_MOST_INSTRUCTIONS = 256  # in a called function
 
 
 @dataclass(frozen=True, slots=True)
 class CallLinkage:
-    """Where control goes at the end of blocks that call or return; ``models``: the operations of blocks that stand for
-    a library's code."""
+    """How inlined calls and returns are connected, by the addresses of blocks."""
 
     calls: Mapping[int, int] = field(default_factory=dict)  # a block that calls -> the first block of the copy
     returns: Mapping[int, int] = field(default_factory=dict)  # a block that returns -> the block behind the call
-    models: Mapping[int, Block] = field(default_factory=dict)
+    models: Mapping[int, Block] = field(default_factory=dict)  # a block that models library code -> its operations
 
     def block(self, address: int, lifted: Callable[[int], Block]) -> Block:
-        """The operations of the graph's block at ``address``; ``lifted`` gives those of the code they come from."""
+        """The operations of the block at ``address`` of the new graph; ``lifted`` gives those of original blocks."""
         model = self.models.get(address)
         if model is not None:
             return model
@@ -69,7 +72,10 @@ def _placed(operation: Operation, distance: int) -> Operation:
 
 def inlined(graph: FlowGraph, blocks: frozenset[int], callee: Callable[[DecodedInstruction], Callee | None]) -> (
         tuple[FlowGraph, CallLinkage]):
-    """``graph`` with what the calls in ``blocks`` call, as far as ``callee`` knows it; other calls stay."""
+    """``graph`` with copies of the functions that the calls in ``blocks`` and in these copies call.
+
+    ``callee`` gives the function that a call instruction calls; where that is None the call stays. At most 64 calls.
+    """
     found = dict(graph.blocks)
     calls: dict[int, int] = {}
     returns: dict[int, int] = {}
@@ -115,7 +121,7 @@ def _standing_for(routine: LibraryFunction, address: int, block: Block) -> Basic
 
 
 def is_small(function: FlowGraph) -> bool:
-    """Whether the function is one that a copy of can stand at a call: all of its code is known, and it returns."""
+    """Whether the function can be inlined: it has at most 256 instructions, all its code is known, and it returns."""
     blocks = function.blocks.values()
     return (sum(len(b.instructions) for b in blocks) <= _MOST_INSTRUCTIONS
             and all(b.kind not in (Kind.INDIRECT, Kind.TRAP) for b in blocks)

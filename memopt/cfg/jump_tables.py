@@ -1,10 +1,12 @@
-"""Where the jumps of a switch go, or of labels as values: tables of addresses, or of distances from their own start, as
-compilers make them.
+"""Jump tables: the targets of the indirect jumps that compilers make of a switch, or of labels as values.
 
-gcc and clang load an entry with the index times its size, add the table's address where entries are distances, and jump
-there; without optimisation the index is multiplied apart, and an address may be loaded in another block than that of
-the jump. A table ends where an entry leads out of the function, or where another one starts. That may name too many
-targets, never too few of a table that was found: enough to show structure, not to prove anything.
+Example: ``movsxd rax, dword ptr [rdx + rax*4]; add rax, rdx; jmp rax`` jumps by a table of distances at rdx; ``jmp
+qword ptr [rax*8 + 0x4010]`` by a table of addresses. Without optimisation the index is multiplied apart, and an
+address may be loaded in another block than that of the jump.
+
+In: a flow graph, the bytes of the file. Out: the targets of each indirect jump whose table is found. A table ends where
+an entry leads out of the function, or where another table starts. That may name too many targets, but never too few
+of a table that was found. It is good enough to show structure, not to prove anything.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ _LOADS = ("mov", "movsxd", "jmp", "notrack jmp")
 
 def switches(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[int, int]
              ) -> dict[int, tuple[int, ...]]:
-    """Targets inside ``bounds`` of each indirect jump of ``graph`` whose table is found, by the jump's address.
+    """The targets inside ``bounds`` of each indirect jump of ``graph`` whose table is found, by the jump's address.
 
-    ``read``: (address, size) -> at most size bytes of the file as loaded."""
+    ``read``: (address, size) -> at most size bytes of the file as loaded.
+    """
     bases = _bases(graph)
     starts = sorted({base for found in bases.values() for base in found.values()})
     result: dict[int, tuple[int, ...]] = {}
@@ -41,7 +44,7 @@ def switches(graph: FlowGraph, read: Callable[[int, int], bytes], bounds: tuple[
 
 
 def _bases(graph: FlowGraph) -> dict[str, dict[int, int]]:
-    """For each register the addresses that are put into it, by where."""
+    """For each register the addresses that a rip-relative ``lea`` puts into it, by the address of the ``lea``."""
     found: dict[str, dict[int, int]] = {}
     for block in graph.blocks.values():
         for instruction in block.instructions:
@@ -54,7 +57,7 @@ def _bases(graph: FlowGraph) -> dict[str, dict[int, int]]:
 
 def _targets(block: BasicBlock, bases: dict[str, dict[int, int]], starts: list[int], read: Callable[[int, int], bytes],
              bounds: tuple[int, int]) -> tuple[int, ...]:
-    """Of the first table with an entry that can be one: that loaded last before the jump, then the others."""
+    """The targets in the table from which the block loads, the last load first; empty if it loads from none."""
     for instruction in reversed(block.instructions):
         if instruction.mnemonic in _LOADS:
             found = _loaded(instruction, bases, starts, read, bounds)
@@ -65,7 +68,7 @@ def _targets(block: BasicBlock, bases: dict[str, dict[int, int]], starts: list[i
 
 def _of_any(graph: FlowGraph, bases: dict[str, dict[int, int]], starts: list[int], read: Callable[[int, int], bytes],
             bounds: tuple[int, int]) -> tuple[int, ...]:
-    """Where a jump may go whose own block loads from no table: to the addresses in all tables of the function."""
+    """The targets of a jump whose own block loads from no table: the addresses in all tables of the function."""
     loads = (i for block in graph.blocks.values() for i in block.instructions
              if i.mnemonic == "mov" and (_ABSOLUTE.fullmatch(i.operands_text) or _ADDRESS.fullmatch(i.operands_text)))
     return tuple(t for load in loads for t in _loaded(load, bases, starts, read, bounds) or ())
@@ -73,7 +76,7 @@ def _of_any(graph: FlowGraph, bases: dict[str, dict[int, int]], starts: list[int
 
 def _loaded(instruction: DecodedInstruction, bases: dict[str, dict[int, int]], starts: list[int],
             read: Callable[[int, int], bytes], bounds: tuple[int, int]) -> tuple[int, ...] | None:
-    """Where the entries lead to of the table that the instruction loads one from; None where it loads from none."""
+    """The targets in the table that the instruction loads an entry from; None where it loads from no table."""
     text = instruction.operands_text
     if match := _ABSOLUTE.fullmatch(text):
         return tuple(_entries(int(match[1], 16), "<Q", 0, starts, read, bounds))
@@ -94,6 +97,6 @@ def _entries(table: int, form: str, base: int, starts: list[int], read: Callable
     limit = min((s for s in starts if s > table), default=table + size * _MOST_ENTRIES)
     data = read(table, min(limit - table, size * _MOST_ENTRIES))
     for (entry,) in struct.iter_unpack(form, data[:len(data) // size * size]):
-        if not bounds[0] + (form == "<Q") <= base + entry < bounds[1]:  # a function's own address is no label in it
+        if not bounds[0] + (form == "<Q") <= base + entry < bounds[1]:  # a function's own address is not a label in it
             return
         yield base + entry

@@ -1,9 +1,14 @@
-"""Models of library functions: the loops that those that copy and fill memory stand for; one operation for those of
-the mathematical library, whose result follows from their operands (C11, 7.12, and glibc's manual on errno).
+"""Models of library functions: operations that stand for the code of memcpy, memmove, memset, sin, exp and others.
 
-``memcpy`` and ``memmove`` are copies forward, element by element; that is what they do as long as the destination does
-not lie inside the source, which is required ("forwards"). An element is as large as is known to divide the size
-("granule"). What the System V ABI lets a function change (AMD64 supplement, 3.2.1) is unknown afterwards.
+Example: a call of ``memcpy(d, s, n)`` becomes the loop ``for (k = 0; k < n; k += g) d[k..] = s[k..]``; the element
+size g ("granule") is the largest that is known to divide n. Copying forwards element by element is what memcpy and
+memmove do unless the destination begins inside the source; the model exits where that is so ("forwards"). A function
+of the mathematical library is one operation: its result depends on its operands only (C11, 7.12, and glibc's manual on
+errno).
+
+In: a ``LibraryFunction``, where it is called. Out: blocks of operations. A model exits to the original code where the
+called slot no longer holds the function's address. After it, the registers that the System V ABI lets a function
+change (AMD64 supplement, 3.2.1) are unknown.
 """
 
 from __future__ import annotations
@@ -20,15 +25,15 @@ _TWO = {"atan2": CALL, "hypot": CALL, "pow": CHECK}
 FUNCTIONS = {name + suffix: (operator, operands, bits)
              for names, operands in ((dict.fromkeys(_WHOLE, CALL) | dict.fromkeys(_PARTIAL, CHECK), 1), (_TWO, 2))
              for name, operator in names.items() for suffix, bits in (("", 64), ("f", 32))}
-"""By name: the operator, how many operands, their bits. ``CALL``: the only value that errno is ever set to is ERANGE,
-so that the order of calls does not matter."""
+"""By name: the operator, the number of operands, their bits. ``CALL``: the function sets errno to nothing but ERANGE,
+so the order of calls does not matter. ``CHECK``: it may also set EDOM."""
 _STEP = 0x100  # between the addresses of a model's blocks
 GRANULES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """The function ``name``, called through the pointer in ``slot`` as long as that holds its ``address``."""
+    """The library function ``name``, called through the pointer at address ``slot`` while that holds ``address``."""
 
     name: str
     address: int
@@ -36,8 +41,10 @@ class LibraryFunction:
 
 
 def model(routine: LibraryFunction, base: int, behind: int) -> dict[int, Block]:
-    """The blocks of a call of ``routine`` from its first instruction on, which lie at ``base`` and after; ``behind``
-    is where it returns to."""
+    """The blocks that model a call of ``routine``, from its first instruction to its return, by address.
+
+    They lie at ``base`` and above; ``behind`` is the address that the call returns to.
+    """
     if routine.name in FUNCTIONS:
         return {base: _function(routine, base, behind)}
     loops = {size: base + (1 + number) * _STEP for number, size in enumerate(GRANULES)}
@@ -65,7 +72,7 @@ def _entry(routine: LibraryFunction, base: int, loops: dict[int, int], after: in
 
 
 def _bound(routine: LibraryFunction, base: int) -> BlockBuilder:
-    """What every model begins with: its slot holds the address."""
+    """The beginning of every model: an exit unless the slot holds the function's address."""
     b = BlockBuilder()
     b.address = base
     bound = b.load(Literal(routine.slot, 64), 64)
@@ -74,7 +81,10 @@ def _bound(routine: LibraryFunction, base: int) -> BlockBuilder:
 
 
 def _function(routine: LibraryFunction, base: int, behind: int) -> Block:
-    """Operands and result lie at the low ends of xmm0 and xmm1 (System V ABI, AMD64 supplement, 3.2.3)."""
+    """A mathematical function: its operands are the low ends of xmm0 and xmm1, its result is the low end of xmm0.
+
+    System V ABI, AMD64 supplement, 3.2.3.
+    """
     operator, count, bits = FUNCTIONS[routine.name]
     b = _bound(routine, base)
     operands = tuple(b.resize(b.get(f"xmm{number}.0"), bits) for number in range(count))
@@ -90,7 +100,7 @@ def _function(routine: LibraryFunction, base: int, behind: int) -> Block:
 
 
 def _loop(routine: LibraryFunction, address: int, size: int, after: int) -> Block:
-    """One turn: while bytes remain in rdx, the element at rsi, or the value in it, goes to rdi."""
+    """One iteration: while bytes remain in rdx, the element at rsi, or the value in rsi, is stored at rdi."""
     b = BlockBuilder()
     b.address = address
     step = Literal(size, 64)

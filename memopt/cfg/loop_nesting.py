@@ -1,9 +1,11 @@
-"""Every loop of a control-flow graph, whichever way it is entered, and how loops nest: what a profile counts.
+"""Loop nesting forest of a control-flow graph, irreducible loops included, as a profile counts them.
 
-A version needs a loop with one header, which ``memopt.cfg.natural_loops`` finds; here a cycle that is entered at
-several blocks is a loop too, with the first of them in depth-first order for its head (Havlak, Nesting of reducible and
-irreducible loops, 1997, with the bound on its work by Ramalingam, Identifying loops in almost linear time, 1999).
-Where flow is regular, both say the same.
+Example: ``if (x) goto b; a: ...; b: ...; if (y) goto a;`` is a cycle that is entered at a and at b. Such a cycle is a
+loop here, too; its header is the first of its entries in depth-first order. (A version needs a loop with a single
+entry: ``memopt.cfg.natural_loops``. For reducible graphs both find the same loops.)
+
+In: a flow graph. Out: a ``Nesting``. Sources: Havlak, Nesting of reducible and irreducible loops, 1997, with the bound
+on its work by Ramalingam, Identifying loops in almost linear time, 1999.
 """
 
 from __future__ import annotations
@@ -18,25 +20,24 @@ from memopt.ir.graph import FlowGraph, Loop
 
 @dataclass(frozen=True)
 class Nesting:
-    """``loops``: each after its parent, siblings by address; the blocks of a loop hold those of the loops in it.
-    ``irreducible``: headers of loops that are entered at other blocks as well."""
+    """All loops of a function and how they nest."""
 
-    loops: tuple[Loop, ...]
-    irreducible: frozenset[int]
+    loops: tuple[Loop, ...]  # each after its parent, siblings by address; a loop's blocks include those of inner loops
+    irreducible: frozenset[int]  # headers of loops that are entered at other blocks as well
 
     @cached_property
     def innermost(self) -> Mapping[int, int]:
-        """For each block that is in a loop, the index of the innermost one."""
+        """For each block that is in a loop, the index of the innermost loop around it."""
         return {block: index for index, loop in enumerate(self.loops) for block in loop.blocks}  # inner ones come later
 
 
 def find_nesting(graph: FlowGraph) -> Nesting:
-    """The loops among the blocks that are reached from the entry."""
+    """The loops among the blocks that are reachable from the entry."""
     if all(target > source for source in graph.blocks for target in graph.successors(source)):
-        return Nesting((), frozenset())  # nothing goes back
+        return Nesting((), frozenset())  # all edges go to higher addresses
     order, last = _depth_first(graph)
     number = {block: index for index, block in enumerate(order)}
-    into: list[list[int]] = [[] for _ in order]  # edges that come from elsewhere than from below, by number
+    into: list[list[int]] = [[] for _ in order]  # by target: sources of edges that are not back edges
     back: list[list[int]] = [[] for _ in order]
     for source in order:
         for target in graph.successors(source):
@@ -52,11 +53,10 @@ def find_nesting(graph: FlowGraph) -> Nesting:
 
 @dataclass(frozen=True, slots=True)
 class _Loops:
-    """``leader``: union-find, from each number towards the head of the outermost loop known around it. ``own``: for
-    each head the heads and blocks right inside its loop."""
+    """The loops found so far. Blocks are depth-first numbers; the head of a loop stands for the whole loop."""
 
-    leader: list[int]
-    own: dict[int, set[int]]
+    leader: list[int]  # union-find: from each number towards the head of the outermost loop known around it
+    own: dict[int, set[int]]  # by head: the blocks of its loop and the heads of loops, of the next level only
     irreducible: set[int]
 
     def find(self, number: int) -> int:
@@ -69,7 +69,10 @@ class _Loops:
 
 
 def _collect(head: int, into: list[list[int]], back: list[int], last: list[int], found: _Loops) -> None:
-    """What goes back to ``head`` and everything that leads there from below it, inner loops as one."""
+    """Makes a loop of the sources of back edges to ``head`` and all below ``head`` that lead to them.
+
+    A loop that was found before (a deeper one) is taken as one vertex.
+    """
     if not back:
         return
     inside = {found.find(n) for n in back} - {head}
@@ -79,7 +82,7 @@ def _collect(head: int, into: list[list[int]], back: list[int], last: list[int],
             above = found.find(source)
             if not head <= above <= last[head]:
                 found.irreducible.add(head)
-                into[head].append(above)  # the loop around is entered there, too
+                into[head].append(above)  # that edge enters the loop around this one, too
             elif above != head and above not in inside:
                 inside.add(above)
                 pending.append(above)
@@ -97,7 +100,7 @@ def _with_inner(own: dict[int, set[int]], head: int) -> Iterator[int]:
 
 
 def _depth_first(graph: FlowGraph) -> tuple[list[int], list[int]]:
-    """Blocks in preorder, and for each by its number the highest number below it."""
+    """Blocks in depth-first preorder, and by number the highest number in the subtree of each."""
     order, number = [graph.entry], {graph.entry: 0}
     last = [0]
     stack = [(0, iter(graph.successors(graph.entry)))]

@@ -1,4 +1,12 @@
-"""Natural loops of a control-flow graph and how they nest."""
+"""Natural loops of a control-flow graph and how they nest.
+
+A natural loop belongs to a back edge, one whose target (the header) dominates its source. It consists of the blocks
+that reach the source without going through the header. Example: ``h: ...; b: ...; jne h`` is the loop {h, b}.
+
+In: a flow graph. Out: a ``LoopForest``; edges that close a cycle but are no back edges are listed as irreducible. A
+version may still be made for an irreducible cycle: it is entered at one block only, and seen from that block the cycle
+has a header (``entered_in_the_middle``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +18,7 @@ from memopt.ir.reasons import Reason, Rejected
 
 
 def find_loops(graph: FlowGraph) -> LoopForest:
-    """All natural loops; back edges to the same header make one loop (Aho, Lam, Sethi, Ullman, section 9.6)."""
+    """All natural loops of ``graph``; back edges to one header make one loop (Aho, Lam, Sethi, Ullman, section 9.6)."""
     order = reverse_postorder(graph)
     number = {block: index for index, block in enumerate(order)}
     dominators = immediate_dominators(graph)
@@ -29,7 +37,7 @@ def find_loops(graph: FlowGraph) -> LoopForest:
 
 
 def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
-    """The blocks that reach a back edge without going through the header."""
+    """The header and the blocks that reach one of ``sources`` without going through the header."""
     predecessors = graph.predecessors
     body = {header}
     pending = list(sources)
@@ -42,7 +50,10 @@ def _body(graph: FlowGraph, header: int, sources: list[int]) -> frozenset[int]:
 
 
 def nest(graph: FlowGraph, bodies: dict[int, frozenset[int]], back: dict[int, list[int]]) -> tuple[Loop, ...]:
-    """Loops in order, parents first. Two natural loops with different headers are disjoint or nested."""
+    """The loops with these ``bodies`` and back edges (sources, both by header), each after its parent.
+
+    Precondition: two loops are disjoint or nested, as natural loops with different headers are.
+    """
     parents: dict[int, int | None] = {}
     for header in bodies:
         around = [other for other in bodies if other != header and header in bodies[other]]
@@ -69,9 +80,9 @@ def _exits(graph: FlowGraph, body: frozenset[int]) -> tuple[tuple[int, int], ...
 
 
 def innermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
-    """The innermost loop whose code has an instruction at ``address``; None when it is in no loop.
+    """The innermost loop with an instruction at ``address``; None when there is no loop around it.
 
-    Raises Rejected(IRREDUCIBLE) when ``address`` is in a cycle that has no single header.
+    Raises Rejected(IRREDUCIBLE) when ``address`` is in a cycle without a single header, inside that loop.
     """
     block = forest.graph.block_at(address)
     if block is None:
@@ -84,11 +95,11 @@ def innermost_loop_at(forest: LoopForest, address: int) -> Loop | None:
 
 
 def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest, Loop] | None:
-    """A cycle around ``address`` that is entered at several blocks as a loop, as seen from one of them, with the loops
-    in it; None when there is no such cycle.
+    """An irreducible cycle around ``address`` as a loop whose header is one of its entries, with the loops in it.
 
-    A version is entered at that block and nowhere else, so only what can run from there on matters to it: there the
-    block is on every path, as the header of a natural loop is. Of several, the one that needs the fewest loops.
+    None when there is no such cycle. A version is entered at that block and nowhere else, so only the paths from there
+    on matter to it. For them, the block is the header of a natural loop. Of several entries and cycles the one with
+    the fewest loops around ``address`` is taken.
     """
     block = forest.graph.block_at(address)
     views: list[tuple[int, LoopForest, Loop]] = []
@@ -101,14 +112,14 @@ def entered_in_the_middle(forest: LoopForest, address: int) -> tuple[LoopForest,
 
 
 def with_headers(forest: LoopForest, loop: Loop) -> tuple[LoopForest, Loop]:
-    """``loop`` with the loops in it, where each cycle that is entered at several blocks has one of them as a header."""
+    """``loop`` and its inner loops; an irreducible cycle in it gets one of its entries as a header."""
     if not any({source, target} <= loop.blocks for source, target in forest.irreducible):
         return forest, loop
     return _view(forest.graph, loop.header, loop.blocks)
 
 
 def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopForest, Loop]:
-    """The loop of all blocks ``inside``, entered at ``entry``, and those in it."""
+    """The loop of all blocks ``inside`` with the header ``entry``, and the loops in it."""
     graph = FlowGraph(entry, {b: graph.blocks[b] for b in sorted(inside)})
     bodies = _nested_cycles(graph, inside)
     predecessors = graph.predecessors
@@ -118,9 +129,11 @@ def _view(graph: FlowGraph, entry: int, inside: frozenset[int]) -> tuple[LoopFor
 
 
 def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozenset[int]]:
-    """A header for every cycle among ``blocks``, with the blocks of its loop: what is strongly connected is a loop, and
-    so on inside without its header (Steensgaard, Sequentializing program dependence graphs, 1993). Of several blocks
-    where one is entered that is the header which leaves the fewest loops inside."""
+    """The loops among ``blocks`` by header: each strongly connected component is a loop, and so on in the component
+    without its header (Steensgaard, Sequentializing program dependence graphs, 1993).
+
+    Of several entries, the header is the one that leaves the fewest loops inside.
+    """
     result: dict[int, frozenset[int]] = {}
     for loop in _components(graph, blocks):
         if len(loop) > 1 or loop.issubset(graph.successors(min(loop))):
@@ -132,7 +145,7 @@ def _nested_cycles(graph: FlowGraph, blocks: frozenset[int]) -> dict[int, frozen
 
 
 def _components(graph: FlowGraph, blocks: frozenset[int]) -> Iterator[frozenset[int]]:
-    """What is strongly connected among ``blocks`` (Sharir, A strong-connectivity algorithm, 1981)."""
+    """The strongly connected components of ``blocks`` (Sharir, A strong-connectivity algorithm, 1981)."""
     finished: list[int] = []
     seen: set[int] = set()
     pending = [(block, False) for block in blocks]
@@ -149,7 +162,7 @@ def _components(graph: FlowGraph, blocks: frozenset[int]) -> Iterator[frozenset[
         if root in rest:
             found = [root]
             rest.discard(root)
-            for block in found:  # grows meanwhile
+            for block in found:  # found grows while it is walked through
                 before = rest.intersection(graph.predecessors[block])
                 rest -= before
                 found += before
@@ -157,7 +170,7 @@ def _components(graph: FlowGraph, blocks: frozenset[int]) -> Iterator[frozenset[
 
 
 def _cycles(forest: LoopForest, block: int) -> Iterator[frozenset[int]]:
-    """The blocks of each cycle through ``block`` that is no natural loop, inside the natural loop around it."""
+    """The blocks of each irreducible cycle through ``block``, inside the innermost natural loop around the cycle."""
     for source, target in forest.irreducible:
         around = [loop for loop in forest.loops if {source, target} <= loop.blocks]
         outer = max(around, key=lambda loop: loop.depth, default=None)
@@ -172,11 +185,12 @@ def _entries(graph: FlowGraph, cycle: frozenset[int]) -> list[int]:
 
 
 def _check_reducible(forest: LoopForest, block: int, loop: Loop | None) -> None:
-    """The innermost loop, or the blocks of no loop, hold no irreducible cycle through ``block``."""
+    """Raises Rejected(IRREDUCIBLE) if ``loop`` (None: the graph) without its header has such a cycle at ``block``."""
     inside = loop.blocks - {loop.header} if loop else frozenset(forest.graph.blocks)
     for source, target in forest.irreducible:
         if source in inside and target in inside and block in _cycle(forest.graph, source, target, inside):
-            raise Rejected(Reason.IRREDUCIBLE, f"jump at {forest.graph.blocks[source].instructions[-1].address:#x}")
+            jump = forest.graph.blocks[source].instructions[-1]
+            raise Rejected(Reason.IRREDUCIBLE, f"the jump at {jump.address:#x} closes a cycle with several entries")
 
 
 def _cycle(graph: FlowGraph, source: int, target: int, inside: frozenset[int]) -> frozenset[int]:

@@ -1,8 +1,12 @@
-"""Calls that do not return: if they did, what a compiler has put behind one would follow it, and parts of a function
-that have nothing to do with each other would be loops.
+"""Noreturn calls: calls that never return, as of ``abort`` or ``__cxa_throw``.
 
-Known by the names of what C, C++, Fortran and Ada programs end or unwind with, and, for functions of the same file, by
-their code: nothing in it returns, or goes where something may. Where that is wrong, what comes back is met again.
+Example: ``call abort`` is the last instruction of a block; the compiler may have placed any other block of the function
+behind it. An edge to that block would make loops of parts of a function that have nothing to do with each other.
+
+In: the functions of a file, the slots of its dynamic linker, a control-flow graph. Out: the addresses of the noreturn
+calls in it. A function does not return if it has the name of one with which C, C++, Fortran or Ada programs end or
+unwind, or if it is a function of the same file whose code has no path to a return or to unknown code. Where that is
+wrong and a call does return, the code behind it is met again when it runs.
 """
 
 from __future__ import annotations
@@ -24,18 +28,21 @@ _NAMES = re.compile(
     r"|_gfortran_((error_)?stop_\w+|exit_i[48]|os_error(_at)?|runtime_error(_at)?)"
     r"|__gnat_(rcheck_\w+|raise_\w+|reraise\w*)")
 _RETURNS = re.compile(rb"[\xc2\xc3]")
-_MOST_BYTES = 1 << 12  # of functions whose code is looked at
-_MOST_CALLS = 8  # of such functions, one by another
+_MOST_BYTES = 1 << 12  # a larger function is taken to return
+_MOST_CALLS = 8  # depth of calls that are followed
 _STUB_BYTES = 24
 
 
 def does_not_return(name: str) -> bool:
-    """Whether no function of this name does."""
+    """Whether functions of this name never return."""
     return _NAMES.fullmatch(name) is not None
 
 
 def slot_of(call: DecodedInstruction, read: Read) -> int | None:
-    """Where the address is kept that a call goes to, by itself or by a stub of the procedure linkage table."""
+    """The address of the slot through which a call goes: directly, or by a stub of the procedure linkage table.
+
+    None where the call goes through no slot.
+    """
     way = (call,) if call.target is None else decode(read(call.target, _STUB_BYTES), call.target, 3)
     for instruction in way:
         if instruction.kind.ends_block:
@@ -44,15 +51,15 @@ def slot_of(call: DecodedInstruction, read: Read) -> int | None:
 
 
 class NoReturn:
-    """Of one file, or of its code in a process."""
+    """Finds the noreturn calls of one file, or of its code in a process."""
 
     def __init__(self, read: Read, functions: Sequence[Function], slots: Collection[int]) -> None:
-        """``functions``: by address; ``slots``: where the dynamic linker puts addresses of what does not return."""
+        """``functions``: sorted by address; ``slots``: those that the dynamic linker fills with noreturn functions."""
         self._read, self._functions, self._slots = read, functions, slots
         self._known: dict[int, bool] = {}
 
     def of(self, graph: FlowGraph) -> frozenset[int]:
-        """Addresses of the calls in ``graph`` that do not return."""
+        """The addresses of the calls in ``graph`` that do not return."""
         calls = (block.instructions[-1] for block in graph.blocks.values() if block.kind is Kind.CALL)
         return frozenset(call.address for call in calls if self._ends(call, 0))
 
@@ -61,7 +68,7 @@ class NoReturn:
             return slot_of(call, self._read) in self._slots
         known = self._known.get(call.target)
         if known is None:
-            self._known[call.target] = False  # while it is looked for
+            self._known[call.target] = False  # a recursive call counts as one that returns
             found = function_among(self._functions, call.target)
             if found is None or found.start != call.target:
                 known = slot_of(call, self._read) in self._slots
@@ -70,7 +77,7 @@ class NoReturn:
             if known or depth == 0:
                 self._known[call.target] = known
             else:
-                del self._known[call.target]  # perhaps it was not looked at closely enough
+                del self._known[call.target]  # the limit on depth may have decided
         return known
 
     def _never_returns(self, function: Function, depth: int) -> bool:
@@ -91,7 +98,7 @@ class NoReturn:
         return True
 
     def _following(self, block: BasicBlock, depth: int) -> Sequence[int] | None:
-        """Blocks that may come next; None where it returns, or nobody knows."""
+        """The blocks that may run next; None where the block returns or its targets are not known."""
         if block.kind in (Kind.RETURN, Kind.INDIRECT):
             return None
         return () if block.kind is Kind.CALL and self._ends(block.instructions[-1], depth + 1) else block.successors

@@ -1,8 +1,11 @@
-"""Loops whose iterations exchange registers: ``swap(a, b)`` at the end of each sweep over two buffers.
+"""Unrolling of loops whose iterations exchange buffers, as ``swap(a, b)`` at the end of each sweep over two buffers.
 
-What a register holds is then no number of the iteration, but it is one again after as many iterations as the exchange
-takes to come round. So the loop is looked at with that many of its iterations as one: copies of its blocks follow each
-other in the flow graph. A region counts those rounds; the guard's exact division lets in entries that whole rounds end.
+Example: ``for (t...) { sweep(a, b); swap(a, b); }``. The register of ``a`` alternates between two values, so it is not
+affine in t. In the loop unrolled by two it holds the same value at each header.
+
+In: a flow graph, a loop, the period of the exchange. Out: the graph in which copies of the loop's blocks follow each
+other. R then counts groups of ``period`` iterations. The guard's exact division lets a version run only if the trip
+count is a multiple of the period.
 """
 
 from __future__ import annotations
@@ -15,14 +18,17 @@ from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import BasicBlock, FlowGraph, Loop, LoopForest
 from memopt.ir.operations import Block, Exit, Jump, Operation
 
-COPY_DISTANCE = COPY << 8  # between copies: further than those of called functions
+COPY_DISTANCE = COPY << 8  # between copies: larger than any distance of an inlined function (memopt.cfg.inlining)
 
 
 def unrolled(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, times: int) -> (
         tuple[FlowGraph, LoopForest, Callable[[int], Block], Loop] | None):
-    """The graph with ``times`` iterations of ``loop`` as one, its loops, the operations of its blocks, and the loop;
-    None where that is no natural loop."""
+    """``graph`` with ``loop`` unrolled ``times`` times: the graph, its loops, the operations of its blocks, the loop.
+
+    None where the unrolled loop is no natural loop.
+    """
     def target(number: int, address: int) -> int:
+        """Where a jump to ``address`` leads in copy ``number``: in the same copy, at the header to the next one."""
         if address == loop.header:
             number = (number + 1) % times
         return address + number * COPY_DISTANCE if address in loop.blocks else address

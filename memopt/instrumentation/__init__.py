@@ -1,8 +1,25 @@
-"""Where probes stand, and what they tell.
+"""Instrumentation planning: where probes stand in a function, what they record, which registers they may use.
 
-In: ``FlowGraph``, loop nesting. Out: counter places, path numbers, probe points, free registers. May be touched:
-pure; writes no code (that is ``runtime/recording/translation``).
+In: the ``FlowGraph`` of a function, its loop nesting (memopt.cfg), decoded instructions. Out: places of counters and
+how to solve for the other counts, path numbers, memory accesses, probe points of values, free registers.
+May be touched: nothing; all functions are pure. The code of the probes is made by ``runtime/recording/translation``.
 
-Modules: ``edge_counters``, ``hyperblocks``, ``induction_registers``, ``memory_operands``, ``path_numbering``,
-``reductions``, ``scratch_registers``, ``value_probes``.
+Counts:
+
+- ``edge_counters``: places the fewest counters from which all block and edge counts follow.
+- ``induction_registers``: finds registers that count a loop's iterations themselves.
+- ``path_numbering``: numbers the acyclic paths of a function (Ball and Larus).
+
+Memory and values:
+
+- ``memory_operands``: the memory accesses of an instruction by its operands.
+- ``hyperblocks``: groups blocks whose accesses one probe records together.
+- ``reductions``: recognises read-modify-write sequences such as ``s += x``.
+- ``value_probes``: which arguments, loop invariants and trip counts are recorded, and where.
+
+Probes:
+
+- ``scratch_registers``: registers and flags that a probe may change without saving them.
+
+Tested by: tests/unit/memopt/instrumentation. ``scratch_registers`` is covered by test_induction_registers.py.
 """

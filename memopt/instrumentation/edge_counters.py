@@ -1,13 +1,15 @@
-"""Where counters must stand so that every block and edge of a graph is counted, and what their counts say of the rest.
+"""Optimal counter placement: the fewest counters from which the counts of all blocks and edges follow.
 
-A spanning tree of the flow graph needs no counters: what flows into a block flows out of it (Knuth and Stevenson,
-Optimal measurement points for program frequency counts, 1973; Ball and Larus, Optimally profiling and tracing
-programs, 1994). The tree takes what runs most often. A block is an edge as well, from its way in to its way out, so
-that a counter may stand in it. All ways in and out of the function meet in one vertex.
+Example: in ``a; if (..) b; c`` counters on b and on the edge a -> c are enough: a and c run as often as both together.
+Edges of a spanning tree of the flow graph need no counter, because as much flows into a block as out of it (Knuth and
+Stevenson, Optimal measurement points for program frequency counts, 1973; Ball and Larus, Optimally profiling and
+tracing programs, 1994). The tree takes what runs most often. Each block is an edge itself, from its entry to its exit,
+so that a counter may stand in a block, too. All entries and exits of the function meet in one vertex.
 
-Invariant: exact for every run, where it is known in which block one began or ended that did so in its middle. A call
-may never return, so what follows it is counted by itself; where an indirect jump or an exception goes is told by what
-it goes to.
+In: a flow graph and its loops. Out: a ``Counting``: the places of counters, and ``solve`` for the other counts.
+Invariant: counts are exact for complete runs. For a run that began or ended in the middle of a block they are exact if
+that block is known (``cut``). A call may never return, so the code behind it has a count of its own. The targets of
+indirect jumps and exceptions are told by the counts of the blocks they lead to.
 """
 
 from __future__ import annotations
@@ -26,31 +28,32 @@ Place = tuple[int, int | None]  # (block, None): the block; (block, successor): 
 Counts = numpy.typing.NDArray[numpy.int64]
 
 _OUTSIDE = -1
-_DEEPEST = 6  # loops inside loops that make a difference to where counters stand
-_OFTEN = 16  # how much oftener a loop runs than what is around it, for want of anything better
+_DEEPEST = 6  # deeper loops count as this deep when counters are placed
+_OFTEN = 16  # assumed iterations of a loop
 
 
 class _Way(NamedTuple):
-    """From one vertex to another: twice the number of a block for its way in, one more for its way out. ``place``: what
-    runs whenever this way is taken; None: what no counter can stand at."""
+    """An edge of the graph of flows. Vertices: 2 * n is the entry of block n, 2 * n + 1 its exit, _OUTSIDE the rest."""
 
     source: int
     target: int
-    place: Place | None
+    place: Place | None  # the block or edge of the flow graph that this is; None: no counter can stand here
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """``places``: where counters stand, in the order of the counts that ``solve`` takes."""
+    """Where counters stand in a function, and how all other counts follow."""
 
-    places: tuple[Place, ...]
-    _tree: tuple[tuple[_Way, int], ...]  # from the leaves inwards, with the vertex at which each is the last
+    places: tuple[Place, ...]  # of the counters, in the order of the counts that ``solve`` takes
+    _tree: tuple[tuple[_Way, int], ...]  # edges without counters, leaves first, each with the vertex that it solves
     _chords: tuple[_Way, ...]
 
     def solve(self, counts: Counts, cut: Mapping[int, Counts] = MappingProxyType({})) -> dict[Place, Counts]:
-        """For ``counts`` of shape (places, runs) how often each block and each edge ran: arrays of shape (runs,).
-        ``cut``: by block, how many runs more began in its middle than ended there; a run of a block counts for it where
-        it begins."""
+        """The counts of all blocks and edges, arrays of shape (runs,), from ``counts`` of shape (places, runs).
+
+        ``cut``: by block, the number of runs that began in its middle minus those that ended there. A block is counted
+        where it begins.
+        """
         ways = (*self._chords, *(way for way, _ in self._tree)) if cut else ()
         surplus = {way.target: cut[way.place[0]] for way in ways
                    if way.place is not None and way.place[1] is None and way.place[0] in cut}
@@ -74,7 +77,11 @@ class Counting:
 
 
 def plan_counters(graph: FlowGraph, loops: Sequence[Loop], known: frozenset[int] = frozenset()) -> Counting:
-    """``known``: blocks whose counts cost something only where their innermost loop is entered and left."""
+    """Where counters must stand in ``graph`` with these ``loops``.
+
+    ``known``: blocks that an induction register counts; they cost something only where their innermost loop is entered
+    and left.
+    """
     depth = dict.fromkeys(graph.blocks, 0)
     for loop in loops:
         for block in loop.blocks:
@@ -96,13 +103,13 @@ def plan_counters(graph: FlowGraph, loops: Sequence[Loop], known: frozenset[int]
             leader[first] = second
             tree.append(way)
     places = tuple(way.place for way in chords if way.place is not None)
-    assert len(places) == len(chords), "a way without a place closes a cycle"
+    assert len(places) == len(chords), "an edge that no counter can stand at closes a cycle"
     return Counting(places, tuple(_inwards(tree)), tuple(chords))
 
 
 def _order(way: _Way, depth: Mapping[int, int], known: frozenset[int]) -> tuple[bool, int, bool]:
-    """What the tree takes first: what cannot be counted, then what runs often, and edges, where counting costs a
-    jump, before blocks."""
+    """Sort key: the tree first takes edges that cannot be counted, then those that run often. Of two that run as often
+    it takes an edge before a block: counting an edge costs a jump."""
     if way.place is None:
         return False, 0, False
     block, successor = way.place
@@ -127,9 +134,12 @@ def _ways(graph: FlowGraph) -> Iterator[_Way]:
 
 
 def _inwards(tree: Sequence[_Way]) -> Iterator[tuple[_Way, int]]:
-    """The ways of a tree such that each is, at one of its ends, the only one that has not come before."""
+    """The edges of a tree, leaves first, each with one of its vertices.
+
+    At that vertex, all its other edges have come before: so the flow through this one follows from theirs.
+    """
     degree: dict[int, int] = {}
-    indices: dict[int, int] = {}  # of the ways at a vertex, by exclusive or: where there is one, it is that one
+    indices: dict[int, int] = {}  # by vertex: exclusive or of the indices of its edges; of one edge that is its index
     for index, way in enumerate(tree):
         for vertex in way[:2]:
             degree[vertex] = degree.get(vertex, 0) + 1

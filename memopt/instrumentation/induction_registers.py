@@ -1,8 +1,10 @@
-"""Registers that count for a profile: what a loop changes once a round by a fixed step need not be counted again.
+"""Induction registers: a loop changes them by a fixed step once an iteration, so that a profile needs no counter.
 
-How often the instruction that steps ran follows from the register alone, when the loop is entered and when it is left:
-(value after - value before) / step, whichever way the loop takes inside and however it ends. Nothing is said of loops
-with calls or with jumps whose targets are not known, nor of registers that some instruction may change unseen.
+Example: ``add rax, 8`` ran (rax at the exit - rax at the entry of the loop) / 8 times, whatever path the loop took
+inside and however it ended.
+
+In: a flow graph and its loops. Out: one ``Stepping`` for each loop that has such a register. A loop with calls, or with
+jumps whose targets are not known, has none. Neither is a register taken that some instruction may change unseen.
 """
 
 from __future__ import annotations
@@ -31,19 +33,17 @@ _ALSO_UNNAMED = re.compile(r"v?(maskmov\w*|pcmp[ei]str\w*)")
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """``register`` (of 64 bits) changes by ``step`` whenever the instruction at ``address`` in the block ``block`` of
-    the loop runs, and at no other place of it; ``bits`` is 64, or 32 for arithmetic modulo 2**32 that clears the upper
-    half."""
+    """An induction register of a loop: one instruction of the loop adds ``step`` to it, and no other changes it."""
 
-    address: int
-    block: int
-    register: str
+    address: int  # of the instruction
+    block: int  # the block it is in
+    register: str  # the name of its 64 bits
     step: int
-    bits: int
+    bits: int  # 64, or 32 for arithmetic modulo 2**32 that clears the upper half
 
 
 def steppings(graph: FlowGraph, nesting: Nesting) -> dict[int, Stepping]:
-    """By the index of the loop, for those that have one."""
+    """The induction register of each loop that has one, by the index of the loop in ``nesting``."""
     found = {}
     innermost = nesting.innermost
     for index, loop in enumerate(nesting.loops):
@@ -74,7 +74,7 @@ def _stepping(graph: FlowGraph, loop: Loop, own: set[int]) -> Stepping | None:
 
 
 def _step(instruction: DecodedInstruction) -> tuple[str, int, int] | None:
-    """Register, step and bits."""
+    """(64-bit register, step, bits) if the instruction adds a constant to a register; else None."""
     name, text = instruction.mnemonic, instruction.operands_text
     register, amount = text, 0
     if name in ("inc", "dec"):
@@ -89,13 +89,14 @@ def _step(instruction: DecodedInstruction) -> tuple[str, int, int] | None:
         return None
     bits = 64 if register == family else 32
     if bits == 32 and register[-1] != "d" and not register.startswith("e"):
-        return None  # a part that leaves the rest as it was
-    amount = (amount + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)  # immediates may come without their sign
+        return None  # 8 and 16 bits: the rest of the register stays as it was
+    # The text may show a negative immediate as an unsigned number.
+    amount = (amount + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
     return family, amount, bits
 
 
 def written(instruction: DecodedInstruction) -> frozenset[str] | None:
-    """The 64-bit registers it may change, in whole or in part; None where that is not known for sure."""
+    """The 64-bit registers that ``instruction`` may change, in whole or in part; None where that is not certain."""
     name, text = instruction.mnemonic, instruction.operands_text
     if instruction.kind in (Kind.JUMP, Kind.CONDITIONAL):
         return frozenset() if name.startswith("j") else frozenset(("rcx",)) if name.startswith("loop") else None

@@ -1,7 +1,10 @@
-"""What an instruction reads and writes in memory by the operands it names, from its text.
+"""Memory accesses of an instruction by its explicit operands, read from its text.
 
-Not told: the stack by push, pop, call and return; what is relative to a segment, scattered (gather, scatter) or of a
-size that the text does not say (xsave). ``opaque`` says which of these were met.
+Example: ``add dword ptr [rdi + rax*4 + 8], edx`` reads and writes 4 bytes at rdi + 4 * rax + 8.
+
+In: a decoded instruction. Out: its accesses in order. Not included are stack accesses of push, pop, call and return.
+For accesses relative to a segment, of vector gathers and scatters, and of a size that the text does not say (xsave) the
+answer is None: not known.
 """
 
 from __future__ import annotations
@@ -28,29 +31,28 @@ _STRING_SIZES = {"b": 1, "w": 2, "d": 4, "q": 8}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``size`` bytes at base + scale * index + displacement; ``absolute`` where that is known. ``repeated``: as often
-    as rcx says, upwards."""
+    """``size`` bytes at base + scale * index + displacement, or at ``absolute``."""
 
     size: int
     reads: bool
     writes: bool
-    base: str | None = None
+    base: str | None = None  # 64-bit registers
     index: str | None = None
     scale: int = 1
     displacement: int = 0
-    absolute: int | None = None
-    repeated: bool = False
+    absolute: int | None = None  # the address, where it is known (rip-relative)
+    repeated: bool = False  # as many elements as rcx says, upwards (rep movs)
 
 
 def accesses(instruction: DecodedInstruction) -> tuple[Access, ...] | None:
-    """In the order in which they happen; None where some of them cannot be told."""
+    """The accesses of ``instruction`` in the order in which they happen; None where one of them is not known."""
     name, text = instruction.mnemonic, instruction.operands_text
     string = _STRING.fullmatch(name)
     if string is not None and "xmm" not in text:
         return _string(string[1], _STRING_SIZES[string[2]], " " in name)
     if "[" not in text:
         return ()
-    name = name.rsplit(" ", 1)[-1]  # "lock add"
+    name = name.rsplit(" ", 1)[-1]  # without a prefix: "lock add"
     if _NONE.fullmatch(name):
         return None if name.startswith(("v", "x", "fx")) else () if "call" not in name and "jmp" not in name else (
             _by_text(instruction, reads=True, writes=False))
@@ -65,7 +67,7 @@ def _by_text(instruction: DecodedInstruction, reads: bool, writes: bool) -> tupl
     if found is None or found[1] not in _SIZES or found[2] in ("fs:", "gs:"):
         return None
     size = _SIZES[found[1]]
-    if instruction.mnemonic.endswith(("comisd", "comiss")):  # Capstone says 16 for some
+    if instruction.mnemonic.endswith(("comisd", "comiss")):  # Capstone gives 16 bytes for some of these
         size = 8 if instruction.mnemonic.endswith("d") else 4
     target = rip_target(instruction)
     if target is not None:
@@ -74,7 +76,7 @@ def _by_text(instruction: DecodedInstruction, reads: bool, writes: bool) -> tupl
     while at < len(found[3]):
         term = _TERM.match(found[3], at)
         if term is None:
-            return None  # 32-bit addresses, and whatever else there may be
+            return None  # 32-bit addresses and other forms
         sign, register, factor, number = term.groups()
         if number is not None:
             displacement += int(sign + number, 0)

@@ -1,7 +1,9 @@
-"""Numbers for the acyclic paths of a function, so that additions along a path come to its number.
+"""Path numbering: a number for each acyclic path of a function, as the sum of values on its edges.
 
-Ball and Larus, Efficient path profiling (MICRO 1996), section 3: a jump back ends a path and begins another at its
-target; each edge has a value, and the values along a path add up to a number of its own, from 0 on without gaps.
+Example: ``a; if (..) b; else c; d``: with 1 on the edge a -> c and 0 elsewhere, the path a b d has number 0 and a c d
+has number 1. A back edge ends a path and begins another one at its target. Numbers go from 0 on without gaps.
+
+In: a flow graph. Out: a ``PathNumbers``. Source: Ball and Larus, Efficient path profiling (MICRO 1996), section 3.
 """
 
 from __future__ import annotations
@@ -13,22 +15,21 @@ from dataclasses import dataclass
 from memopt.ir.graph import FlowGraph
 from memopt.ir.reasons import Reason, Rejected
 
-MOST_PATHS = 1 << 62  # of a function: numbers are words
+MOST_PATHS = 1 << 62  # in a function: a probe adds 64-bit words
 
 
 @dataclass(frozen=True)
 class PathNumbers:
-    """``values``: of edges; ``starts``: of the ways in, by the block where a path begins; ``ends``: of the ways out, by
-    block; ``back``: of jumps back, what they add to the path that ends there. ``count``: of all paths."""
+    """The values that sum up to the number of a path."""
 
-    values: dict[tuple[int, int], int]
-    starts: dict[int, int]
-    ends: dict[int, int]
-    back: dict[tuple[int, int], int]
-    count: int
+    values: dict[tuple[int, int], int]  # by edge
+    starts: dict[int, int]  # by the block where a path begins
+    ends: dict[int, int]  # by the block where a path leaves the function
+    back: dict[tuple[int, int], int]  # by back edge: added to the path that ends there
+    count: int  # of all paths
 
     def blocks(self, number: int) -> tuple[int, ...]:
-        """Of the path with this number, in order."""
+        """The blocks of the path with this number, in order."""
         start, left = max(self.starts.items(), key=lambda s: (s[1] <= number, s[1]))
         left = number - left
         found = [start]
@@ -41,7 +42,7 @@ class PathNumbers:
 
     @functools.cached_property
     def _ways(self) -> dict[int, list[tuple[int, int | None]]]:
-        """By block, values and where they lead to: None where the path ends."""
+        """By block: (value, next block) for each way on; the next block is None where the path ends."""
         found: dict[int, list[tuple[int, int | None]]] = {}
         for (source, target), value in self.values.items():
             found.setdefault(source, []).append((value, target))
@@ -53,13 +54,13 @@ class PathNumbers:
 
 
 def number_paths(graph: FlowGraph) -> PathNumbers:
-    """Raises Rejected(UNSUPPORTED_INSTRUCTION) where there are more than numbers."""
+    """Numbers the paths of ``graph``. Raises Rejected(UNSUPPORTED_INSTRUCTION) where there are more than 2**62."""
     order, back = _ordered(graph)
     paths: dict[int, int] = {}
     values: dict[tuple[int, int], int] = {}
     ends: dict[int, int] = {}
     backs: dict[tuple[int, int], int] = {}
-    for block in order:  # what it leads to comes before it
+    for block in order:  # its successors come before it
         total = 0
         for target in dict.fromkeys(graph.successors(block)):
             if (block, target) in back:
@@ -79,15 +80,15 @@ def number_paths(graph: FlowGraph) -> PathNumbers:
         starts[block] = total
         total += paths[block]
     if total > MOST_PATHS:
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{total} paths are more than there are numbers")
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{total} paths are too many to number")
     return PathNumbers(values, starts, ends, backs, total)
 
 
 def _ordered(graph: FlowGraph) -> tuple[list[int], dict[tuple[int, int], None]]:
-    """All blocks, each behind those it leads to but for jumps back, and these jumps."""
+    """All blocks in depth-first postorder (each behind its successors, except along back edges), and the back edges."""
     order: list[int] = []
     back: dict[tuple[int, int], None] = {}
-    state: dict[int, bool] = {}  # True: on the way from a root
+    state: dict[int, bool] = {}  # True: on the current depth-first path; False: done
     for root in (graph.entry, *graph.blocks):
         if root in state:
             continue

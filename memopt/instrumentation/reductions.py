@@ -1,4 +1,11 @@
-"""Pieces of straight code that add to what is in memory, or combine it otherwise in an order that does not matter."""
+"""Reductions in straight-line code: a load, an associative operation and a store to the same place, as in ``s += x``.
+
+Example: ``movsd xmm0, [rax]; addsd xmm0, [rdi]; movsd [rax], xmm0``, or ``add dword ptr [rax], 1``. A profile shows a
+dependence between such an access and itself as a reduction: its order does not matter.
+
+In: the instructions of a block and two of their addresses. Out: whether they are the load and the store of a
+reduction. Whatever the text does not show for certain is none.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +23,8 @@ _WORD = re.compile(r"[a-z]+\w*")
 
 
 def accumulates(block: Sequence[DecodedInstruction], writer: int, reader: int) -> bool:
-    """Whether what the instruction at ``reader`` reads is combined with something and written back to the same place by
-    the one at ``writer``, both in ``block``."""
+    """Whether the instruction at ``reader`` loads a value that is combined with another and stored back to the same
+    place by the instruction at ``writer``; both are in ``block``, and may be one."""
     at = {i.address: n for n, i in enumerate(block)}
     if writer not in at or reader not in at or at[reader] > at[writer]:
         return False
@@ -46,7 +53,7 @@ def accumulates(block: Sequence[DecodedInstruction], writer: int, reader: int) -
                 return False
             combined = True
         elif register in others.split(", "):
-            return False  # used for something else, too
+            return False  # the value is used for something else, too
     return combined
 
 

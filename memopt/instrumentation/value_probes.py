@@ -1,8 +1,12 @@
-"""Which values are told of a function and of its loops: arguments, what does not change in a loop, trip counts.
+"""Value probes: which values of a function and its loops are recorded, and at which points.
 
-An argument is a register by which the ABI hands one over (System V AMD64 ABI 3.2.3: integers and pointers) and that the
-function itself reads, on some way, before it sets it: backward liveness. What it only hands on is not seen. A register
-is told of a loop that reads it and changes it nowhere. Reads may be overstated where an instruction is not known.
+Recorded are arguments, loop-invariant registers and trip counts. An argument is a register by which the ABI passes
+integers and pointers (System V AMD64 ABI 3.2.3) and that is live at the entry of the function (backward liveness). An
+argument that the function only passes on is not seen. A loop-invariant register is one that the loop reads and never
+changes.
+
+In: a flow graph, its loops, their induction registers. Out: the ``Point``s of the function. Reads may be overstated
+where an instruction is not known.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from memopt.ir.graph import DecodedInstruction, FlowGraph, Kind, Loop
 ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 _CALL_CLOBBERED = frozenset(("rax", "r10", "r11", *ARGUMENTS))
 _WORD = re.compile(r"[a-z]+\w*")
-_SETS_FIRST = re.compile(  # whatever was in the first operand before does not matter
+_SETS_FIRST = re.compile(  # these overwrite their first operand without reading it
     r"mov|movabs|movzx|movsx|movsxd|lea|pop|popcnt|[tl]zcnt|bs[fr]|rorx|s[ah][lr]x|andn|bextr|bzhi|pdep|pext|movbe|bls\w+"
     r"|v?mov(d|q|mskp[sd])|v?pmovmskb|v?cvtt?s[sd]2si|v?pextr\w+")
 _WIDE = frozenset(FAMILIES.values()) | {"eax", "ebx", "ecx", "edx", "esi", "edi", "ebp"} | {
@@ -28,35 +32,34 @@ _WIDE = frozenset(FAMILIES.values()) | {"eax", "ebx", "ecx", "edx", "esi", "edi"
 
 
 class Moment(Enum):
-    """When values are told. BACK: behind a call."""
+    """When values are recorded."""
 
     ENTRY = 0
-    BACK = 1
+    BACK = 1  # behind a call
     LOOP_ENTRY = 2
     LOOP_EXIT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """``number``: by which the trace knows it; ``loop``: index among those of the function, None for none;
-    ``registers``: whose values are told, beside those that are of every such moment; ``trips``: the register that says
-    how often the header of the loop ran, None where that is counted."""
+    """A point of a function where values are recorded."""
 
-    number: int
+    number: int  # its name in the trace
     moment: Moment
-    loop: int | None = None
-    registers: tuple[str, ...] = ()
-    trips: Stepping | None = None
+    loop: int | None = None  # index among the loops of the function
+    registers: tuple[str, ...] = ()  # recorded beside those that every point of this moment records
+    trips: Stepping | None = None  # the register that counts the runs of the loop's header; None: a counter does
 
     @property
     def counts_trips(self) -> bool:
-        """Whether a counter of its own goes with it, which the header of the loop increments."""
+        """Whether the point has a counter of its own, which the header of the loop increments."""
         return self.moment is Moment.LOOP_ENTRY and self.trips is None
 
 
 def points(graph: FlowGraph, nesting: Nesting, steppings: Mapping[int, Stepping], first: int) -> tuple[Point, ...]:
-    """Those of a function, numbered from ``first`` on: its entry, what is behind its calls, then entry and exit of each
-    loop that is entered and left by jumps whose targets are known."""
+    """The points of a function, numbered from ``first`` on: its entry, one for the code behind its calls, then entry
+    and exit of each loop. Irreducible loops have none, nor do loops that an indirect jump or an exception enters or
+    leaves."""
     live = _live_at_entry(graph)
     made = [Point(first, Moment.ENTRY, None, tuple(r for r in ARGUMENTS if r in live)), Point(first + 1, Moment.BACK)]
     for index, loop in enumerate(nesting.loops):
@@ -97,7 +100,7 @@ def _live_at_entry(graph: FlowGraph) -> set[str]:
 
 
 def read_and_set(instruction: DecodedInstruction) -> tuple[set[str], set[str]]:
-    """The 64-bit registers it names to read them (too many rather than too few), and those it sets in any case."""
+    """The 64-bit registers that it reads (rather too many than too few), and those that it certainly sets."""
     name, text = instruction.mnemonic, instruction.operands_text
     named = {FAMILIES[word] for word in _WORD.findall(text) if word in FAMILIES}
     if instruction.kind is Kind.CALL:
@@ -115,7 +118,7 @@ def read_and_set(instruction: DecodedInstruction) -> tuple[set[str], set[str]]:
 
 
 def _unchanged(graph: FlowGraph, loop: Loop) -> tuple[str, ...]:
-    """The registers that the loop reads and never changes; none where something in it may change any."""
+    """The registers that the loop reads and never changes; none if an instruction in it may change any register."""
     read: set[str] = set()
     changed = {"rsp"}
     for block in loop.blocks:

@@ -1,9 +1,11 @@
-"""Dependences as a list of convex pieces, for schedulers that ask about one hyperplane at a time.
+"""Memory-based dependences as a list of convex pieces, for schedulers that ask about one hyperplane at a time.
 
-A conflict is a set of pairs of instances that touch one cell, one of them writing, the earlier one first, which agree
-in a given number of shared loops. Conflicts of a SCoP together are its memory-based dependences, exactly
-(memopt.polyhedral.dependences gives the same relation as one isl map).
+Example: ``for (i) a[i+1] = a[i]``. Instance i writes the cell that the later instance i' = i + 1 reads; the piece is
+``{ (i, i') : i' = i + 1, 0 <= i, i' < R }``.
 
+In: a SCoP. Out: ``DependencePiece``s. A piece holds pairs of instances that access one cell, one of them writing, the
+earlier instance first, which agree in a given number of shared loops. The pieces together are exactly the
+dependences (memopt.polyhedral.dependences gives the same relation as one isl map).
 In ``pairs`` the counters of the earlier instance have their own names, those of the later one a prime.
 """
 
@@ -23,24 +25,28 @@ MOST_CONFLICTS = 4000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DependencePiece:
-    """``earlier`` and ``later`` name statements; they meet in a cell by their accesses ``first`` and ``second``."""
+    """A convex set of pairs of instances that depend on each other."""
 
-    earlier: str
+    earlier: str  # the statement whose instance comes first
     later: str
-    first: Access
+    first: Access  # the access of ``earlier``; both access the same cell
     second: Access
     pairs: Polyhedron
 
     def distance(self, expressions: Mapping[str, Linear]) -> Linear:
-        """What ``expressions`` (of statements, by name) grows by from the earlier instance to the later one."""
+        """The dependence distance: by how much an expression grows from the earlier instance to the later one.
+
+        ``expressions``: one for each statement, by its name.
+        """
         return self.later_instance(expressions[self.later]) - expressions[self.earlier]
 
     def later_instance(self, expression: Linear) -> Linear:
-        """``expression`` of the later statement in the variables of ``pairs``."""
+        """``expression``, over counters of the later statement, in the variables of ``pairs``."""
         terms = {s + "'" if s + "'" in self.pairs.variables else s: c for s, c in expression.terms}
         return Linear.build(terms, expression.constant)
 
     def where(self, *, equal: tuple[Linear, ...] = (), nonnegative: tuple[Linear, ...] = ()) -> DependencePiece:
+        """The pairs for which every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0."""
         return replace(self, pairs=self.pairs.where(equal=equal, nonnegative=nonnegative))
 
     def __str__(self) -> str:
@@ -48,27 +54,28 @@ class DependencePiece:
 
 
 def dependence_pieces(scop: Scop, facts: tuple[Linear, ...] = ()) -> tuple[DependencePiece, ...]:
-    """All conflicts that have a pair where every one of ``facts``, over symbols alone, is >= 0.
+    """All pieces that are not empty where every one of ``facts``, over symbols alone, is >= 0.
 
-    Raises ``Rejected(NO_SCHEDULE)`` when they are too many to look at."""
+    Raises ``Rejected(NO_SCHEDULE)`` when there are more than 4000.
+    """
     found: list[DependencePiece] = []
     for earlier in scop.statements:
         for later in scop.statements:
             found += between(earlier, later, facts)
             if len(found) > MOST_CONFLICTS:
-                raise Rejected(Reason.NO_SCHEDULE, f"more than {MOST_CONFLICTS} dependences")
+                raise Rejected(Reason.NO_SCHEDULE, f"the loop has more than {MOST_CONFLICTS} dependences")
     return tuple(found)
 
 
 def shared_loops(first: Statement, second: Statement) -> int:
-    """How many loops the statements have in common: those that stand at the same textual positions."""
+    """The number of loops that surround both statements: those at the same textual positions."""
     most = min(len(first.dimensions), len(second.dimensions))
     return next((n for n in range(most) if first.position[n] != second.position[n]), most)
 
 
 @by_identity
 def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()) -> tuple[DependencePiece, ...]:
-    """Conflicts in which an instance of ``earlier`` comes first."""
+    """The pieces in which an instance of ``earlier`` comes before one of ``later``; ``facts`` as above."""
     meeting = tuple(_meeting(earlier, later))
     if not meeting:
         return ()
@@ -83,8 +90,10 @@ def between(earlier: Statement, later: Statement, facts: tuple[Linear, ...] = ()
 
 
 def _meeting(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Access, list[Linear]]]:
-    """Accesses to one array, one of them writing, and what is 0 where they meet; not those that never do, as unrolled
-    copies of a statement."""
+    """Pairs of accesses to one array, one of them writing, with the expressions that are 0 where both are to one cell.
+
+    Pairs that never are to one cell are left out, as those of unrolled copies of a statement.
+    """
     for first in dict.fromkeys((earlier.write, *earlier.reads)):
         for second in dict.fromkeys((later.write, *later.reads)):
             if first.array == second.array and (first == earlier.write or second == later.write):
@@ -94,7 +103,8 @@ def _meeting(earlier: Statement, later: Statement) -> Iterator[tuple[Access, Acc
 
 
 def _ordered(earlier: Statement, later: Statement, facts: tuple[Linear, ...]) -> Iterator[Polyhedron]:
-    """All pairs of instances in their original order, by the number of outer loops in which they agree."""
+    """All pairs of instances, the earlier one first, in one polyhedron for each number of outer loops in which the two
+    agree (the level that carries the dependence)."""
     common = shared_loops(earlier, later)
     agree = [_primed(Linear.symbol(b.name), later) - Linear.symbol(a.name)
              for a, b in zip(earlier.dimensions[:common], later.dimensions[:common], strict=True)]
@@ -116,7 +126,7 @@ def _all_pairs(earlier: Statement, later: Statement, facts: tuple[Linear, ...]) 
 
 
 def _bounds(statement: Statement) -> Iterator[Linear]:
-    """What is >= 0 at every instance."""
+    """The constraints (>= 0) of the iteration domain."""
     for dimension in statement.dimensions:
         yield Linear.symbol(dimension.name)
         yield dimension.trips - Linear.symbol(dimension.name) - 1

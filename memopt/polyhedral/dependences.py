@@ -1,10 +1,13 @@
-"""Memory-based dependences of a SCoP: pairs of statement instances that touch one cell, one of them writing.
+"""Memory-based dependences of a SCoP as isl relations: flow, anti and output.
 
-Invariant: a dependence ``x -> y`` runs forwards in the original order. Nothing is approximated: isl's relations are
-exact, and a SCoP too large for the budget is Rejected.
+Example: in ``for (i) for (k) c[i] += a[k]`` each instance depends on the one before in k:
+``{ S0[i, k] -> S0[i, k'] : k < k' }`` is flow, anti and output dependence.
 
+In: a SCoP. Out: relations between statement instances. A dependence ``x -> y`` says that x comes before y in the
+original order, both access one cell and one of them writes it. isl's relations are exact; nothing is approximated. A
+SCoP that takes too many operations is Rejected.
 Cells are ``array[subscripts]``. Arrays with different names share no byte and inner subscripts are in range
-(memopt.ir.scop), so cells are equal exactly when names and subscripts are; bases do not matter here.
+(memopt.ir.scop). So two cells are equal exactly when names and subscripts are, whatever the base addresses.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Dependences:
-    """``flow``: write before read. ``anti``: read before write. ``output``: write before write."""
+    """Pairs of statement instances, by kind: ``flow`` write before read, ``anti`` read before write, ``output`` write
+    before write."""
 
     flow: IntegerMap
     anti: IntegerMap
@@ -31,6 +35,7 @@ class Dependences:
 
     @property
     def all(self) -> IntegerMap:
+        """The union of the three kinds."""
         return self.flow | self.anti | self.output
 
     def __str__(self) -> str:
@@ -55,7 +60,7 @@ def dependences(scop: Scop, operations: int = DEFAULT_BUDGET) -> Dependences:
 
 
 def iteration_domain(scop: Scop) -> IntegerSet:
-    """The instances of all statements: ``S0[i, j, k]`` with every counter in its range."""
+    """The iteration domain: all instances ``S0[i, j, k]`` of all statements, every counter in its range."""
     result = no_points()
     for statement in scop.statements:
         bounds = [f"0 <= {d.name} < {_render(d.trips, scop)}" for d in statement.dimensions]
@@ -65,7 +70,8 @@ def iteration_domain(scop: Scop) -> IntegerSet:
 
 
 def original_schedule(scop: Scop) -> IntegerMap:
-    """The textual (2d+1) order, shorter statements padded: ``S0[i, j] -> [p0, i, p1, j, p2, 0, 0]``."""
+    """The original order as a 2d+1 schedule, padded for statements in fewer loops:
+    ``S0[i, j] -> [p0, i, p1, j, p2, 0, 0]``."""
     depth = max(len(s.dimensions) for s in scop.statements)
     result = no_pairs()
     for s in scop.statements:
@@ -78,7 +84,7 @@ def original_schedule(scop: Scop) -> IntegerMap:
 
 
 def _accesses(scop: Scop, accesses: Iterable[tuple[Statement, tuple[Access, ...]]]) -> IntegerMap:
-    """``S0[i, j, k] -> A0[i, k]`` for each access, over the whole space of the statement."""
+    """The access relation ``S0[i, j, k] -> A0[i, k]``, not yet restricted to the iteration domain."""
     result = no_pairs()
     for statement, of_statement in accesses:
         for access in of_statement:
@@ -92,7 +98,7 @@ def _instance(statement: Statement) -> str:
 
 
 def _symbols(scop: Scop) -> tuple[str, ...]:
-    """Symbols that are no dimension: parameters of every set."""
+    """The parameters of every set: symbols that are no loop counters."""
     found = {TRIPS}
     for statement in scop.statements:
         expressions = [*(d.trips for d in statement.dimensions), *statement.conditions]
@@ -104,7 +110,7 @@ def _symbols(scop: Scop) -> tuple[str, ...]:
 
 @by_identity
 def _names(scop: Scop) -> dict[str, str]:
-    """isl names of the symbols: their own where isl can read it."""
+    """The isl name of each symbol: its own name where isl can parse it."""
     return {s: s if _IDENTIFIER.match(s) else f"symbol{i}" for i, s in enumerate(_symbols(scop))}
 
 

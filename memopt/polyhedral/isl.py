@@ -1,7 +1,10 @@
-"""Integer sets and relations: isl behind frozen wrappers with a text form and equality.
+"""Integer sets, relations and polyhedra: isl objects in frozen types with equality and a text form.
 
-Invariants: every object lives in the one context of this module; ``==`` is equality of the sets, not of their
-texts; ``parse(str(x)) == x``. The only module that imports islpy.
+Example: ``IntegerSet.parse("[n] -> { S0[i] : 0 <= i < n }")``.
+
+Invariants: all objects live in the one isl context of this module. ``==`` compares the sets, not their texts.
+``parse(str(x)) == x``. This is the only module that imports islpy. ``budget`` bounds the work of isl, ``patience`` the
+time of those who ask many small questions; both end in ``Rejected(NO_SCHEDULE)``.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Statement
 
-# Two objects of different contexts crash isl without a word: there is one.
+# isl crashes without a message when two objects of different contexts meet. So there is only this one.
 _CONTEXT = isl.DEFAULT_CONTEXT
 
-# isl's own count of operations; a matrix product's dependences take some 10^4.
+# In isl's count of operations. The dependences of a matrix product take some 10^4.
 DEFAULT_BUDGET = 20_000_000
 
 _PATIENT: ContextVar[Callable[[], bool]] = ContextVar("patient", default=lambda: True)
@@ -30,19 +33,19 @@ _PATIENT: ContextVar[Callable[[], bool]] = ContextVar("patient", default=lambda:
 
 @contextmanager
 def budget(operations: int = DEFAULT_BUDGET) -> Iterator[None]:
-    """Bounds the isl work done inside; nothing may outlive it half done.
+    """Limits the number of isl operations inside the ``with``; no operation may begin inside and end outside.
 
-    Raises ``Rejected(NO_SCHEDULE)`` when isl ran out of operations, whatever it claims the error was (a parse that
-    runs out reports a syntax error).
+    Raises ``Rejected(NO_SCHEDULE)`` when isl ran out of operations, whatever error isl reports (a parse that runs out
+    reports a syntax error).
     """
     _CONTEXT.reset_operations()
     _CONTEXT.set_max_operations(operations)
     try:
         yield
     except isl.Error as error:
-        # isl leaves no count to ask for: once over the limit, any further operation fails, so try a trivial one.
+        # isl does not tell its count. Beyond the limit every operation fails, so a trivial one shows it.
         if _exhausted():
-            raise Rejected(Reason.NO_SCHEDULE, "the dependence analysis is too large") from error
+            raise Rejected(Reason.NO_SCHEDULE, "the dependence analysis takes too many operations") from error
         raise
     finally:
         _CONTEXT.set_max_operations(0)
@@ -51,8 +54,10 @@ def budget(operations: int = DEFAULT_BUDGET) -> Iterator[None]:
 
 @contextmanager
 def patience(patient: Callable[[], bool]) -> Iterator[None]:
-    """Bounds the time instead: inside, the question after ``patient()`` has become False ends in
-    ``Rejected(NO_SCHEDULE)``. Many small questions are no work for isl, but for whoever asks them."""
+    """Limits the time: inside it, making a new polyhedron raises ``Rejected(NO_SCHEDULE)`` once ``patient()`` is False.
+
+    Many small questions take little work of isl, but much time of whoever asks them.
+    """
     token = _PATIENT.set(patient)
     try:
         yield
@@ -75,6 +80,7 @@ class IntegerSet:
 
     @staticmethod
     def parse(text: str) -> IntegerSet:
+        """The set with this isl text. isl.Error where the text is not valid."""
         return IntegerSet(isl.UnionSet(text))
 
     @property
@@ -82,7 +88,7 @@ class IntegerSet:
         return bool(self.handle.is_empty())
 
     def without_last(self, count: int) -> IntegerSet:
-        """The projection that drops the last ``count`` dimensions; precondition: all points lie in one space."""
+        """The projection that drops the last ``count`` dimensions. Precondition: all points lie in one space."""
         if self.is_empty:
             return self
         whole = isl.Set.from_union_set(self.handle)
@@ -119,6 +125,7 @@ class IntegerMap:
 
     @staticmethod
     def parse(text: str) -> IntegerMap:
+        """The relation with this isl text. isl.Error where the text is not valid."""
         return IntegerMap(isl.UnionMap(text))
 
     @property
@@ -127,22 +134,24 @@ class IntegerMap:
 
     @property
     def inverse(self) -> IntegerMap:
+        """``{ y -> x : x -> y }``."""
         return IntegerMap(self.handle.reverse())
 
     @property
     def differences(self) -> IntegerSet:
-        """``{ y - x : x -> y }`` for the pairs of one space; ``x`` and ``y`` must have the same one."""
+        """The dependence distances ``{ y - x : x -> y }``; precondition: ``x`` and ``y`` lie in the same space."""
         return IntegerSet(self.handle.deltas())
 
     def then(self, other: IntegerMap) -> IntegerMap:
-        """``{ x -> z : x -> y here and y -> z in other }``."""
+        """The composition ``{ x -> z : x -> y here and y -> z in other }``."""
         return IntegerMap(self.handle.apply_range(other.handle))
 
     def restricted(self, domain: IntegerSet) -> IntegerMap:
+        """The pairs whose first element is in ``domain``."""
         return IntegerMap(self.handle.intersect_domain(domain.handle))
 
     def before(self) -> IntegerMap:
-        """``{ x -> y : self(x) lexicographically before self(y) }`` for a schedule into one space."""
+        """``{ x -> y : self(x) lexicographically before self(y) }``: the order of a schedule into one space."""
         return IntegerMap(self.handle.lex_lt_union_map(self.handle))
 
     def __or__(self, other: IntegerMap) -> IntegerMap:
@@ -172,19 +181,21 @@ def _empty_set() -> Any:
 
 
 def no_points() -> IntegerSet:
+    """The empty set."""
     return IntegerSet(_empty_set())
 
 
 def no_pairs() -> IntegerMap:
+    """The empty relation."""
     return IntegerMap(isl.UnionMap("{ }"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polyhedron:
-    """The integer points of a convex set over named ``variables``; ``symbols`` are parameters.
+    """The integer points of a convex set over named ``variables``, with ``symbols`` as parameters (an isl basic set).
 
-    Made from constraints instead of text, for questions that are asked by the hundred. Every question is about all
-    values of the symbols at once.
+    Made from constraints, not from text, because schedulers ask hundreds of questions. An answer holds for all values
+    of the parameters: ``is_empty`` means empty for each of them.
     """
 
     variables: tuple[str, ...]
@@ -200,20 +211,24 @@ class Polyhedron:
         equal: Iterable[Linear] = (),
         nonnegative: Iterable[Linear] = (),
     ) -> Polyhedron:
+        """The points where every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0.
+
+        Raises Rejected(NO_SCHEDULE) for a coefficient beyond 64 bits.
+        """
         space = isl.Space.set_alloc(_CONTEXT, len(symbols), len(variables))
         whole = Polyhedron(variables, symbols, isl.BasicSet.universe(space))
         return whole.where(equal=equal, nonnegative=nonnegative)
 
     def where(self, *, equal: Iterable[Linear] = (), nonnegative: Iterable[Linear] = ()) -> Polyhedron:
-        """The points where every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0."""
+        """The points of this set where every one of ``equal`` is 0 and every one of ``nonnegative`` is >= 0."""
         key = tuple(equal), tuple(nonnegative)
-        if key not in self._parts:  # the same for each arrangement, so that what is asked of it is kept too
+        if key not in self._parts:  # one object for equal questions, so that the cache of _least works on it, too
             self._parts[key] = self._where(*key)
         return self._parts[key]
 
     def _where(self, equal: tuple[Linear, ...], nonnegative: tuple[Linear, ...]) -> Polyhedron:
         if not _PATIENT.get()():
-            raise Rejected(Reason.NO_SCHEDULE, "looking at the dependences takes too long")
+            raise Rejected(Reason.NO_SCHEDULE, "analysing the dependences takes too long")
         space = isl.LocalSpace.from_space(self.handle.get_space())
         handle = self.handle
         for expression in equal:
@@ -227,18 +242,20 @@ class Polyhedron:
         return bool(self.handle.is_empty())
 
     def least(self, expression: Linear) -> int | None:
-        """The smallest value of ``expression``, None when there is no lower bound, as where it has a symbol that the
-        points are not about. Precondition: not empty."""
+        """The minimum of ``expression`` over the points and all parameters; None when it has no lower bound.
+
+        It has none where ``expression`` has a symbol that the set does not know. Precondition: not empty.
+        """
         known = expression.symbols <= {*self.variables, *self.symbols}
         return _least(self, expression) if known else None
 
     def most(self, expression: Linear) -> int | None:
-        """The largest value of ``expression``, None when there is no upper bound. Precondition: not empty."""
+        """The maximum of ``expression``, as ``least``."""
         least = self.least(-expression)
         return None if least is None else -least
 
     def filled(self, target: Any, expression: Linear, variables: Any = isl.dim_type.set) -> Any:
-        """``target``, an object of isl's, with the coefficients of ``expression``."""
+        """``target``, an isl constraint or affine expression, with the coefficients of ``expression``."""
         for symbol, coefficient in expression.terms:
             _check_size(coefficient)
             if symbol in self.variables:
@@ -253,15 +270,17 @@ class Polyhedron:
 
 
 def instances(statement: Statement) -> Polyhedron:
-    """The iterations in which it runs; all symbols that it is about are parameters."""
+    """The iteration domain of ``statement``; the other symbols of its bounds and subscripts are parameters."""
     cells = (s for access in (statement.write, *statement.reads) for s in access.subscripts)
     return iterations([(d.name, d.trips) for d in statement.dimensions], statement.conditions, cells)
 
 
 def iterations(loops: Sequence[tuple[str, Linear]], conditions: Iterable[Linear],
                others: Iterable[Linear] = ()) -> Polyhedron:
-    """Of ``loops`` (counter, trips) one in the other, those for which each of ``conditions`` is >= 0; the symbols of
-    ``others`` are parameters as well."""
+    """The iteration domain of a nest: ``loops`` are (counter, trip count), outermost first, ``conditions`` are >= 0.
+
+    All other symbols are parameters, those of ``others`` included.
+    """
     names = tuple(name for name, _ in loops)
     bounds = [b for name, trips in loops for b in (Linear.symbol(name), trips - Linear.symbol(name) - 1)]
     bounds += conditions
@@ -271,24 +290,25 @@ def iterations(loops: Sequence[tuple[str, Linear]], conditions: Iterable[Linear]
 
 def _check_size(number: int) -> None:
     if abs(number) >> 63:
-        raise Rejected(Reason.NO_SCHEDULE, "a bound is beyond 64 bits")
+        raise Rejected(Reason.NO_SCHEDULE, "a bound of the loop does not fit into 64 bits")
 
 
 @lru_cache(maxsize=1 << 14)
 def _least(points: Polyhedron, expression: Linear) -> int | None:
-    """Kept: a scheduler asks the same of the same dependence in many arrangements."""
+    """Cached: a scheduler asks the same of the same dependence in many arrangements."""
     space = isl.LocalSpace.from_space(points.handle.get_space())
     objective = points.filled(isl.Aff.zero_on_domain(space), expression, isl.dim_type.in_)
     value = isl.Set.from_basic_set(points.handle).min_val(objective)
     if value.is_nan():
-        raise Rejected(Reason.NO_SCHEDULE, "a statement never runs")
+        raise Rejected(Reason.NO_SCHEDULE, "a statement of the loop never runs")
     return None if value.is_neginfty() else int(value.to_python())
 
 
 def syntax_tree(schedule: IntegerMap, context: IntegerSet) -> Any:
-    """isl's loop nest that visits the domain of ``schedule`` in the order of its dates, a node of isl's own.
+    """isl's AST of the loops that visit the domain of ``schedule`` in the order of its dates, as an isl node.
 
-    ``context``: a set without dimensions that holds for the parameters. Read by ``memopt.polyhedral.loop_ast``.
+    ``context``: constraints on the parameters, as a set without dimensions. ``memopt.polyhedral.loop_ast`` reads the
+    node.
     """
     build = isl.AstBuild.from_context(isl.Set(str(context.handle)))
     return build.node_from_schedule_map(schedule.handle)

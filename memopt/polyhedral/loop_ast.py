@@ -1,8 +1,12 @@
-"""Loops that scan a schedule: isl's syntax tree (Grosser, Verdoolaege, Cohen: "Polyhedral AST generation is more than
-scanning polyhedra", TOPLAS 37(4), 2015) as frozen values of our own.
+"""Loop AST of a schedule: the loops that scan it, as isl generates them, in frozen types of ours.
 
-Invariant: every division is by a positive number and may be done as floor division, every remainder as the one that
-goes with it: isl's exact, non-negative and floor divisions agree with that.
+Example: the schedule ``{ S[i, j] -> [j, i] : 0 <= i, j < 9 }`` becomes
+``for c0 = 0 to 8 by 1: for c1 = 0 to 8 by 1: S(c1, c0)``.
+
+In: a schedule, constraints on its parameters. Out: a ``Node``. Source: Grosser, Verdoolaege, Cohen: "Polyhedral AST
+generation is more than scanning polyhedra", TOPLAS 37(4), 2015.
+Invariant: every divisor is a positive number. Every division may be done as floor division, and every remainder as
+the remainder of floor division: isl's exact, non-negative and floor divisions agree there.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from memopt.polyhedral.isl import IntegerMap, IntegerSet, budget, syntax_tree
 
 @dataclass(frozen=True, slots=True)
 class Number:
+    """A literal."""
+
     value: int
 
     def __str__(self) -> str:
@@ -34,8 +40,9 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``add sub mul min max floor mod`` of two operands each, ``neg`` of one, ``eq le lt ge gt and or`` of two,
-    ``select`` of a condition and two values. ``floor`` and ``mod`` have a positive ``Number`` second."""
+    """``operator`` is ``neg`` (one operand), ``select`` (a condition and two values), or one of two operands: ``add sub
+    mul min max floor mod``, ``eq le lt ge gt and or``. The second operand of ``floor`` (a / b rounded down) and ``mod``
+    is a positive ``Number``."""
 
     operator: str
     operands: tuple[Term, ...]
@@ -49,7 +56,7 @@ Term = Number | Name | Operation
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``iterator`` from ``first`` to ``last``, both included, by ``step`` > 0; ``once``: there is one iteration."""
+    """``iterator`` goes from ``first`` to ``last``, both included, by ``step`` > 0. ``once``: for one iteration."""
 
     iterator: str
     first: Term
@@ -61,6 +68,8 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class If:
+    """A branch; ``condition`` is a comparison, or ``and`` and ``or`` of several."""
+
     condition: Term
     then: Node
     otherwise: Node | None
@@ -68,12 +77,14 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """Nodes that run one after the other."""
+
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One point of the set ``name`` of the schedule's domain."""
+    """Runs the instance ``name[arguments]`` of the schedule's domain."""
 
     name: str
     arguments: tuple[Term, ...]
@@ -87,13 +98,17 @@ _MANY = {"min": "min", "max": "max", "and_": "and", "and_then": "and", "or_": "o
 
 
 def loop_ast(schedule: IntegerMap, context: IntegerSet) -> Node:
-    """Loops that call every point of the domain of ``schedule`` once, in lexicographic order of the dates."""
+    """The loops that run every instance of the domain of ``schedule`` once, in lexicographic order of its dates.
+
+    ``context``: constraints on the parameters, as a set without dimensions. Raises Rejected(NO_SCHEDULE) when isl needs
+    too many operations, VerifyError for a node that is not as isl documents it.
+    """
     with budget():
         return _node(syntax_tree(schedule, context))
 
 
 def lines(node: Node, depth: int = 0) -> list[str]:
-    """The text form, one line for each loop, condition and call."""
+    """The text form of ``node``: one line for each loop, condition and call."""
     indent = "  " * depth
     match node:
         case For(iterator, first, last, step, body, once):
@@ -123,7 +138,7 @@ def _node(node: Any) -> Node:
             name, *arguments = (call.op_get_arg(i) for i in range(call.op_get_n_arg()))
             return Call(name.get_id().get_name(), tuple(map(_term, arguments)))
         case other:
-            raise VerifyError(f"a node {other} in isl's syntax tree")
+            raise VerifyError(f"isl's AST has a node of the unknown type {other}")
 
 
 def _loop(node: Any) -> For:
@@ -138,9 +153,9 @@ def _loop(node: Any) -> For:
         case Operation("lt", (Name(name), end)) if name == iterator:
             last = Operation("sub", (end, Number(1)))
         case other:
-            raise VerifyError(f"a loop over {iterator} while {other} in isl's syntax tree")
+            raise VerifyError(f"isl's AST has a loop over {iterator} with the condition {other}")
     if not isinstance(step, Number) or step.value < 1:
-        raise VerifyError(f"a loop with step {step} in isl's syntax tree")
+        raise VerifyError(f"isl's AST has a loop with the step {step}")
     return For(iterator, first, last, step.value, body)
 
 
@@ -162,7 +177,7 @@ def _term(expression: Any) -> Term:
             result = Operation(_MANY[operator], (result, operand))
         return result
     if operator not in _BINARY or len(operands) != 2:
-        raise VerifyError(f"an operation {operator} in isl's syntax tree")
+        raise VerifyError(f"isl's AST has the unknown operation {operator}")
     if _BINARY[operator] in ("floor", "mod") and not (isinstance(operands[1], Number) and operands[1].value > 0):
-        raise VerifyError(f"a division by {operands[1]} in isl's syntax tree")
+        raise VerifyError(f"isl's AST has a division by {operands[1]}")
     return Operation(_BINARY[operator], operands)

@@ -144,6 +144,7 @@ def _source(statement: Statement, element: ElementType) -> str:
                 return f"bits(({bits}){value:#x}ul)"
             case Apply(operator, operands):
                 return f"op_{operator}({', '.join(map(text, operands))})"
+        raise AssertionError(f"no C for {node}")
 
     lines.append(f"{cell(0)} = {text(statement.expression)};")
     lines.append("asm volatile(\"\" ::: \"memory\"); unsigned after = _mm_getcsr(); _mm_setcsr(saved); return after; }")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.execution import memopt_command, run
+from bench.measure.execution import memopt_command, run
 from tests.support.waiting import PATIENCE
 
 

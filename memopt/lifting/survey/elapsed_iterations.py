@@ -1,10 +1,13 @@
-"""How many iterations of a loop are over where it was met: from the code in front of it.
+"""Elapsed iterations: how many iterations of a loop are over when a running program is met in it.
 
-Blocks that lead to the loop on the only way there is are run over linear forms of what registers held where they
-begin. (What goes round in front of it while a condition holds that nothing there changes, as compilers make it of a
-loop around one that may not run at all, is no way to it.) With what registers hold now, and what the loop adds to each
-by the iteration, these are linear equations. Only such are used as hold modulo 2**64; where they do not say how many
-iterations, nothing is known.
+Example: ``mov rcx, 0; l: ...; add rcx, 8; jmp l``. If rcx holds 80 at the header, 10 iterations are over.
+
+In: the flow graph, the operations of its blocks, the loop, what each register advances by and holds now. Out: the
+number of iterations, or None where the equations do not determine it. The blocks on the only path to the loop are
+executed symbolically over linear forms of the registers at the first block. The values at loop entry, the steps and
+the values now are linear equations. Only operations that hold modulo 2**64 are used.
+Ignored is an empty outer loop ``while (c) {}`` with invariant ``c``, which compilers leave around a loop that may not
+run: once it iterates it does so for ever, so it is not on a path to the loop.
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ Registers = dict[str, Linear]
 
 def elapsed_iterations(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop, steps: Mapping[str, int],
                        now: Mapping[str, int]) -> int | None:
-    """None where that is not known. ``steps``: what registers advance by; ``now``: what they hold at the header."""
+    """The iterations of ``loop`` that are over; None where that is not known.
+
+    ``steps``: what each register advances by in an iteration. ``now``: what registers hold at the header.
+    """
     if any(block.kind is Kind.INDIRECT for block in graph.blocks.values()):
-        return None  # there may be other ways
+        return None  # the loop may be entered on unknown paths
     kept = _kept(lift, loop.blocks)
     equations = [first + Linear.symbol(_OVER) * steps.get(register, 0) - now[register]
                  for register, first in _before(graph, lift, loop).items() if register in steps or register in kept]
@@ -38,7 +44,7 @@ def elapsed_iterations(graph: FlowGraph, lift: Callable[[int], Block], loop: Loo
 
 
 def _kept(lift: Callable[[int], Block], blocks: Collection[int]) -> frozenset[str]:
-    """Registers that they do not write."""
+    """The general registers that no block of ``blocks`` writes."""
     written: set[str] = set()
     for block in blocks:
         for operation in lift(block).operations:
@@ -53,7 +59,7 @@ def _kept(lift: Callable[[int], Block], blocks: Collection[int]) -> frozenset[st
 
 
 def _before(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop) -> Registers:
-    """What registers hold when the loop is entered."""
+    """The registers at loop entry, as linear forms of their values at the first block of the path to the loop."""
     way: list[Block] = []
     block, inside = loop.header, loop.blocks
     while len(way) < _MOST_BLOCKS:
@@ -66,7 +72,7 @@ def _before(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop) -> Regis
             way.insert(0, lift(block))
         except Rejected:
             break
-        if block == graph.entry:  # others may call it
+        if block == graph.entry:  # it is also entered from outside
             break
     registers, fresh = {r: Linear.symbol(r) for r in GENERAL}, count()
     for each in way:
@@ -75,8 +81,11 @@ def _before(graph: FlowGraph, lift: Callable[[int], Block], loop: Loop) -> Regis
 
 
 def _not_gone_round(graph: FlowGraph, lift: Callable[[int], Block], block: int, following: int) -> frozenset[int]:
-    """Blocks that lead from ``block``, which has gone to ``following``, to itself and to nothing else, and change
-    nothing that decides where it goes: if it had gone there once, it would have again."""
+    """The blocks of a cycle through ``block`` that cannot have run before ``block`` went on to ``following``.
+
+    The cycle leads from ``block`` to itself and nowhere else, and changes nothing that the branch of ``block`` depends
+    on: had the branch gone into the cycle once, it would have again. Empty where there is no such cycle.
+    """
     away = _reached([s for s in graph.successors(block) if s != following], graph.successors, {block, following})
     cycle = _reached(graph.predecessors[block], graph.predecessors.__getitem__, {block}) & away
     if not cycle or any(not cycle | {block} >= set(graph.predecessors[b]) for b in cycle) or graph.entry in cycle:
@@ -100,7 +109,7 @@ def _reached(first: Iterable[int], following: Callable[[int], Iterable[int]], bu
 
 
 def _deciding(block: Block) -> frozenset[str] | None:
-    """What decides where a block goes; None where memory does, too."""
+    """The locations that the branch of ``block`` depends on; None where it depends on memory, too."""
     temps: set[Operand] = set()
     locations: set[str] = set()
     for operation in reversed(block.operations):
@@ -117,7 +126,7 @@ def _deciding(block: Block) -> frozenset[str] | None:
 
 
 def _run(block: Block, registers: Registers, fresh: Iterator[int]) -> None:
-    """What is not linear is a new symbol."""
+    """Executes ``block`` symbolically on ``registers``. A result that is not linear becomes a new symbol."""
     temps: dict[int, tuple[Linear, int]] = {}
 
     def value(operand: Operand) -> tuple[Linear, int]:
@@ -144,7 +153,7 @@ def _run(block: Block, registers: Registers, fresh: Iterator[int]) -> None:
 
 
 def _computed(operator: str, operands: list[tuple[Linear, int]], width: int) -> Linear | None:
-    """Congruent to the result modulo 2**width, if it is linear."""
+    """A linear form congruent to the result modulo 2**width; None if the operation is not linear."""
     numbers = [linear for linear, _ in operands]
     match operator, numbers:
         case "add", [left, right]:
@@ -169,7 +178,10 @@ def _computed(operator: str, operands: list[tuple[Linear, int]], width: int) -> 
 
 
 def _solved(equations: list[Linear]) -> Iterator[int | None]:
-    """What sums that are 0 say of the iterations that are over; None: that they are no sums of this loop."""
+    """The elapsed iterations that ``equations`` (= 0) give by Gaussian elimination, once for each that gives a number.
+
+    None for an equation that has no solution: then it is not this path that led into the loop.
+    """
     rest = list(equations)
     while rest:
         one = rest.pop()

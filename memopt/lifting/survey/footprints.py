@@ -1,10 +1,12 @@
-"""Working sets of affine nests without running them: the different lines and pages that the first iterations of each
-loop touch, counted from subscripts and bounds.
+"""Working sets of affine nests by counting: the distinct cache lines and pages that the first n iterations touch.
 
-Addresses of an access over a box of loops are runs of units (lines, pages): loops are taken by their strides from the
-smallest on, and what leaves no unit out is one run. A condition on one counter makes its loop shorter. Only loops that
-leave units out, and those that bounds or conditions inside depend on, are gone through. (Compare Ghosh, Martonosi and
-Malik, Cache miss equations, 1999.)
+Example: ``for (i < 1000) s += a[8 * i]`` with 8-byte elements touches one new line of 64 bytes in each iteration.
+
+In: a lifted nest, values of its live-in symbols. Out: a ``LoopCurve`` for each loop that runs. The addresses of an
+access over a box of loops are runs of units (lines or pages). Loops are taken by stride, the smallest first; a loop
+that skips no unit only makes the run longer. A condition on one counter shortens its loop. Only loops that skip units,
+and loops that inner bounds or conditions depend on, are enumerated. (Compare Ghosh, Martonosi and Malik, Cache miss
+equations, 1999.)
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ from memopt.ir.linear import Linear
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, rewritten
 from memopt.lifting.values.values import Substitution
 
-MOST_RUNS = 1 << 24  # that one count may go through
+MOST_RUNS = 1 << 24  # for one count
 _MOST_BOXES = 1 << 14
 
 Runs = NDArray[numpy.int64]
-"""Rows of first and last unit."""
+"""An array of shape (runs, 2): the first and the last unit of each run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Bytes of the units that an entry has touched after ``iterations``."""
+    """The bytes of the lines and of the pages that an entry of a loop has touched after ``iterations``."""
 
     iterations: int
     lines: int
@@ -37,18 +39,18 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class LoopCurve:
-    """Of the loop with this ``header``, around which others are in the middle of their iterations; after 1, 2, 4, ...
-    iterations and at the end; no curve where addresses are too scattered, or bounds depend on too many other counters,
-    to go through them all."""
+    """The working set of one loop as a function of its iterations; the loops around it are halfway through."""
 
     header: int
-    depth: int
+    depth: int  # 1 for the outermost loop of the nest
+    # After 1, 2, 4, ... iterations and at the end. Empty where there are too many to enumerate: addresses are too
+    # scattered, or bounds depend on too many other counters.
     curve: tuple[Touched, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An access, the loops around it from outside to inside, each with its iterations, and the conditions."""
+    """An access with the loops around it, outermost first, as (counter, trip count), and the conditions (>= 0)."""
 
     pointer: Linear
     size: int
@@ -57,18 +59,24 @@ class _Place:
 
 
 class TooManyRuns(Exception):
-    """The addresses are too scattered to go through."""
+    """There are too many runs of units to enumerate."""
 
 
 def with_cells(nest: LoopNode, cells: Mapping[int, Sequence[tuple[int, int]]]) -> LoopNode:
-    """``nest`` with accesses to fixed addresses, (address, bytes) by the header of the innermost loop around."""
+    """``nest`` with accesses to fixed addresses (stack slots) added.
+
+    ``cells``: (address, bytes) of each, by the header of the innermost loop around it.
+    """
     own = tuple(LoadEvent(0, Linear.of(address), 8 * size, 0) for address, size in cells.get(nest.address, ()))
     return replace(nest, items=(*own, *_items_with_cells(nest.items, cells)))
 
 
 def from_the_start(nest: LoopNode, over: int, values: Mapping[str, int]) -> LoopNode:
-    """``nest``, whose own trips are known, with those ``over`` before it was met, or as it is where the loops in it may
-    have been others then. ``values``: of the live-in symbols."""
+    """``nest`` from its first iteration on: ``over`` iterations were done when it was captured.
+
+    Precondition: its own trip count is known. ``values``: of the live-in symbols. Unchanged where an inner trip count
+    that depends on ``nest`` is negative, or not known, in the first iteration: it may have been another one then.
+    """
     counter = nest.counter
     first = rewritten(nest, Substitution({counter: Linear.symbol(counter) - over}))
     assert isinstance(first, LoopNode)
@@ -80,7 +88,7 @@ def from_the_start(nest: LoopNode, over: int, values: Mapping[str, int]) -> Loop
 
 
 def _bounds(items: Sequence[Item], values: Mapping[str, int]) -> Iterator[Linear]:
-    """Of all loops, but for those that a condition on what is known keeps from running."""
+    """The trip counts of all loops inside, except under a condition that is false for ``values``."""
     for item in items:
         if isinstance(item, LoopNode):
             yield _trips(item)
@@ -101,14 +109,17 @@ def _items_with_cells(items: Sequence[Item], cells: Mapping[int, Sequence[tuple[
 
 
 def addresses(items: Sequence[Item]) -> frozenset[int]:
-    """Of the instructions whose accesses ``items`` are."""
+    """The addresses of the instructions that perform the accesses of ``items``, those of inner loops included."""
     return frozenset(a for item in items for a in (
         addresses(item.items) if isinstance(item, (LoopNode, Guarded)) else (item.address,)))
 
 
 def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> Iterator[LoopCurve]:
-    """Of the loops that run, the outer ones first. ``nest``: its own trips are known, too; ``values``: of the live-in
-    symbols."""
+    """The working-set curves of the loops that run, outer loops first.
+
+    Precondition: the trip count of ``nest`` itself is known. ``values``: of the live-in symbols. ``line``, ``page``:
+    sizes in bytes.
+    """
     depth, loops = 1, [(nest, dict(values))]
     while loops:
         inside: list[tuple[LoopNode, dict[str, int]]] = []
@@ -129,7 +140,7 @@ def curves(nest: LoopNode, values: Mapping[str, int], line: int, page: int) -> I
 
 
 def _running(items: Sequence[Item], values: Mapping[str, int]) -> Iterator[LoopNode]:
-    """Loops, not those in them, that no condition keeps from running."""
+    """The outermost loops of ``items`` whose conditions hold for ``values``."""
     for item in items:
         if isinstance(item, LoopNode):
             yield item
@@ -150,12 +161,15 @@ def _places(items: Sequence[Item], loops: tuple[tuple[str, Linear], ...], condit
 
 
 def _trips(loop: LoopNode) -> Linear:
-    assert loop.trips is not None  # of a nest that was lifted as a whole
+    assert loop.trips is not None  # the nest was lifted as a whole
     return loop.trips
 
 
 def _units(loop: LoopNode, around: Mapping[str, int], iterations: int, unit: int) -> int:
-    """How many of ``unit`` bytes. ``around``: values of all symbols but the counters of ``loop`` and those in it."""
+    """The distinct units of ``unit`` bytes that the first ``iterations`` of ``loop`` touch.
+
+    ``around``: values of all symbols except the counters of ``loop`` and of the loops in it.
+    """
     places = dict.fromkeys(_places(loop.items, ((loop.counter, Linear.of(iterations)),), ()))
     runs = [_runs(place, around, unit) for place in places]
     return covered(numpy.concatenate(runs)) if runs else 0
@@ -178,8 +192,11 @@ def _runs(place: _Place, values: Mapping[str, int], unit: int) -> Runs:
 
 def _boxes(loops: Sequence[tuple[str, Linear]], conditions: Sequence[Linear], rounded: frozenset[str],
            values: dict[str, int]) -> Iterator[tuple[dict[str, int], list[tuple[str, range]]]]:
-    """Where all ``conditions`` hold: values for the loops that bounds or conditions inside depend on, or that are in
-    ``rounded``, and the iterations of the others."""
+    """The iterations for which all ``conditions`` hold, as boxes.
+
+    A box has values for the enumerated counters and ranges for the others. Enumerated are counters that an inner bound
+    or condition depends on, and those in ``rounded`` (inside a quotient).
+    """
     counters = {name for name, _ in loops}
     undecided = [c for c in conditions if not c.symbols.isdisjoint(counters)]
     if any(c.evaluate(values) < 0 for c in conditions if c not in undecided):
@@ -201,7 +218,7 @@ def _boxes(loops: Sequence[tuple[str, Linear]], conditions: Sequence[Linear], ro
 
 
 def _where(conditions: Sequence[Linear], name: str, span: range, values: Mapping[str, int]) -> range:
-    """The part of ``span`` in which the counter ``name`` fulfils ``conditions``, in which no other is unknown."""
+    """The part of ``span`` for which ``conditions``, which depend on ``name`` and ``values`` alone, hold."""
     low, high = span.start, span.stop
     for condition in conditions:
         factor, rest = condition.factor(name), condition.evaluate({**values, name: 0})
@@ -213,10 +230,13 @@ def _where(conditions: Sequence[Linear], name: str, span: range, values: Mapping
 
 
 def box_runs(start: int, strides: Sequence[tuple[int, int]], size: int, unit: int) -> Runs:
-    """Units that ``size`` bytes touch at ``start`` plus each multiple of each stride, given with its count."""
+    """The runs of units that accesses of ``size`` bytes touch, at ``start`` plus k * stride for all 0 <= k < count.
+
+    ``strides``: (stride, count) of each loop, in bytes. Raises TooManyRuns beyond MOST_RUNS.
+    """
     length, apart = size, []
     for stride, count in sorted((abs(stride), count) for stride, count in strides if stride and count > 1):
-        if stride < length + unit:  # no whole unit lies between one and the next
+        if stride < length + unit:  # no whole unit lies between two successive accesses
             length += stride * (count - 1)
         else:
             apart.append((stride, count))
@@ -230,7 +250,7 @@ def box_runs(start: int, strides: Sequence[tuple[int, int]], size: int, unit: in
 
 
 def covered(runs: Runs) -> int:
-    """Different units in ``runs``."""
+    """The number of distinct units in ``runs``."""
     if not len(runs):
         return 0
     ordered = runs[numpy.argsort(runs[:, 0], kind="stable")]

@@ -55,7 +55,7 @@ for i < R
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("tile", [(1, 1), (3, 2), (4, 1)])
+@pytest.mark.parametrize("tile", some([((1, 1),), ((3, 2),), ((4, 1),)], 2))
 @pytest.mark.parametrize("outer", some([(("i/8", "j/24"),), (("j/16",),), (("0",),)], 1))
 def test_triangles_in_every_direction(isa: Isa, tile: tuple[int, int], outer: tuple[str, ...]) -> None:
     nest = region("""
@@ -172,7 +172,7 @@ def test_values_of_earlier_steps_stay_in_registers(text: str, leaves: tuple[Leaf
             check(nest, plan(nest, isa, leaf), {"H": trips}, seed=trips, specials=trips == 17)
 
 
-@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("isa", some(ISAS, 1))
 def test_short_sequences_run_whole_in_each_step(isa: Isa) -> None:
     """A 3 x 3 mask, counted from 0 and from the outer counters."""
     straight = """
