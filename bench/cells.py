@@ -1,7 +1,10 @@
-"""One cell of the suite: a kernel in one build, natively and under memopt in turn, and what is remembered of it.
+"""One cell of the suite: one kernel in one build, natively and under memopt in turn, and its result ``Cell``.
 
-The steady state is the median of the last third of the repetitions, at least two: by then what memopt has found is
-installed. A native run has no such phases; its figure is the median of all repetitions.
+A kernel repeats its computation and prints the seconds of each repetition. The steady state under memopt is the median
+of the last third of the repetitions, at least two: by then memopt has installed its new code. A native run has no such
+phases: its figure is the median of all repetitions.
+
+In: ``Kernel``, ``Build``. Out: ``Cell``, which converts to JSON and back.
 """
 
 from __future__ import annotations
@@ -20,24 +23,26 @@ from memopt.ir.reasons import Reason
 _GCC = {"C": "gcc", "C++": "g++", "Fortran": "gfortran"}
 _CLANG = {"C": "clang", "C++": "clang++"}
 _POLLY = {"C": "clang-19", "C++": "clang++-19"}
-_LEAST_SECONDS = {"quick": 2.5, "full": 10.0}  # of a native run; faster builds repeat more often
-_HARNESS = ("fill_", "hash_", "observe_", "report_", "suite_")  # functions of suite.h, not of a kernel
+_LEAST_SECONDS = {"quick": 2.5, "full": 10.0}  # shortest native run; faster builds repeat their computation more often
+_HARNESS = ("fill_", "hash_", "observe_", "report_", "suite_")  # names of functions of suite.h begin so
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """``compilers``: by language. ``others``: the languages other than C are of the suite with this build, too."""
+    """A compiler with its flags."""
 
     name: str
-    compilers: Mapping[str, str]
+    compilers: Mapping[str, str]  # by language
     flags: tuple[str, ...]
-    others: bool = False
+    others: bool = False  # kernels in languages other than C are built, too
 
     def applies(self, kernel: Kernel) -> bool:
+        """Whether the suite has a cell for ``kernel`` in this build."""
         return kernel.language == "C" or (self.others and kernel.language in self.compilers)
 
     def compile(self, kernel: Kernel, folder: Path) -> Path:
-        """The program, built in ``folder`` unless it is there and younger than its sources. Raises ``BuildError``."""
+        """Builds the program in ``folder``, unless it is there and younger than its sources. Returns its path. Raises
+        ``BuildError``."""
         if kernel.language not in self.compilers:
             raise BuildError(f"no compiler of {kernel.language} for {self.name}")
         output = folder / f"{kernel.name}-{self.name}"
@@ -60,7 +65,7 @@ BUILDS = {
     )
 }
 MAIN_BUILD = "gcc-O2"
-COUNTED = tuple(name for name in BUILDS if name != "gcc-O3-native")  # AVX-512 input is rejected by name today
+COUNTED = tuple(name for name in BUILDS if name != "gcc-O3-native")  # memopt does not lift AVX-512 code yet
 REFERENCES = {
     b.name: b
     for b in (
@@ -73,17 +78,16 @@ REFERENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``reason``: the code of the hottest loop kept, "" when nothing was kept or looked at; ``detail``: the words
-    behind it, or what went wrong. ``loops``: what memopt reported of each. ``native_hash``: of the native output.
-    Seconds of a repetition are called ``step``; those of a process, ``seconds``."""
+    """The result of one cell. ``..._seconds`` is the wall time of a whole process, ``..._step`` that of one repetition.
+    """
 
     kernel: str
     build: str
-    mode: str
-    replaced: bool = False
-    identical: bool = False
-    reason: str = ""
-    detail: str = ""
+    mode: str  # "quick" or "full"
+    replaced: bool = False  # new code of the kernel ran in every run
+    identical: bool = False  # all outputs were the same
+    reason: str = ""  # Reason.value of the hottest loop that was left alone, "" without one
+    detail: str = ""  # the detail of that reason, or a description of the failure
     native_seconds: float | None = None
     native_step: float | None = None
     memopt_seconds: float | None = None
@@ -93,48 +97,52 @@ class Cell:
     installed_after: float | None = None
     installed_after_first_sample: float | None = None
     repetitions: int = 0
-    native_hash: str = ""
+    native_hash: str = ""  # of the native output
     command: str = ""
-    loops: list[dict[str, Any]] = field(default_factory=list)
+    loops: list[dict[str, Any]] = field(default_factory=list)  # the kernel's loops in memopt's JSON report
     stages: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str]:
+        """Identifies the cell in a result file."""
         return self.kernel, self.build
 
     @property
     def speedup(self) -> float | None:
-        """Native over memopt, one repetition in the steady state."""
+        """Native seconds of a repetition, divided by those under memopt in the steady state."""
         return self.native_step / self.memopt_step if self.native_step and self.memopt_step else None
 
     @property
     def late(self) -> bool:
-        """Installed so late that the steady state is of both codes."""
+        """Whether the new code was installed so late that the steady state holds repetitions of the old code."""
         return bool(self.installed_after and self.memopt_seconds and self.installed_after > 0.6 * self.memopt_seconds)
 
     @property
     def process_speedup(self) -> float | None:
+        """Native seconds of the whole process, divided by those under memopt."""
         return self.native_seconds / self.memopt_seconds if self.native_seconds and self.memopt_seconds else None
 
     @property
     def too_slow(self) -> bool:
-        """Against the promise that no process is slower than native by more than 2 % and a tenth of a second."""
+        """Whether the process breaks the promise: not slower than native by more than 2 % and a tenth of a second."""
         if self.native_seconds is None or self.memopt_seconds is None:
             return False
         return self.memopt_seconds > 1.02 * self.native_seconds + 0.1
 
     def to_json(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold."""
         return asdict(self)
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Cell:
+        """The cell of ``to_json``. Keys that are unknown today, from older result files, are ignored."""
         known = {f.name for f in fields(Cell)}
         return Cell(**{name: x for name, x in value.items() if name in known})
 
 
 def run_cell(kernel: Kernel, build: Build, quick: bool, runs: int, fast: bool, folder: Path,
              options: Sequence[str] = ()) -> Cell:
-    """Native and memopt ``runs`` times in turn; with ``fast``, once more under ``--fp fast``."""
+    """Runs a cell: natively and under memopt, ``runs`` times in turn; with ``fast`` once more under ``--fp fast``."""
     mode = "quick" if quick else "full"
     try:
         command = _command(kernel, build, quick, folder)
@@ -153,7 +161,7 @@ def run_cell(kernel: Kernel, build: Build, quick: bool, runs: int, fast: bool, f
 
 
 def run_reference(kernel: Kernel, build: Build, quick: bool, runs: int, folder: Path) -> Cell:
-    """The same source from another compiler, natively."""
+    """Runs the same source from a reference compiler, natively."""
     mode = "quick" if quick else "full"
     try:
         command = _command(kernel, build, quick, folder)
@@ -169,7 +177,7 @@ def _command(kernel: Kernel, build: Build, quick: bool, folder: Path) -> tuple[s
 
 
 def longer(command: Sequence[str], native: Execution, seconds: float) -> tuple[str, ...]:
-    """``command``, with as many repetitions as fill ``seconds``."""
+    """``command`` with so many repetitions that it runs for ``seconds``, computed from the run ``native``."""
     rest = max(0.0, native.seconds - sum(native.steps))
     repetitions = max(len(native.steps), round((seconds - rest) / max(median(native.steps) or 0.0, 1e-6)))
     return (command[0], str(repetitions))
@@ -177,7 +185,8 @@ def longer(command: Sequence[str], native: Execution, seconds: float) -> tuple[s
 
 def summarise(kernel: Kernel, build: Build, mode: str, command: Sequence[str], natives: Sequence[Execution],
               trials: Sequence[Execution], fasts: Sequence[Execution] = ()) -> Cell:
-    """``identical`` only when every run was; ``replaced`` only when replaced code of the kernel ran in every run."""
+    """The cell of these runs. It is ``identical`` only if every run is, and ``replaced`` only if new code of the kernel
+    ran in every run."""
     wrong = next((t for t in (*trials, *natives) if not t.same_result(natives[0])), None)
     loops = kernel_loops(trials[0], kernel)
     kept = [x for x in loops if x["outcome"] != "replaced"]
@@ -218,13 +227,16 @@ def _native(natives: Sequence[Execution]) -> dict[str, Any]:
 
 
 def steady(steps: Sequence[float]) -> float | None:
-    """The median of the last third, at least two of at least three."""
+    """The median of the last third of ``steps``, at least two; None for fewer than three steps."""
     return median(steps[-max(2, len(steps) // 3):]) if len(steps) > 2 else None
 
 
 def kernel_loops(trial: Execution, kernel: Kernel) -> list[dict[str, Any]]:
-    """What memopt reported of the loops of the kernel, hottest first. Those of the harness do not count; ``main``,
-    into which compilers put it, counts for an affine kernel, the time loop of which may stand there."""
+    """The kernel's loops in memopt's report, hottest first.
+
+    Loops of the harness are left out. Loops in ``main`` count only for an affine kernel, whose time loop may stand
+    there: compilers inline the harness into ``main``, too.
+    """
     loops = trial.report["loops"] if trial.report else []
     return [x for x in loops if not str(x["function"] or "").startswith(_HARNESS)
             and (kernel.affine or x["function"] != "main")]
@@ -235,7 +247,7 @@ def _ran(trial: Execution, kernel: Kernel) -> bool:
 
 
 def _installed(trial: Execution, kernel: Kernel, key: str) -> float | None:
-    """When the first version of the kernel's loops was there."""
+    """The time ``key`` of the first version that was installed for the kernel's loops."""
     return min((x[key] for x in kernel_loops(trial, kernel) if x.get(key) is not None), default=None)
 
 

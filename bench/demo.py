@@ -1,4 +1,4 @@
-"""``make demo``: one program natively, then under memopt, then both times side by side."""
+"""``make demo``: runs one program natively, then under memopt, and prints both times and whether the outputs agree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.measure.execution import memopt_command
 
 
 def _run(title: str, command: list[str]) -> tuple[float, tuple[bytes, int]]:
-    """Shows ``command`` and its stderr as they are; returns the wall time and the result."""
+    """Runs ``command`` and shows its output. Returns the wall time, and the pair of output and exit code."""
     click.echo(f"\n$ {title}")
     start = time.monotonic()
     completed = subprocess.run(command, check=False, stdout=subprocess.PIPE)
@@ -23,7 +23,7 @@ def _run(title: str, command: list[str]) -> tuple[float, tuple[bytes, int]]:
 
 
 def main(program: str, size: str) -> int:
-    """0 when both outputs agree byte for byte."""
+    """Runs the demo. Returns 0 if both outputs agree byte for byte, else 1."""
     native_seconds, native = _run(f"{program} {size}", [program, size])
     memopt_seconds, improved = _run(f"memopt exec -- {program} {size}",
                                     [*memopt_command(), "exec", "--", program, size])

@@ -1,7 +1,7 @@
-"""The figures the README leads with: the large matrix products against native and OpenBLAS, the time to install,
-and what memopt costs a program that has nothing to gain.
+"""The main figures of README.md: large matrix products beside OpenBLAS, the time to install, the cost without a gain.
 
-Native and memopt runs alternate, so that a change of the machine's speed meets both; figures are medians.
+The cost is that of memopt for programs that have nothing to gain: sort, a Python script, integer code. Native runs and
+runs under memopt alternate, so that a change of the machine's speed affects both. Figures are medians.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ print(sorted(counts.items())[:3], x)
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """A program with nothing to gain. ``excess``: how much later than native it ended, in seconds."""
+    """The cost of memopt for a program that has nothing to gain. Times are seconds of whole processes."""
 
     program: str
-    busy: bool
+    busy: bool  # all processors were kept busy by other processes
     runs: int
     identical: bool
     native_seconds: float
@@ -46,14 +46,16 @@ class Overhead:
 
     @property
     def excess(self) -> float:
+        """How much later than native the program ended."""
         return self.memopt_seconds - self.native_seconds
 
     @property
     def allowed(self) -> float:
-        """The promise: 2 % and a tenth of a second."""
+        """The excess that memopt promises not to exceed: 2 % and a tenth of a second."""
         return 0.02 * self.native_seconds + 0.1
 
     def to_json(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold."""
         return {
             "program": self.program, "busy": self.busy, "runs": self.runs, "identical": self.identical,
             "native_seconds": self.native_seconds, "memopt_seconds": self.memopt_seconds, "excess": self.excess,
@@ -62,7 +64,7 @@ class Overhead:
 
 
 def large_product(name: str, size: int, isa: str, runs: int, folder: Path) -> tuple[Row, float | None]:
-    """Variant ``name`` with gcc -O2 at ``size``, and OpenBLAS's GFLOP/s measured between its runs."""
+    """The result of variant ``name`` with gcc -O2 at ``size``, and GFLOP/s of OpenBLAS, measured between its runs."""
     variant = VARIANTS[name]
     program = compile_kernel(variant, "gcc-O2", "plain", size, folder)
     command = (str(program), *variant.arguments(size))
@@ -75,7 +77,7 @@ def large_product(name: str, size: int, isa: str, runs: int, folder: Path) -> tu
 
 
 def time_to_install(isa: str, folder: Path) -> list[float]:
-    """Seconds from launch to installed, n = 2048 (a), one per run in which it was installed."""
+    """Seconds from launch to installation for variant a, n = 2048: one for each run in which code was installed."""
     variant = VARIANTS["a"]
     program = compile_kernel(variant, "gcc-O2", "plain", 2048, folder)
     trials = [run_under_memopt((str(program), "2048"), 600, ("--isa", isa)) for _ in range(_INSTALL_RUNS)]
@@ -83,7 +85,7 @@ def time_to_install(isa: str, folder: Path) -> list[float]:
 
 
 def overheads(runs: int, folder: Path) -> Iterator[Overhead]:
-    """Each program with nothing to gain, on an idle machine and with every processor busy."""
+    """Costs for each program that has nothing to gain, on an idle machine and with all processors busy."""
     programs = _programs(folder)
     for busy in (False, True):
         for name, command in programs.items():
@@ -127,7 +129,7 @@ def _programs(folder: Path) -> dict[str, tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _busy_processors(busy: bool, folder: Path) -> Iterator[None]:
-    """One spinning process per processor while the block runs."""
+    """Runs one spinning process for each processor during the ``with`` block, if ``busy``."""
     command = [str(folder / "busy_integer"), "1000000"]
     count = os.cpu_count() or 1
     spinners = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count if busy else 0)]
@@ -140,7 +142,7 @@ def _busy_processors(busy: bool, folder: Path) -> Iterator[None]:
 
 
 def product_record(row: Row, blas_gflops: float | None) -> dict[str, Any]:
-    """The row with OpenBLAS beside it and the time cut (1 - memopt / native, whole process)."""
+    """The JSON record of a product: the row, OpenBLAS's rate, and the time cut: 1 - memopt / native, whole process."""
     cut = 1 - 1 / row.process_speedup if row.process_speedup else None
     return {**row.to_json(), "openblas_gflops": blas_gflops, "openblas_ratio": ratio(row.gflops, blas_gflops),
             "time_cut": cut}

@@ -1,8 +1,10 @@
-"""``python -m bench.house [--since COMMIT] [--run TARGET]...``: how the project is laid out, in figures.
+"""Figures of the project's layout: files of each package, longest files, rewritten docstrings, contracts, tests.
 
-A room is a package of memopt, passes, runtime or bench. Printed are the files of each room, the longest file, the share
-of modules whose docstring is not what it was at COMMIT, the contracts of import-linter, the tests of each folder (at
-COMMIT, and now), and the seconds that ``make TARGET`` takes.
+    python -m bench.house [--since COMMIT] [--run TARGET]...
+
+A room is a package of memopt, passes, runtime or bench. ``--since`` adds the share of modules whose docstring differs
+from every docstring at COMMIT, and the tests of each folder then. ``--run`` adds the seconds that ``make TARGET``
+takes.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ FOLDERS = ("memopt", "passes", "runtime", "bench")
 
 
 def _now() -> dict[str, str]:
-    """Every Python file of the work tree, by its path."""
+    """The text of every Python file of the work tree, by its path."""
     return {str(p.relative_to(ROOT)): p.read_text() for folder in (*FOLDERS, "tests")
             for p in sorted((ROOT / folder).rglob("*.py"))}
 
 
 def _at(commit: str) -> dict[str, str]:
-    """Every Python file at ``commit``, by its path."""
+    """The text of every Python file at ``commit``, by its path."""
     names = _git("ls-tree", "-r", "--name-only", commit, *FOLDERS, "tests").splitlines()
     return {name: _git("show", f"{commit}:{name}") for name in names if name.endswith(".py")}
 
@@ -39,13 +41,13 @@ def _git(*arguments: str) -> str:
 
 
 def _modules(files: dict[str, str]) -> dict[str, str]:
-    """Those of ``files`` that are no tests, with their docstrings."""
+    """The module docstrings of all ``files`` that are no tests, by path."""
     return {name: ast.get_docstring(ast.parse(text)) or "" for name, text in files.items()
             if not name.startswith("tests/")}
 
 
 def _tests(files: dict[str, str]) -> Counter[str]:
-    """How many test functions each folder of tests has."""
+    """The number of test functions in each folder of tests."""
     found: Counter[str] = Counter()
     for name, text in files.items():
         if name.startswith("tests/"):
@@ -81,9 +83,9 @@ def _rewritten(files: dict[str, str], earlier: dict[str, str]) -> str:
 
 @click.command()
 @click.option("--since", metavar="COMMIT", help="Compare with the files at COMMIT.")
-@click.option("--run", "targets", multiple=True, metavar="TARGET", help="Time make TARGET; may be given again.")
+@click.option("--run", "targets", multiple=True, metavar="TARGET", help="Time make TARGET; may be repeated.")
 def main(since: str | None, targets: tuple[str, ...]) -> None:
-    """Print how the project is laid out."""
+    """Print figures of the project's layout."""
     files = _now()
     for line in (*_layout(files), *_contracts()):
         click.echo(line)

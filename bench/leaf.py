@@ -1,6 +1,8 @@
-"""Time of the generated kernel alone: GFLOP/s of one matrix product per target, in this process.
+"""The speed of a generated kernel alone: GFLOP/s of one matrix product on each instruction set, in this process.
 
-Usage: python -m bench.leaf [n] [isa ...]
+    python -m bench.leaf [N] [ISA ...]
+
+The kernel runs on buffers of this process, without a program around it, guards or a trial.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ BLOCKS = {"r": 64, "v": 1032, "k": 512}
 
 
 def measure(n: int, isa: Isa, element: ElementType, blocks: dict[str, int], loops: str, fuse: bool = False) -> str:
-    """One line: GFLOP/s of the best of four runs, code size, assembly time."""
+    """One line of text: GFLOP/s of the best of four runs, code size, and the time to assemble the code."""
     sizes = {"i": n, "j": n, "k": n}
     region = product("ijk", sizes, element)
     plan = tiled(region, isa, TILES[isa], blocks, loops, fuse=fuse)

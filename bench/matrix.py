@@ -1,4 +1,7 @@
-"""The matrix: every variant x compiler x build x instruction set, native and under memopt in turn."""
+"""The matrix of matrix products: every variant, compiler, build and instruction set, natively and under memopt in turn.
+
+In: names of variants, compilers, builds and instruction sets. Out: one ``Row`` for each combination.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from bench.programs.variants import BuildError, Variant, compile_kernel, parts
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One combination. Seconds are medians over the runs. ``speedup`` is of the replaced nest: native seconds per
-    outer iteration over the version's; ``process_speedup`` is of the whole process, memopt's start included."""
+    """The result of one combination. Seconds are medians over the runs."""
 
     variant: str
     compiler: str
@@ -22,25 +24,27 @@ class Row:
     isa: str
     size: int
     runs: int
-    replaced: bool
-    identical: bool
-    reason: str = ""
+    replaced: bool  # in every run
+    identical: bool  # in every run
+    reason: str = ""  # why the loop was left alone, or what failed
     plan: str = ""
-    native_seconds: float | None = None
-    memopt_seconds: float | None = None
+    native_seconds: float | None = None  # whole process
+    memopt_seconds: float | None = None  # whole process, memopt's start included
     native_nest_seconds: float | None = None
-    speedup: float | None = None
-    process_speedup: float | None = None
-    gflops: float | None = None
+    speedup: float | None = None  # of the replaced nest: native seconds per outer iteration over those of the version
+    process_speedup: float | None = None  # native_seconds over memopt_seconds
+    gflops: float | None = None  # of the version
     installed_after_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold."""
         return asdict(self)
 
 
 def run_cell(variant: Variant, compiler: str, build: str, isas: tuple[str, ...], size: int | None, runs: int,
              folder: Path) -> Iterator[Row]:
-    """One program: natively and once per instruction set, in turn, ``runs`` times. Yields a row per set."""
+    """Runs one program natively and once for each instruction set, in turn, ``runs`` times. Yields a row for each set.
+    """
     size = size or (variant.prime_size if "prime" in parts(build) else variant.size)
     try:
         program = compile_kernel(variant, compiler, build, size, folder)
@@ -60,7 +64,7 @@ def run_cell(variant: Variant, compiler: str, build: str, isas: tuple[str, ...],
 
 def summarise(variant: Variant, compiler: str, build: str, isa: str, size: int, natives: list[Execution],
               trials: list[Execution]) -> Row:
-    """The row of one instruction set; ``identical`` and ``replaced`` only when every run was."""
+    """The row of one instruction set. It is ``identical`` and ``replaced`` only if every run is."""
     identical = all(t.same_result(natives[0]) for t in (*trials, *natives))
     replaced = all(t.replaced for t in trials)
     reason = next((_exception(t, natives[0]) for t in trials if not t.replaced or not t.same_result(natives[0])), "")
@@ -92,9 +96,10 @@ def _exception(trial: Execution, native: Execution) -> str:
 
 
 def first(trial: Execution, key: str) -> float | None:
-    """A figure of the hottest replaced loop."""
+    """The figure ``key`` of the hottest replaced loop; None if no loop was replaced."""
     return trial.replaced[0].get(key) if trial.replaced else None
 
 
 def ratio(over: float | None, under: float | None) -> float | None:
+    """``over / under``; None if one of them is unknown or 0."""
     return over / under if over and under else None

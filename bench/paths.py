@@ -1,10 +1,12 @@
-"""Intermittent path profiles of a compressor against the full one: the grid of the manual.
+"""Intermittent path profiles of a compressor, compared with its full path profile over a grid of quotas and intervals.
 
     python -m bench.paths [--rounds N] [--grid]
 
-A hot path is one with 1 % of all paths, one of the five most frequent, or the most frequent of its function. Detected:
-the part of the full profile's hot paths that the intermittent one has, too; falsely: as many that only it has. Paths
-within 0.1 points of a threshold count as either. Overheads are of whole processes, native = 0.
+The quota UT is the number of paths in a window (``--unhook``), the interval RI the cycles between windows
+(``--rehook``). A path is hot by one of three criteria: it has 1 % of all paths; it is one of the five most frequent; it
+is the most frequent of its function. Detected: the part of the hot paths of the full profile that the intermittent
+profile has, too. Falsely detected: hot paths of the intermittent profile alone, as a part of those of the full one.
+Paths within 0.1 points of a threshold count as either. Overheads are of whole processes, native = 0.
 """
 
 from __future__ import annotations
@@ -20,28 +22,29 @@ from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 
 Path_ = tuple[str, int]
-Shares = dict[Path_, float]
-"""Percent of all paths, by function and number."""
+Shares = dict[Path_, float]  # percent of all paths, by function and path number
 
 _QUOTAS = (50, 100, 500, 1000, 5000, 10_000)
 _INTERVALS = (100_000, 500_000, 1_000_000, 5_000_000, 10_000_000)
+# Pairs of quota and interval that are measured without --grid.
 _ASKED = ((5000, 5_000_000), (5000, 10_000_000), (10_000, 5_000_000), (10_000, 10_000_000))
-_EITHER = 0.1  # points
+_EITHER = 0.1  # percentage points: a path this close to a threshold counts as hot and as not hot
 _PATIENCE_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """``sure``: hot paths that are no matter of 0.1 points; ``perhaps``: those that are, besides."""
+    """The hot paths of a profile by one criterion."""
 
-    sure: frozenset[Path_]
-    perhaps: frozenset[Path_]
+    sure: frozenset[Path_]  # at or above the threshold
+    perhaps: frozenset[Path_]  # within 0.1 points of the threshold, on either side
 
 
 def main() -> int:
+    """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=24)
-    parser.add_argument("--grid", action="store_true", help="the whole published grid")
+    parser.add_argument("--grid", action="store_true", help="measure the whole published grid")
     options = parser.parse_args()
     command = [str(options.rounds)]
     with tempfile.TemporaryDirectory() as name:
@@ -68,7 +71,8 @@ def main() -> int:
 
 
 def profile(folder: Path, program: Path, arguments: list[str], *options: str) -> tuple[Shares, float]:
-    """Of the program's own functions; and the seconds of the whole process."""
+    """Runs ``memopt profile --paths``. Returns the shares of paths of the program's own functions, and the seconds of
+    the whole process."""
     path = folder / "p.db"
     done = run([*memopt_command(), "profile", "--quiet", "--paths", *options, "-o", str(path), "--", str(program),
                 *arguments], _PATIENCE_S)
@@ -76,6 +80,8 @@ def profile(folder: Path, program: Path, arguments: list[str], *options: str) ->
 
 
 def shares_of(path: Path, program: Path) -> Shares:
+    """Shares of paths in the profile at ``path``, for functions of ``program`` that have more than one path. Only paths
+    that are numbered from the function's start count."""
     connection = open_existing(str(path))
     rows = connection.execute("""
         SELECT f.name, p.number, p.count FROM path p JOIN function f ON f.id = p.function
@@ -87,10 +93,12 @@ def shares_of(path: Path, program: Path) -> Shares:
 
 
 def percent(shares: Shares) -> Hot:
+    """Paths with 1 % of all paths or more."""
     return _within(shares, 1.0)
 
 
 def five(shares: Shares) -> Hot:
+    """The five most frequent paths."""
     ordered = sorted(shares.values(), reverse=True)
     return _within(shares, ordered[4] if len(ordered) > 4 else 0.0)
 
@@ -101,6 +109,7 @@ def _within(shares: Shares, threshold: float) -> Hot:
 
 
 def of_each(shares: Shares) -> Hot:
+    """The most frequent path of each function."""
     of: dict[str, list[tuple[float, Path_]]] = {}
     for path, share in shares.items():
         of.setdefault(path[0], []).append((share, path))
@@ -110,7 +119,7 @@ def of_each(shares: Shares) -> Hot:
 
 
 def rate(full: Hot, found: Hot) -> tuple[float, float]:
-    """Detection and false detection."""
+    """The rates of detection and of false detection, 0 to 1."""
     certain = full.sure - full.perhaps
     detected = len(certain & (found.sure | found.perhaps)) / max(1, len(certain))
     false = len(found.sure - found.perhaps - full.sure - full.perhaps) / max(1, len(full.sure))

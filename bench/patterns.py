@@ -1,10 +1,10 @@
-"""What the patterns of a stencil that is blocked in space and time come to, and that they are the trace.
+"""Access patterns of a stencil that is blocked in space and time: their size, and whether they expand to the trace.
 
     python -m bench.patterns [X Y Z STEPS]
 
-The sizes are of three texts: a line for each access; a line for each base pattern, which is a run of accesses; and the
-patterns of patterns, each defined once. Each access of the program's own code is expanded again and held against the
-trace.
+Printed are the sizes of three texts: one line for each access; one line for each base pattern, which is a run of
+accesses; and patterns of patterns, each defined once. Each access of the program's own code is expanded from its
+patterns and compared with the trace. The exit code is 1 if an access differs, or the output of the program.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ _PATIENCE_S = 1800.0
 
 
 def main() -> int:
+    """Prints the sizes. Returns 0 if all patterns expand to the trace, else 1."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("sizes", nargs="*", default=_SIZES)
     sizes = parser.parse_args().sizes
@@ -64,6 +65,7 @@ def main() -> int:
 
 
 def _text(trace: Path) -> Iterator[bytes]:
+    """The trace as text, in pieces."""
     with subprocess.Popen((*memopt_command(), "trace", str(trace)), stdout=subprocess.PIPE) as writing:
         assert writing.stdout is not None
         while lines := writing.stdout.read(1 << 20):
@@ -71,7 +73,7 @@ def _text(trace: Path) -> Iterator[bytes]:
 
 
 class Texts:
-    """The patterns of a profile."""
+    """The patterns of a profile, and the sizes of their texts."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -80,25 +82,25 @@ class Texts:
         self._levels = {number: level for number, level, _ in rows}
 
     def parts(self, access: int) -> list[tuple[int, int]]:
-        """Address and pattern."""
+        """The parts of an access, in order: pairs of first address and pattern id."""
         return self._connection.execute(
             "SELECT address, pattern FROM part WHERE access = ? ORDER BY position", (access,)).fetchall()
 
     def bytes(self) -> int:
-        """Of the definitions of all patterns, and a line for each part."""
+        """The size of the definitions of all patterns, plus one line for each part."""
         defined = sum(len(f"[ID{number}]: {text}\n") for number, text in self.definitions.items())
         (named,) = self._connection.execute(
             "SELECT sum(length(printf('%x [ID%d]', address, pattern)) + 1) FROM part").fetchone()
         return defined + int(named)
 
     def base_bytes(self) -> int:
-        """Of a line for each base pattern."""
+        """The size of a text with one line for each base pattern."""
         rows = self._connection.execute("SELECT printf('%x ', address), pattern FROM part").fetchall()
         return sum(len(address) + self._base(pattern) for address, pattern in rows)
 
     @functools.cache  # noqa: B019 - it lives as long as the program
     def _base(self, number: int) -> int:
-        """Of the lines that a pattern is."""
+        """The size of the lines that one pattern becomes."""
         text = self.definitions[number]
         if self._levels[number] == 0 and not text.startswith("["):
             return len(text) + 1
@@ -111,8 +113,10 @@ class Texts:
 
 
 def compared(connection: sqlite3.Connection, texts: Texts, trace: Path, program: str) -> tuple[int, int]:
-    """How many accesses of the program's own code are in the trace what their patterns say, and how many are not.
-    Left out are those in several contexts, the order of which the patterns do not tell."""
+    """Counts the accesses of the program's own code that were compared with the trace, and those that differ from it.
+
+    Accesses in several calling contexts are left out: patterns do not tell the order between contexts.
+    """
     rows = connection.execute("""
         SELECT a.address, a.id, a.kind FROM access a JOIN context c ON c.id = a.context JOIN image m ON m.id = c.image
         WHERE m.path = ? GROUP BY a.address, a.kind HAVING count(*) = 1 AND a.parts IS NOT NULL
@@ -128,7 +132,8 @@ def compared(connection: sqlite3.Connection, texts: Texts, trace: Path, program:
 
 
 def _hashes(trace: Path, program: str) -> tuple[dict[tuple[int, str], str], int]:
-    """Of the addresses of each access that is not repeated, by where it is in the process; and the program's bias."""
+    """Hashes of the addresses of each access, by (address of the instruction in the process, kind); and the load bias
+    of the program. Repeated accesses (of string instructions) are left out."""
     known: list[list[tuple[int, int, str, bool]]] = []
     found: dict[tuple[int, str], hashlib.blake2b] = {}
     bias, last = 0, -1
@@ -145,7 +150,8 @@ def _hashes(trace: Path, program: str) -> tuple[dict[tuple[int, str], str], int]
 
 def _add(words: Array, known: list[list[tuple[int, int, str, bool]]], found: dict[tuple[int, str], hashlib.blake2b],
          last: int) -> int:
-    """The words of a piece, which are whole runs of blocks; ``last``: the block that goes on in them."""
+    """Adds the words of one piece of the trace to the hashes ``found``. ``last``: the block whose run continues at the
+    start of the piece. Returns the block whose run is open at its end."""
     index = words >> 48 & 0xFFFF
     heads = numpy.nonzero(index == BLOCK)[0]
     block = numpy.full(len(words), last)

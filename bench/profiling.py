@@ -1,11 +1,11 @@
-"""What ``memopt profile`` says of a solver whose numbers are known, and what it costs: the table of the manual.
+"""Costs of ``memopt profile`` on an SSOR solver, and its counts compared with the counts that the source implies.
 
     python -m bench.profiling [--runs N]
 
-Native, sampled and exact runs of the SSOR solver alternate, at three sizes; figures are medians of whole processes,
-memopt's own start and the writing of the file included. Iterations and calls are held against the source's, the
-instructions of the smallest size against callgrind's where it is installed. Dependences through memory are found in
-a quarter of the iterations, all that is found in memory in a short run; what reads traces is compiled before.
+Native, sampled and exact runs alternate, at three sizes. Figures are medians of whole processes, memopt's start and the
+writing of the file included. Calls and iterations are compared with the source; instructions of the smallest size with
+callgrind, if it is installed. Dependences are found in a quarter of the iterations, everything about memory in a short
+run. The readers of traces are compiled before the measurement.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bench.programs.variants import KERNELS, compile_c
 
 _SIZES = ((320, 49), (80, 97), (40, 129))  # iterations, points along the shortest side
 _SMALLEST = (12, 25)
+# Options, iterations and sizes of the runs that trace memory.
 _WATCHED = (*(("--dependences", iterations // 4, size) for iterations, size in _SIZES), ("--memory", 100, 25))
 _PATIENCE_S = 600.0
 _FIELDS = 3
@@ -31,18 +32,19 @@ _FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds of the process: natively, sampled, counted."""
+    """The costs at one size: seconds of whole processes."""
 
     iterations: int
     size: int
     native: float
     sampled: float
     exact: float
-    identical: bool
-    as_in_the_source: bool
+    identical: bool  # all outputs
+    as_in_the_source: bool  # counts of calls and iterations
 
 
 def main() -> int:
+    """Prints the table and the comparisons."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
@@ -102,7 +104,8 @@ def _watched(program: Path, folder: Path, option: str, iterations: int, size: in
 
 
 def _as_in_the_source(path: Path, iterations: int, n: int) -> bool:
-    """Entries of functions, and the iterations of all their loops of one depth."""
+    """Whether the profile has the entries of functions, and the iterations of their loops by depth, that the source
+    implies for ``n`` and ``iterations``."""
     points, inner = n * (n + 1) * (n + 2), (n - 2) * (n - 1) * n
     entries = {row["function"]: row["entries"] for row in ask(path, "counted-functions")}
     rounds = {(row["function"], row["depth"]): row["iterations"] for row in ask(path, """

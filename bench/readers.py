@@ -1,9 +1,10 @@
-"""How fast what reads traces does: accesses a second of each reader, by the processor time of its thread.
+"""The speed of trace readers: accesses per second of each reader, by the processor time of its thread.
 
     python -m bench.readers [PROGRAM ARGUMENT...]
 
-Each program runs as under ``memopt profile --memory`` for patterns, and ``--dependences`` for these; without arguments
-programs of ours and of a distribution. Loading what was compiled, 0.2 to 0.5 s of each process, does not count.
+Each program runs as under ``memopt profile --memory`` for patterns and strides, and as under ``--dependences`` for
+dependences. Without arguments, kernels of ours and programs of the distribution run. The time to load compiled code,
+0.2 to 0.5 s of each process, does not count.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.streams import Streams
 from runtime.launch import launch as launching
 from runtime.launch.identify import identify
-from runtime.launch.launch import launch
+from runtime.launch.launch import launch_prepared
 from runtime.recording.recorder import Recorder
 from runtime.recording.translation.trace_probes import Recording, Told
 
@@ -39,7 +40,7 @@ _INDEX = numpy.uint64(48)
 
 
 class Clocked(MemoryWatch):
-    """A watcher that knows what its readers take: seconds by the kind of the reader, and the accesses read."""
+    """A watcher that measures its readers: seconds and accesses, by the class of the reader."""
 
     def __init__(self, dependences: bool) -> None:
         self.seconds: dict[str, float] = defaultdict(float)
@@ -64,6 +65,7 @@ class Clocked(MemoryWatch):
 
 
 def main() -> int:
+    """Prints the table; with a program on the command line, one row of it, on standard error."""
     if len(sys.argv) > 1:
         sys.stderr.write(_measured(sys.argv[1:]) + "\n")
         return 0
@@ -95,17 +97,17 @@ def _measured(command: Sequence[str]) -> str:
 
 def _watched(command: Sequence[str], dependences: bool) -> Clocked:
     watch = Clocked(dependences)
-    recorders: list[Recorder] = []
 
-    def prepare(_: int) -> None:
+    def prepare(_: int) -> Recorder:
         supervisor = launching.supervised()
         assert supervisor is not None
-        recorders.append(Recorder(supervisor, Recording(Told.ACCESSES, allocations=not dependences), watch))
-        recorders[0].seize()
+        recorder = Recorder(supervisor, Recording(Told.ACCESSES, allocations=not dependences), watch)
+        recorder.seize()
+        return recorder
 
-    launch(identify(command[0], os.environ.get("PATH")), command, prepare=prepare)
-    recorders[0].run()
-    watch.begin()  # all is read
+    _, recorder = launch_prepared(identify(command[0], os.environ.get("PATH")), command, prepare)
+    recorder.run()
+    watch.begin()  # waits until everything is read
     return watch
 
 

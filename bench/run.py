@@ -1,6 +1,8 @@
-"""``python -m bench.run``: builds the kernels, runs them natively and under memopt in turn, writes JSON and markdown.
+"""``make bench`` and ``make headline``: measures matrix products, and writes the results as JSON and markdown.
 
-The exit code is 1 when any output differed from native: a wrong result is a failure, a kept loop is a finding.
+    python -m bench.run [--headline] [OPTION]...
+
+The exit code is 1 if any output differs from the native one. A loop that was left alone is a result, not a failure.
 """
 
 from __future__ import annotations
@@ -54,16 +56,16 @@ _ISAS = {isa.value: isa for isa in usable_isas(detect())}
 @click.option("--variants", callback=_names(VARIANTS, "variant"), help=f"Of {', '.join(VARIANTS)}.  [default: all]")
 @click.option("--compilers", callback=_names(COMPILERS, "compiler"), help=f"Of {', '.join(COMPILERS)}.  [default: all]")
 @click.option("--builds", callback=_builds, default=_DEFAULT_BUILDS, show_default=True,
-              help="Ways to build, each of plain, prime, no-pie, stripped, debug joined by +.")
+              help="Ways to build: plain, prime, no-pie, stripped, debug, joined by + to one build.")
 @click.option("--isa", "isas", callback=_names(_ISAS, "usable instruction set"),
-              help="Instruction sets for the first build; others get the first set.  [default: all, widest first]")
-@click.option("--size", type=click.IntRange(min=1), help="n for every variant.  [default: some seconds of native time]")
+              help="Instruction sets of the first build; others get the first set.  [default: all, widest first]")
+@click.option("--size", type=click.IntRange(min=1), help="Matrix size n.  [default: some seconds of native time]")
 @click.option("--runs", type=click.IntRange(min=1), help="Repetitions.  [default: 1; 3 with --headline]")
-@click.option("--headline", "is_headline", is_flag=True, help="The README's figures instead of the matrix.")
+@click.option("--headline", "is_headline", is_flag=True, help="Measure the figures of README.md instead of the matrix.")
 @click.option("--long-runs", type=click.IntRange(min=0), default=1, show_default=True,
-              help="Repetitions of the N = 4000 product, with --headline; each takes minutes natively.")
+              help="With --headline: repetitions of the product of size 4000; each takes minutes natively.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("build/bench"),
-              show_default=True, help="Folder for programs and results.")
+              show_default=True, help="The folder for programs and results.")
 def main(variants: tuple[str, ...], compilers: tuple[str, ...], builds: tuple[str, ...], isas: tuple[str, ...],
          size: int | None, runs: int | None, is_headline: bool, long_runs: int, output: Path) -> None:
     """Measure memopt on this machine."""
@@ -98,7 +100,7 @@ def _matrix(variants: tuple[str, ...], compilers: tuple[str, ...], builds: tuple
 
 
 def _programs(folder: Path) -> dict[str, Any]:
-    """What was really built: position-independent, stripped, build identity."""
+    """Properties of the programs that were built: position-independent, stripped, build id."""
     return {path.name: dataclasses.asdict(describe(str(path))) for path in sorted(folder.iterdir())}
 
 

@@ -1,8 +1,10 @@
-"""``python -m bench.suite``: every kernel in every build, natively and under memopt, and reference compilers beside.
+"""``make suite``: every kernel in every build, natively and under memopt, with reference compilers beside it.
 
-Each cell is added to the file as one line of JSON when it is done, and the last line of a cell counts: a part can be
-run again (``--kernels``, ``--builds``), and a run that was interrupted goes on with ``--resume``. Tables are of one
-mode, quick or full. The exit code is 1 when any output differed from native.
+    python -m bench.suite [OPTION]...
+
+A cell that is done is appended to the result file as one line of JSON; the last line of a cell counts. So a part can be
+run again (``--kernels``, ``--builds``), and an interrupted run continues with ``--resume``. A table holds cells of one
+mode, quick or full. The exit code is 1 if any output differs from the native one.
 """
 
 from __future__ import annotations
@@ -38,14 +40,14 @@ def _names(known: Collection[str], what: str, everything: Collection[str]) -> _C
               help="Kernels or families, separated by commas.  [default: all]")
 @click.option("--builds", callback=_names(BUILDS, "build", BUILDS), help=f"Of {', '.join(BUILDS)}.  [default: all]")
 @click.option("--references", callback=_names(REFERENCES, "reference", REFERENCES),
-              help=f"Of {', '.join(REFERENCES)}; an empty text for none.  [default: all]")
-@click.option("--quick", is_flag=True, help="Native runs of two to three seconds for ten.")
-@click.option("--fp", "fast", is_flag=True, help="A run with --fp fast as well, for the main build.")
+              help=f"Of {', '.join(REFERENCES)}; an empty string for none.  [default: all]")
+@click.option("--quick", is_flag=True, help="Native runs of two to three seconds instead of ten.")
+@click.option("--fp", "fast", is_flag=True, help="Add a run with --fp fast for the main build.")
 @click.option("--runs", type=click.IntRange(min=1), default=1, show_default=True, help="Repetitions of each cell.")
 @click.option("--json", "output", type=click.Path(dir_okay=False, path_type=Path),
-              default=Path("build/bench/suite.jsonl"), show_default=True, help="A line per cell; the table beside it.")
-@click.option("--resume", is_flag=True, help="Run only the cells that the file does not hold.")
-@click.option("--table-only", is_flag=True, help="Run nothing, make the table of the cells the file holds.")
+              default=Path("build/bench/suite.jsonl"), show_default=True, help="Result file; the table is beside it.")
+@click.option("--resume", is_flag=True, help="Run only cells that the result file does not hold.")
+@click.option("--table-only", is_flag=True, help="Run nothing; make the table of the cells in the result file.")
 def main(kernels: tuple[str, ...], builds: tuple[str, ...], references: tuple[str, ...], quick: bool, fast: bool,
          runs: int, output: Path, resume: bool, table_only: bool) -> None:
     """Measure memopt on the kernels of the suite."""
@@ -58,7 +60,7 @@ def main(kernels: tuple[str, ...], builds: tuple[str, ...], references: tuple[st
         for cell in _run(chosen, builds, references, quick, fast, runs, output.parent / "programs", done):
             cells[cell.key] = cell
             with output.open("a") as stream:
-                stream.write("\n" + json.dumps(cell.to_json()) + "\n")  # ends a line that was not ended
+                stream.write("\n" + json.dumps(cell.to_json()) + "\n")  # "\n" in front: ends an incomplete line
             click.echo(_progress(cell), err=True)
     text = suite_text(list(cells.values()))
     write(str(output.with_suffix(".md")), text)
@@ -67,7 +69,7 @@ def main(kernels: tuple[str, ...], builds: tuple[str, ...], references: tuple[st
 
 
 def _read(path: Path) -> list[Cell]:
-    """The cells of earlier runs; the incomplete last line of an interrupted one is dropped."""
+    """The cells of earlier runs in the result file. An incomplete line of an interrupted run is dropped."""
     cells = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:

@@ -1,4 +1,7 @@
-"""The suite's results as markdown: counts, the table kernel x build, families, references, and every exception."""
+"""Markdown tables of the suite: counts, kernels by builds, families, reference compilers, exceptions.
+
+In: cells (``bench.cells``). Out: markdown.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,27 @@ from bench.measure.execution import median
 from bench.programs.families import FAMILIES, KERNELS, Kernel
 from bench.tables import table
 
-_NO_FMA = ("gcc-O1", "gcc-O2", "gcc-O3", "clang-O2", "clang-O3")  # these give the same bits
+_NO_FMA = ("gcc-O1", "gcc-O2", "gcc-O3", "clang-O2", "clang-O3")  # builds whose native outputs must agree
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
+    """The geometric mean of ``values``, all above 0; None without values."""
     logarithms = [math.log(v) for v in values]
     return math.exp(sum(logarithms) / len(logarithms)) if logarithms else None
 
 
 def wrong(cell: Cell) -> bool:
-    """An output that differs, or no output: a failure whatever else is said."""
+    """Whether an output under memopt differs from the native one, or is missing."""
     return bool(cell.memopt_seconds) and not cell.identical
 
 
 def right_reason(kernel: Kernel, cell: Cell) -> bool:
-    """A nest to be left alone was, and for a reason of its own."""
+    """Whether a nest that must be left alone was left alone, for one of the reasons in ``kernel.kept``."""
     return not cell.replaced and any(x["reason"] in {r.value for r in kernel.kept} for x in cell.loops)
 
 
 def suite_text(cells: Sequence[Cell]) -> str:
-    """Everything, sections in the order of their weight."""
+    """The whole text: all tables, the most important first."""
     builds = [name for name in dict.fromkeys(c.build for c in cells) if name not in REFERENCES]
     sections = [
         ("Counts", counts_table(cells, builds)),
@@ -42,7 +46,7 @@ def suite_text(cells: Sequence[Cell]) -> str:
 
 
 def counts_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
-    """Per build: affine kernels replaced, others rightly left alone, outputs the same, processes too slow."""
+    """For each build: affine kernels replaced, others rightly left alone, identical outputs, processes too slow."""
     rows = []
     for build in (*builds, *(["all builds"] if len(builds) > 1 else [])):
         of = [c for c in cells if c.build == build or (build == "all builds" and c.build in COUNTED)]
@@ -61,8 +65,11 @@ def counts_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
 
 
 def kernel_table(cells: Sequence[Cell], builds: Sequence[str]) -> str:
-    """Speed-up of a repetition, or why the nest was kept; for the main build more. "installed": seconds from the
-    first sample of the nest; "late": so late that the figure is of both codes."""
+    """Speed-ups of one repetition by kernel and build, or why the nest was left alone; more columns for the main build.
+
+    "installed": seconds from the first sample of the nest. "late": installed so late that the figure holds repetitions
+    of the original code, too.
+    """
     found = {c.key: c for c in cells}
     extra = ["process", "installed", "fp fast", *REFERENCES]
     rows = []
@@ -86,7 +93,8 @@ def _cell(cell: Cell | None) -> str:
 
 
 def _extra(kernel: str, found: dict[tuple[str, str], Cell]) -> list[str]:
-    """Figures of the main build; references as native gcc -O2 over theirs."""
+    """The further columns of the main build. The figure of a reference is native seconds of the main build over its
+    seconds."""
     main = found.get((kernel, MAIN_BUILD))
     if main is None:
         return [""] * (3 + len(REFERENCES))
@@ -99,7 +107,7 @@ def _extra(kernel: str, found: dict[tuple[str, str], Cell]) -> list[str]:
 
 
 def family_table(cells: Sequence[Cell]) -> str:
-    """Geometric means over the affine kernels, replaced or not, and over the families."""
+    """Geometric means over the affine kernels of each family, replaced or not; and the mean over the families."""
     main = [c for c in cells if c.build == MAIN_BUILD and KERNELS[c.kernel].affine]
     rows, steps, processes = [], [], []
     for family in FAMILIES:
@@ -115,7 +123,7 @@ def family_table(cells: Sequence[Cell]) -> str:
 
 
 def reference_lines(cells: Sequence[Cell]) -> str:
-    """How often memopt on the main build is at least as fast as the better reference."""
+    """The number of kernels on which memopt, on the main build, is at least as fast as the better reference."""
     found = {c.key: c for c in cells}
     compared, reached, missing, behind = 0, 0, 0, []
     for cell in cells:
@@ -134,12 +142,12 @@ def reference_lines(cells: Sequence[Cell]) -> str:
     lines = [f"memopt at least as fast as the better reference on {reached} of {compared} kernels"
              + (f" ({missing} without a reference)." if missing else "."), ""]
     if behind:
-        lines += ["Behind, at this part of its rate: " + ", ".join(behind) + ".", ""]
+        lines += ["Slower than the reference, at this fraction of its speed: " + ", ".join(behind) + ".", ""]
     return "\n".join(lines)
 
 
 def exceptions(cells: Sequence[Cell]) -> str:
-    """Every cell that is not as it should be, one line each; wrong results first."""
+    """One line for each cell that is not as expected, wrong results first."""
     lines = [f"- **WRONG** {c.kernel} {c.build}: {c.detail} (`memopt exec -- {c.command}`)" for c in cells if wrong(c)]
     lines += _disagreements(cells)
     for cell in cells:
@@ -166,8 +174,8 @@ def exceptions(cells: Sequence[Cell]) -> str:
 
 
 def _disagreements(cells: Sequence[Cell]) -> list[str]:
-    """Kernels that native builds without fused operations do not agree on after equally many repetitions: a fault of
-    the kernel."""
+    """Kernels whose native outputs differ between builds without fused multiply-adds, after the same number of
+    repetitions. That is a fault of the kernel."""
     lines = []
     for kernel in dict.fromkeys(c.kernel for c in cells):
         found = {(c.repetitions, c.native_hash) for c in cells

@@ -1,4 +1,4 @@
-"""Results as markdown: one line per program, a column per figure, every exception with its reason."""
+"""Markdown tables of ``bench.run``: a line for each program, a column for each figure, exceptions with reasons."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from bench.measure.streaming import Streaming
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A markdown table; an empty one has its header only."""
+    """A markdown table. Without rows it consists of its header."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"
 
 
 def matrix_table(rows: Sequence[Row]) -> str:
-    """Speed-ups of the nest (and of the whole process), one column per instruction set, then the exceptions."""
+    """Speed-ups of the nest (in brackets: of the whole process), with one column for each instruction set; then a list
+    of the exceptions."""
     isas = list(dict.fromkeys(r.isa for r in rows))
     programs = list(dict.fromkeys((r.variant, r.compiler, r.build, r.size) for r in rows))
     cells = {(r.variant, r.compiler, r.build, r.size, r.isa): r for r in rows}
@@ -49,6 +50,7 @@ def _exceptions(rows: Sequence[Row]) -> str:
 
 
 def product_table(products: Sequence[tuple[Row, float | None]]) -> str:
+    """The large products: rows of pairs of a result and OpenBLAS's GFLOP/s."""
     header = ["program", "native", "memopt", "speed-up", "time cut", "nest GFLOP/s", "OpenBLAS GFLOP/s", "identical"]
     rows = []
     for row, yardstick in products:
@@ -61,14 +63,14 @@ def product_table(products: Sequence[tuple[Row, float | None]]) -> str:
 
 
 def streaming_table(streamed: Streaming) -> str:
-    """Million points per second; the limit is that of loops which go over memory once per step."""
+    """Million points per second, beside the limit that memory sets to a loop without time tiling."""
     figures = [_number(x and x / 1e6) for x in (streamed.native, streamed.memopt, streamed.limit)]
     return table(["2-D Jacobi, four times the last-level cache", "native", "memopt", "memory's limit", "identical"],
                  [[f"n = {streamed.size}, million points/s", *figures, _yes(streamed.identical)]])
 
 
 def install_line(seconds: Sequence[float]) -> str:
-    """Launch to installed: median and range of the runs that installed."""
+    """The time from launch to installation: median and range over the runs that installed code."""
     middle = median(seconds)
     if middle is None:
         return "From launch to installed: never installed.\n"
@@ -77,6 +79,7 @@ def install_line(seconds: Sequence[float]) -> str:
 
 
 def overhead_table(overheads: Sequence[Overhead]) -> str:
+    """The cost to programs that have nothing to gain."""
     rows = [
         [o.program + (", processors busy" if o.busy else ""), _seconds(o.native_seconds), _seconds(o.memopt_seconds),
          f"{o.excess:+.3f} s", f"{o.allowed:.3f} s", _yes(o.identical)]

@@ -1,8 +1,9 @@
-"""Working sets of a matrix product, plain and in tiles: from its addresses, and held against traces at a small size.
+"""Working sets of a matrix product, plain and tiled: derived from subscripts (``--affine``), compared with traces.
 
     python -m bench.workingsets [--size N] [--seconds S]
 
-At full size the program is ended after S seconds of processor time; by then its nest has been looked at.
+At full size the program is ended after S seconds of processor time; memopt has sampled and lifted its nest by then. At
+a small size, derived working sets are compared with those of a trace. The exit code is 1 if one differs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from bench.measure.execution import memopt_command, run
 from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 
+# By (header, depth) of a loop: bytes of the cache lines that an entry has touched, by the number of iterations.
 Curves = dict[tuple[int, int], dict[int, float]]
-"""By header and depth of a loop: bytes of the cache lines that an entry has touched, by iterations."""
 
 TILE = 32
 _SMALL, _SMALL_TILE, _AGAIN = 128, 16, 6000
@@ -28,6 +29,7 @@ _PATIENCE_S = 600.0
 
 
 def main() -> int:
+    """Prints the tables. Returns 0 if the small sizes agree with their traces, else 1."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--size", type=int, default=4000)
     parser.add_argument("--seconds", type=int, default=8)
@@ -57,15 +59,19 @@ def _how(tile: int) -> str:
 
 
 def build(folder: Path, size: int, tile: int) -> Path:
+    """The product of matrices of ``size``, in tiles of ``tile``; 0: not tiled."""
     program = folder / f"{size}-{tile}"
     compile_c(("gcc", "-O2"), KERNELS / "tiled_product.c", program, [f"-DN={size}", f"-DTILE={tile}"])
     return program
 
 
 def compared(folder: Path, size: int, tile: int, again: int, deepest: int = 6) -> tuple[int, int]:
-    """How many points of the curves of a trace are derived to the byte, and how many are not, of loops up to the depth
-    ``deepest``: where tiles are cut off, a trace tells the mean of them, from depth 2 on. ``again``: how often the
-    product is made where nothing is traced, so that it is seen to be hot."""
+    """Counts the points of the traced curves that are derived to the byte, and those that are not.
+
+    Only loops up to the depth ``deepest`` are compared: if tiles are cut off at the matrix border, a trace tells the
+    mean over tiles, from depth 2 on. ``again``: repetitions of the product in the run without a trace, so that it gets
+    hot.
+    """
     path, program = folder / "p.db", build(folder, size, tile)
     run(_profile(path, "--affine", program, again), _PATIENCE_S)
     found = derived(path)
@@ -78,17 +84,19 @@ def compared(folder: Path, size: int, tile: int, again: int, deepest: int = 6) -
 
 
 def _profile(path: Path, option: str, program: Path, again: int = 1) -> list[str]:
-    how_often = f"{again:05}"  # equally long: arguments shift the stack
+    how_often = f"{again:05}"  # arguments of the same length: they shift the stack
     return ["setarch", "-R", *memopt_command(), "profile", "--quiet", option, "-o", str(path), "--", str(program),
             how_often]
 
 
 def derived(path: Path) -> Curves:
+    """The curves of a profile of ``--affine``."""
     return _curves(path, """SELECT l.header, l.depth, d.iterations, d.lines
         FROM derived_set d JOIN loop l ON l.id = d.loop""")
 
 
 def traced(path: Path) -> Curves:
+    """The curves of a profile of ``--memory``, for the function ``product``."""
     return _curves(path, """SELECT l.header, l.depth, w.iterations, w.lines
         FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
         WHERE f.name = 'product'""")

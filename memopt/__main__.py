@@ -1,4 +1,4 @@
-"""``python -m memopt`` is the command ``memopt``."""
+"""``python -m memopt``: the same as the command ``memopt``."""
 
 from memopt.cli import main
 

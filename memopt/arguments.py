@@ -1,7 +1,12 @@
-"""The command lines that need neither help nor a complaint, read without the library that gives both.
+"""A parser for the common command lines of ``memopt exec`` and ``memopt profile``, without click.
 
-The program is to be started at once, and importing that library takes longer than everything else until then.
-Invariant: whatever is understood here means the same to ``memopt.usage``; anything else is left to it.
+Example: ``memopt exec --quiet -- ./dgemm 2048`` is read here, ``memopt exec --fp fast ./dgemm`` by ``memopt.usage``.
+The program is started before anything else is imported, and importing click takes longer than all else until then.
+
+In: the words behind the command's name. Out: the program with its arguments, and values for fields of ``Options``; None
+for a command line with any other option, a mistake or ``--help``.
+
+Invariant: ``memopt.usage`` reads every command line that is accepted here, and reads it alike.
 """
 
 from __future__ import annotations
@@ -9,18 +14,25 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+# By command: the switches, each with the field of Options that it sets, and the value.
 _SWITCHES: dict[str, dict[str, tuple[str, bool]]] = {
     "exec": {"--dry-run": ("dry_run", True), "--quiet": ("quiet", True), "--verbose": ("verbose", True),
              "--no-shadow": ("shadow", False), "--follow": ("follow", True)},
     "profile": {"--quiet": ("quiet", True)},
 }
+# By command: the options that take a file, each with its field of Options.
 _FILES = {"exec": {"--json": "json", "--report": "report"}, "profile": {"-o": "profile", "--output": "profile"}}
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID")  # Open MPI, PMIx, MPICH
+# Environment variables in which MPI launchers tell a process its rank: Open MPI, PMIx, MPICH.
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_LOCALRANKID")
 
 
 def plain(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bool | str]] | None:
-    """Of ``exec`` or ``profile [OPTION]... [--] PROGRAM [ARGUMENT]...`` without anything unusual the program with its
-    arguments, and what was chosen (fields of memopt.options); None for everything else."""
+    """Reads ``exec`` or ``profile [OPTION]... [--] PROGRAM [ARGUMENT]...``, with the options of ``_SWITCHES`` and
+    ``_FILES`` only.
+
+    Returns the program with its arguments, and the chosen fields of ``memopt.options.Options``; None for every other
+    command line, and where a file that is named cannot be written.
+    """
     if not words or words[0] not in _SWITCHES:
         return None
     switches, files = _SWITCHES[words[0]], _FILES[words[0]]
@@ -43,8 +55,11 @@ def plain(words: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bool | str]]
 
 
 def profile_path(output: str | None, program: str) -> str:
-    """Of the profile of ``program``, by default its name with .db. FILE.db becomes FILE.2.db for rank 2 of several that
-    mpirun has started, each of which writes its own."""
+    """The absolute path of the profile of ``program``: ``output``, or the program's name with .db.
+
+    Under mpirun each rank writes a profile of its own: rank 2 writes FILE.2.db in place of FILE.db. Raises ``OSError``
+    where the current folder is gone.
+    """
     path = os.path.abspath(output or f"{os.path.basename(program)}.db")
     rank = next((os.environ[name] for name in _RANKS if os.environ.get(name, "").isdigit()), None)
     stem, suffix = os.path.splitext(path)
@@ -52,6 +67,7 @@ def profile_path(output: str | None, program: str) -> str:
 
 
 def _plain_profile(program: str, chosen: dict[str, bool | str]) -> bool:
+    """Puts the path of the profile into ``chosen``; False where it cannot be written."""
     from memopt.store.schema import StoreError, check_new
 
     output = chosen.get("profile")
@@ -64,7 +80,8 @@ def _plain_profile(program: str, chosen: dict[str, bool | str]) -> bool:
 
 
 def _plain_file(path: str) -> bool:
-    """A regular file, or none yet, that can be written."""
+    """Whether ``path`` is a regular file that can be written, or can become one. Devices, pipes and dangling links are
+    left to ``memopt.usage``."""
     if os.path.exists(path):
         return os.path.isfile(path) and os.access(path, os.W_OK)
     folder = os.path.dirname(path) or "."

@@ -1,8 +1,11 @@
-"""The front door: words in, one frozen ``Options`` out, and whatever happens, no traceback.
+"""The entry point of the command ``memopt``: reads the command line, runs the driver, ends as the program ended.
 
-Invariant: importing this module pulls in nothing heavy, so that the program is started at once. If memopt fails
-before the program was started, memopt becomes the program; if it fails after, it still waits for it and ends as it
-ends.
+In: ``sys.argv``. Out: an exit code, or the signal that ended the program. No exception comes out as a traceback:
+
+- If memopt fails before the program was started, memopt becomes the program (execve).
+- If it fails after that, it waits for the program, which runs on natively, and ends as the program ends.
+
+Invariant: importing this module imports nothing heavy, so that the program is started at once.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import sys
 
 from memopt.arguments import plain
 
-TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
+TYPE_CHECKING = False  # in place of typing.TYPE_CHECKING: importing typing takes five milliseconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
@@ -25,7 +28,7 @@ _OWN_PACKAGES = ("memopt", "passes", "runtime")
 
 
 def main() -> NoReturn:
-    """Entry point of the command ``memopt``."""
+    """The command ``memopt``. Does not return: it exits with the program's exit code, or dies by its signal."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends memopt without a traceback
     words = sys.argv[1:]
@@ -58,8 +61,11 @@ def _run(options: Options) -> int:
 
 
 def _guarded(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
-    """What ``run`` returns: an exit code, or minus the signal to die by. Should it fail, ``arguments`` run as they
-    are."""
+    """Calls ``run`` and returns its result: an exit code, or a signal to die by, negated.
+
+    If ``run`` raises, the program ``arguments`` runs natively. ``arguments`` is None for ``memopt attach``: the process
+    runs on by itself, and memopt exits with 1.
+    """
     from runtime.launch.identify import CannotRun
 
     try:
@@ -67,7 +73,7 @@ def _guarded(run: Callable[[], int], arguments: Sequence[str] | None) -> int:
     except CannotRun as error:
         _say(str(error))
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - the last resort: nothing may come out as a traceback
+    except Exception as error:  # noqa: BLE001 - the last resort: the user must not see a traceback
         from memopt.console import say_internal
 
         say_internal(_stage(error), error)
@@ -81,6 +87,7 @@ def _say(text: str) -> None:
 
 
 def _go_on_natively(arguments: Sequence[str]) -> int:
+    """Waits for the program if it was started; else replaces this process by it. Returns the value to leave with."""
     from runtime.launch.identify import CannotRun, identify
     from runtime.launch.jobcontrol import wait_to_end
     from runtime.launch.launch import replace, supervised
@@ -96,7 +103,7 @@ def _go_on_natively(arguments: Sequence[str]) -> int:
 
 
 def _stage(error: BaseException) -> str:
-    """The innermost module of memopt's own that the error came through, without its package."""
+    """The name, without its package, of the innermost module of memopt in the traceback of ``error``."""
     import traceback
 
     from runtime import faults

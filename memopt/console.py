@@ -1,6 +1,6 @@
-"""memopt's own words: whole lines on standard error with the ``memopt: `` prefix.
+"""Messages of memopt to the user: whole lines on standard error with the prefix ``memopt: ``, and a line of progress.
 
-Invariant: saying something never fails and never writes to a descriptor that is not the user's standard error.
+Invariant: writing a message never raises, and never writes to a descriptor other than the user's standard error.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import suppress
 
 PREFIX = "memopt: "
 _STANDARD_ERROR = 2
-_START_OF_LINE = "\r\x1b[K"  # and nothing in it (ECMA-48: EL)
+_START_OF_LINE = "\r\x1b[K"  # goes to the start of the line and erases the line (ECMA-48: EL)
 
 
 def say(text: str) -> None:
-    """Write every line of ``text`` with the prefix, in one write (lines of the program do not mix in).
+    """Writes every line of ``text`` with the prefix, in one write, so that no output of the program comes between.
 
-    Python leaves ``sys.stderr`` None when descriptor 2 was closed at the start; the number may since belong to a
-    file of memopt's own, so nothing is written then. A full disk or a closed pipe is not memopt's to report.
+    Python sets ``sys.stderr`` to None if descriptor 2 was closed at the start. Another file of memopt may have that
+    number by now, so nothing is written then. Errors of the write (a full disk, a closed pipe) are ignored.
     """
     if sys.stderr is None:
         return
@@ -35,23 +35,26 @@ def say(text: str) -> None:
 
 
 class Progress:
-    """A line on the user's terminal that changes, and goes before anything is said. None appears where standard error
-    is no terminal, or where the program writes to a terminal itself, whose output would be torn. ``shown``: it is
-    there."""
+    """A line of progress on the user's terminal, rewritten in place. ``say`` erases it before it writes a message.
 
-    shown = False
+    There is none if standard error is no terminal, or if standard output is one: the line would tear the program's
+    output apart.
+    """
+
+    shown = False  # the line stands on the terminal now
 
     def __init__(self, wanted: bool) -> None:
         self.wanted = wanted and sys.stderr is not None and os.isatty(_STANDARD_ERROR) and not os.isatty(1)
         self._began = time.monotonic()
 
     def show(self, text: str) -> None:
-        """Behind the seconds since the beginning."""
+        """Replaces the line by the seconds since this object was made, followed by ``text``."""
         if self.wanted:
             Progress.shown = True
             _write(f"{_START_OF_LINE}{PREFIX}{time.monotonic() - self._began:.0f} s, {text}")
 
     def clear(self) -> None:
+        """Erases the line."""
         if Progress.shown:
             Progress.shown = False
             _write(_START_OF_LINE)
@@ -63,6 +66,6 @@ def _write(text: str) -> None:
 
 
 def say_internal(stage: str, error: BaseException) -> None:
-    """The one line for a failure of memopt's own in ``stage``."""
+    """Writes the one line for a failure of memopt itself in ``stage``."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     say(f"internal error in {stage}: {text}; the program runs on natively")

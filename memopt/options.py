@@ -1,6 +1,8 @@
-"""What the user asked for, as the driver gets it: plain values, checked by the command line.
+"""The options of one run of memopt, as the driver gets them: plain values that the command line has checked.
 
-Invariant: no field names an open file or a live process of memopt's own; the value can be printed and compared.
+Example: ``memopt exec --quiet -- ./dgemm 2048`` is ``Options(arguments=("./dgemm", "2048"), quiet=True)``.
+
+Invariant: no field names an open file or a live process of memopt itself; the value can be printed and compared.
 """
 
 from __future__ import annotations
@@ -10,54 +12,48 @@ from typing import Literal
 
 from memopt.ir.isa import Isa
 
-# What ``--print-after`` can name: stages whose result has a text form, and the passes of passes.planning in order.
-PRINTABLE = ("lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability", "legality",
-             "plan", "generate")
+# Names that ``--print-after`` takes, in order: the passes of memopt.lifting.lift over statements, stages whose result
+# has a text form, and the passes of passes.planning.
+PRINTABLE = ("split-elements", "overlapping-copies", "splat-constants", "operand-order", "reroll", "trim", "quotients",
+             "lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability",
+             "legality", "plan", "generate")
 
 FloatingPoint = Literal["exact", "fast"]
 
 
+# The modes of ``memopt profile``:
+# sampled: the time of functions and loops, by sampling.
+# affine: also the statements of hot nests, and the working sets that their subscripts imply.
+# exact: counts of instructions, iterations and calls.
+# memory: also dependences, access patterns and working sets.
+# dependences: counts, and dependences.
+# values: counts, and arguments, trip counts and cycles of all entries of functions and loops.
+# paths: how often each acyclic path was taken.
+ProfileMode = Literal["sampled", "affine", "exact", "memory", "dependences", "values", "paths"]
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One run of memopt.
+    """One run of memopt."""
 
-    ``arguments`` is the program's argv as the user gave it (``memopt exec``; argv[0] is also what is searched in
-    PATH), empty for ``memopt attach``, where ``pid`` is set instead. ``report`` and ``json`` are paths that can be
-    opened for writing once, at the end. ``isa`` None means the widest the machine has. ``follow``:
-    processes that the program starts are improved too. ``print_after`` holds names of passes.
-
-    ``profile``: the program is only watched, and what was seen goes to this file; ``exact``: everything it executes is
-    counted; ``elide``: but for what follows from registers; ``memory``: dependences, patterns and working sets are
-    found as well, with ``dependences`` only the first of these, with ``reuse`` also reuse distances; ``trace``: all
-    accesses to memory go to this file; ``affine``: hot nests are lifted to tell what they touch; ``paths``: acyclic
-    paths are counted, all with ``exact``, else ``unhook`` of them in windows ``rehook`` cycles apart (None: so that
-    windows take ``overhead`` percent of the time); ``values``: arguments, trip counts and cycles are told of every
-    entry of functions and loops.
-    """
-
-    arguments: tuple[str, ...] = ()
-    pid: int | None = None
+    arguments: tuple[str, ...] = ()  # the program's argv as the user gave it; argv[0] is searched in PATH
+    pid: int | None = None  # the process of ``memopt attach``, which has no ``arguments``
     undo: bool = False
     fp: FloatingPoint = "exact"
     dry_run: bool = False
     quiet: bool = False
     verbose: bool = False
-    shadow: bool = True
-    isa: Isa | None = None
-    print_after: tuple[str, ...] = ()
-    follow: bool = False
-    report: str | None = None
+    shadow: bool = True  # a version is tried in copies of the process before it is installed
+    isa: Isa | None = None  # None: the widest that the machine has
+    print_after: tuple[str, ...] = ()  # names of PRINTABLE
+    follow: bool = False  # improve the processes that the program starts, too
+    report: str | None = None  # a path that can be opened for writing once, at the end; so is ``json``
     json: str | None = None
-    profile: str | None = None
-    exact: bool = False
-    elide: bool = True
-    memory: bool = False
-    dependences: bool = False
-    reuse: bool = False
-    trace: str | None = None
-    affine: bool = False
-    paths: bool = False
-    unhook: int = 5000
-    rehook: int | None = None
-    overhead: float = 5.0
-    values: bool = False
+    profile: str | None = None  # profile the program instead of improving it; the path of the profile
+    mode: ProfileMode = "sampled"
+    elide: bool = True  # modes that count: compute counts from a loop's registers where they determine them
+    reuse: bool = False  # mode memory: also find reuse distances
+    trace: str | None = None  # modes exact, memory, dependences: write all memory accesses to this file
+    unhook: int = 5000  # mode paths: paths counted in one window; 0: one window without end, which counts all paths
+    rehook: int | None = None  # mode paths: cycles from one window to the next; None: as ``overhead`` allows
+    overhead: float = 5.0  # mode paths: the share of the time that windows may take, in percent

@@ -1,7 +1,9 @@
-"""The command line in full: every option with its help, and errors in one line.
+"""The full command-line parser of ``memopt``, with click: all options with their help texts, errors in one line.
 
-Invariant: nothing is started here. ``memopt.arguments`` reads most command lines without this module, which is slow
-to import.
+In: the words behind the command's name. Out: ``Options`` for the driver, or an exit code. The commands ``query``,
+``merge``, ``trace`` and ``report``, ``--help`` and ``--version`` are carried out here; no program is started here.
+
+``memopt.arguments`` reads the common command lines without this module, which is slow to import.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from memopt import __version__
 from memopt.arguments import profile_path
 from memopt.console import say
 from memopt.ir.isa import Isa
-from memopt.options import PRINTABLE, Options
+from memopt.options import PRINTABLE, Options, ProfileMode
 
 _USAGE = 2
 _FAILED = 1
@@ -30,17 +32,17 @@ def _common(command: _Command) -> _Command:
     """The options that ``exec`` and ``attach`` share."""
     options = (
         click.option("--fp", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
-                     help="exact: the same output bit for bit; fast: sums may be reordered and fused."),
-        click.option("--dry-run", is_flag=True, help="Do everything but change the program."),
-        click.option("--quiet", is_flag=True, help="No report on standard error."),
+                     help="exact: the same output, bit for bit. fast: sums may be reassociated, multiply-adds fused."),
+        click.option("--dry-run", is_flag=True, help="Do everything except changing the program."),
+        click.option("--quiet", is_flag=True, help="Write no report to standard error."),
         click.option("--verbose", is_flag=True, help="Show the time of each stage."),
         click.option("--report", metavar="FILE", help="Write the report to FILE instead of standard error."),
-        click.option("--json", metavar="FILE", help="Write the report for machines to FILE."),
+        click.option("--json", metavar="FILE", help="Write the report to FILE as JSON."),
         click.option("--print-after", metavar="PASS", multiple=True, type=click.Choice(PRINTABLE),
-                     help=f"Print the region after this pass: {', '.join(PRINTABLE)}."),
-        click.option("--no-shadow", is_flag=True, help="Install without a trial in a copy of the process."),
+                     help=f"Print the loop nest after this pass: {', '.join(PRINTABLE)}."),
+        click.option("--no-shadow", is_flag=True, help="Install new code without trying it in a copy of the process."),
         click.option("--isa", type=click.Choice([isa.value for isa in Isa]),
-                     help="Instruction set of new code.  [default: the widest this machine has]"),
+                     help="Instruction set of the new code.  [default: the widest that this machine has]"),
     )
     for option in reversed(options):
         command = option(command)
@@ -50,88 +52,104 @@ def _common(command: _Command) -> _Command:
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(prog)s %(version)s", prog_name="memopt")
 def _memopt() -> None:
-    """Make the memory behaviour of a compiled program fit this machine, while it runs."""
+    """Make the memory behaviour of a compiled program fit this machine while the program runs."""
 
 
 @_memopt.command("exec", context_settings={"allow_interspersed_args": False})
 @_common
-@click.option("--follow", is_flag=True, help="Improve the processes that PROGRAM starts as well (scripts, mpirun).")
+@click.option("--follow", is_flag=True, help="Also improve the processes that PROGRAM starts (scripts, mpirun).")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _exec(arguments: tuple[str, ...], **common: Any) -> Options:
-    """Run PROGRAM and replace its hot loop nests by faster ones, with the same output."""
+    """Run PROGRAM and speed up its hot loop nests.
+
+    memopt replaces them by faster code while the program runs. The output stays the same.
+    """
     return _options(arguments=arguments, **common)
 
 
 @_memopt.command("attach")
 @_common
-@click.option("--undo", is_flag=True, help="Take out what an earlier attach put in.")
+@click.option("--undo", is_flag=True, help="Remove the code that an earlier attach installed.")
 @click.argument("pid", type=click.IntRange(min=1))
 def _attach(pid: int, undo: bool, **common: Any) -> Options:
-    """Do the same to the running process PID and leave it improved."""
+    """Speed up the running process PID.
+
+    memopt replaces its hot loop nests by faster code, and leaves that code in the process.
+    """
     return _options(pid=pid, undo=undo, **common)
 
 
 @_memopt.command("profile", context_settings={"allow_interspersed_args": False})
-@click.option("-o", "--output", metavar="FILE", help="The profile.  [default: the program's name with .db]")
-@click.option("--exact", is_flag=True, help="Count everything that is executed, instead of sampling.")
-@click.option("--no-elision", is_flag=True, help="With --exact: count even what follows from a loop's registers.")
+@click.option("-o", "--output", metavar="FILE",
+              help="Write the profile to FILE.  [default: the program's name with .db]")
+@click.option("--exact", is_flag=True, help="Count all instructions, iterations and calls instead of sampling.")
+@click.option("--no-elision", is_flag=True,
+              help="With --exact: count also iterations that a loop's registers tell without a counter.")
 @click.option("--memory", is_flag=True,
-              help="Watch memory, too: dependences, patterns, working sets. Hundreds of times slower.")
+              help="Count, and find dependences, access patterns and working sets. Hundreds of times slower.")
 @click.option("--dependences", is_flag=True,
-              help="Watch memory for dependences alone: in less than half the time.")
-@click.option("--reuse", is_flag=True, help="Watch memory, and how many lines are touched between touches of a line.")
+              help="Count, and find dependences only, in less than half the time of --memory.")
+@click.option("--reuse", is_flag=True,
+              help="As --memory, and find reuse distances: cache lines touched between two touches of a line.")
 @click.option("--values", is_flag=True,
-              help="Count everything, and tell arguments, invariants, trip counts and cycles of functions and loops.")
+              help="Count, and record arguments, loop invariants, trip counts and cycles of functions and loops.")
 @click.option("--affine", is_flag=True,
-              help="Lift hot nests besides: their statements, and what they touch, without a trace.")
+              help="Sample, and derive working sets of hot loop nests from their machine code, without a trace.")
 @click.option("--paths", is_flag=True,
-              help="Count acyclic paths of functions: with --exact all of the time, else now and then.")
+              help="Count acyclic paths of functions: in short windows, or all of them with --exact.")
 @click.option("--unhook", type=click.IntRange(1), default=5000, show_default=True, metavar="PATHS",
-              help="With --paths: how many are counted at a time.")
+              help="With --paths: paths counted in one window.")
 @click.option("--rehook", type=click.IntRange(1), metavar="CYCLES",
-              help="With --paths: from one time to the next.  [default: as --overhead says]")
+              help="With --paths: cycles from one window to the next.  [default: as --overhead allows]")
 @click.option("--overhead", type=click.FloatRange(0.1, 100), default=5.0, show_default=True, metavar="PERCENT",
-              help="With --paths: part of the time in which paths are counted.")
-@click.option("--trace", metavar="FILE", help="Write all accesses to memory to FILE, for memopt trace.")
-@click.option("--quiet", is_flag=True, help="Nothing on standard error.")
+              help="With --paths: the share of the time that windows may take.")
+@click.option("--trace", metavar="FILE", help="Write all memory accesses to FILE; memopt trace FILE prints them.")
+@click.option("--quiet", is_flag=True, help="Write nothing to standard error.")
 @click.argument("arguments", metavar="PROGRAM [ARGUMENTS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 def _profile(arguments: tuple[str, ...], output: str | None, exact: bool, no_elision: bool, memory: bool,
              dependences: bool, reuse: bool, values: bool, affine: bool, paths: bool, unhook: int, rehook: int | None,
              overhead: float, trace: str | None, quiet: bool) -> Options:
-    """Run PROGRAM and write to a file where its time goes, or what it executes, for memopt query."""
+    """Run PROGRAM and write a profile of it.
+
+    The profile tells where the time goes, or what the program executes. memopt report shows it; memopt query answers
+    questions about it.
+    """
     from memopt.store.schema import StoreError, check_new
 
-    if dependences and (memory or reuse):
-        raise click.UsageError("--dependences watches for these alone; --memory finds them, too")
-    memory |= reuse or dependences
-    if paths and (affine or memory or values or trace is not None):
-        raise click.UsageError("--paths counts paths alone; ask for the rest in another run")
-    if values and (memory or trace is not None):
-        raise click.UsageError("--values tells no accesses to memory; ask for these in another run")
-    if affine and (exact or memory or values or trace is not None):
-        raise click.UsageError("--affine looks at a program that runs as it is; ask for what is counted in another run")
+    memory |= reuse
+    if dependences and memory:
+        raise click.UsageError("--dependences finds dependences only; leave it out: --memory finds them, too")
+    accesses = memory or dependences or trace is not None
+    if paths and (affine or accesses or values):
+        raise click.UsageError("--paths counts paths only; ask for the rest in another run")
+    if values and accesses:
+        raise click.UsageError("--values records no memory accesses; ask for them in another run")
+    if affine and (exact or accesses or values):
+        raise click.UsageError("--affine samples the program and counts nothing; ask for counts in another run")
+    mode: ProfileMode = ("paths" if paths else "affine" if affine else "values" if values else "memory" if memory else
+                         "dependences" if dependences else "exact" if exact or accesses else "sampled")
     try:
         path = profile_path(output, arguments[0])
         check_new(path)
     except StoreError as error:
         raise click.UsageError(str(error)) from error
-    except OSError as error:  # of the folder one is in
-        raise click.UsageError(f"this folder is gone ({error.strerror}); name a file in another one with -o") from error
-    return Options(arguments=arguments, profile=path,
-                   exact=exact or memory or values or trace is not None, elide=not no_elision, memory=memory,
-                   dependences=dependences, reuse=reuse, affine=affine, trace=_writable("--trace", trace), quiet=quiet,
-                   paths=paths, unhook=unhook, rehook=rehook, overhead=overhead, values=values)
+    except OSError as error:  # getcwd fails
+        raise click.UsageError(f"the current folder is gone ({error.strerror}); name a file in another folder with -o"
+                               ) from error
+    return Options(arguments=arguments, profile=path, mode=mode, elide=not no_elision, reuse=reuse,
+                   trace=_writable("--trace", trace), quiet=quiet, unhook=0 if exact and paths else unhook,
+                   rehook=rehook, overhead=overhead)
 
 
 @_memopt.command("query")
 @click.option("--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True,
-              help="How the answer is written.")
-@click.option("--list", "names", is_flag=True, help="Show the queries that have a name.")
-@click.option("--schema", is_flag=True, help="Show the tables of a profile.")
+              help="Format of the answer.")
+@click.option("--list", "names", is_flag=True, help="List the named queries.")
+@click.option("--schema", is_flag=True, help="Show the tables of a profile, with all columns.")
 @click.argument("file", required=False)
 @click.argument("question", metavar="[SQL|NAME]", required=False)
 def _query(file: str | None, question: str | None, form: str, names: bool, schema: bool) -> int:
-    """Ask the profile FILE, in SQL or by the name of a query."""
+    """Query the profile FILE, in SQL or by the name of a query."""
     from memopt.store import ask
     from memopt.store.schema import TABLES, StoreError
 
@@ -139,7 +157,7 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
         click.echo("\n".join(ask.names()) if names else TABLES.strip())
         return 0
     if file is None or question is None:
-        raise click.UsageError("a file and a query are needed, as in: memopt query FILE hot-loops")
+        raise click.UsageError("name a file and a query, as in: memopt query FILE hot-loops")
     try:
         for line in ask.answer(file, question, form):
             click.echo(line)
@@ -150,15 +168,18 @@ def _query(file: str | None, question: str | None, form: str, names: bool, schem
 
 
 @_memopt.command("merge")
-@click.option("-o", "--output", metavar="FILE", required=True, help="The profile of all.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Write the merged profile to FILE.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 def _merge(output: str, files: tuple[str, ...]) -> int:
-    """Make one profile of several, as of the ranks of a run under mpirun."""
+    """Merge several profiles into one.
+
+    Under mpirun each rank writes a profile of its own; this makes one of them.
+    """
     from memopt.store.merge import merge
     from memopt.store.schema import StoreError
 
     if os.path.realpath(output) in map(os.path.realpath, files):
-        raise click.UsageError(f"{output}: is to be read, too; name another file for the profile of all")
+        raise click.UsageError(f"{output}: also one of the profiles to merge; name another file with -o")
     try:
         merge(output, files)
     except StoreError as error:
@@ -170,7 +191,7 @@ def _merge(output: str, files: tuple[str, ...]) -> int:
 @_memopt.command("trace")
 @click.argument("file")
 def _trace(file: str) -> int:
-    """Write the trace FILE to standard output as text.
+    """Print the memory trace FILE as text.
 
     R8@4005e1 7f12a0c8: the instruction at 4005e1 reads 8 bytes from 7f12a0c8 on.
     """
@@ -189,13 +210,16 @@ def _trace(file: str) -> int:
 
 @_memopt.command("report")
 @click.option("--least", type=click.FloatRange(0, 100), default=1.0, show_default=True, metavar="PERCENT",
-              help="Leave out what has a smaller share.")
-@click.option("--html", metavar="FILE", help="Write a page to look into instead, which needs no network.")
-@click.option("--speedscope", metavar="FILE", help="Write it for speedscope instead.")
-@click.option("--callgrind", metavar="FILE", help="Write it for kcachegrind and callgrind_annotate instead.")
+              help="Leave out functions and loops with a smaller share.")
+@click.option("--html", metavar="FILE", help="Write an interactive HTML page instead; it needs no network.")
+@click.option("--speedscope", metavar="FILE", help="Write a file for speedscope instead.")
+@click.option("--callgrind", metavar="FILE", help="Write a file for kcachegrind and callgrind_annotate instead.")
 @click.argument("file")
 def _report(file: str, least: float, html: str | None, speedscope: str | None, callgrind: str | None) -> int:
-    """Show the profile FILE: functions and loops, by what calls and holds them."""
+    """Show the profile FILE as a tree.
+
+    Each function and loop stands below its caller or the loop around it.
+    """
     from memopt.report import details, exports, memory, page, patterns, profile
     from memopt.store.schema import StoreError, open_existing
     from memopt.store.tree import read_tree
@@ -234,10 +258,10 @@ def _options(*, isa: str | None, no_shadow: bool, report: str | None, json: str 
 
 
 def _writable(option: str, path: str | None) -> str | None:
-    """``path``, checked now and not after an hour's run; a pipe or device is opened now and named by descriptor.
+    """Returns ``path`` if it can be written: the user learns of a mistake now, not after an hour's run.
 
-    A name such as /dev/stdout or /dev/fd/63 means what it means now: memopt lets go of what it inherited once the
-    program runs.
+    A pipe or a device is opened now, and its path is replaced by that of the descriptor: /dev/stdout and /dev/fd/63
+    name inherited descriptors, which memopt closes once the program runs. Raises ``click.UsageError``.
     """
     if path is None:
         return None
@@ -253,12 +277,13 @@ def _writable(option: str, path: str | None) -> str | None:
         except OSError as error:
             raise click.UsageError(f"{option} {path}: {error.strerror}; name a file that can be written") from error
     if not os.access(path if os.path.exists(path) else os.path.dirname(path) or ".", os.W_OK):
-        raise click.UsageError(f"{option} {path}: cannot be written there; name a file that can")
+        raise click.UsageError(f"{option} {path}: no file can be written there; name one that can be written")
     return path
 
 
 def parse(words: Sequence[str]) -> Options | int:
-    """What ``words`` after the command's name ask for; the exit code when that has been done already, or is wrong."""
+    """Reads the words behind the command's name. Returns the options of the run; or an exit code, if the command has
+    been carried out here or is wrong."""
     try:
         parsed = _memopt.main(list(words), prog_name="memopt", standalone_mode=False)
     except click.ClickException as error:
@@ -268,5 +293,5 @@ def parse(words: Sequence[str]) -> Options | int:
         return leaving.exit_code
     except (click.Abort, OSError):  # --help into a closed pipe or on a full disk
         return _FAILED
-    # --help and --version have said what they had to say
+    # --help and --version return None
     return parsed if isinstance(parsed, Options | int) else 0

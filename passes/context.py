@@ -1,4 +1,7 @@
-"""What every scheduler is told about the world: the machine, the instruction set, what is allowed and expected."""
+"""The target description that every scheduler gets: machine, instruction set, floating-point mode, expected trip count.
+
+``planning`` makes one ``Context`` for each nest; the passes read it and do not change it.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,19 @@ from dataclasses import dataclass
 from memopt.ir.isa import Isa
 from memopt.machine.description import Machine
 
-# Trips of the patched loop where nobody says: its count is a run-time value, taken as large.
+# Trip count of the patched loop where none was observed: it is a run-time value and is assumed to be large.
 UNKNOWN_TRIPS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a pass may ask about the world. ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that
-    was seen, for the model only (a version serves any). ``packed``: bytes of the vectors that the original computes
-    with, 0 where it computes with single numbers."""
+    """What a pass may ask about the target. Nothing in it decides what is legal."""
 
     machine: Machine
     isa: Isa
+    # "exact", or "fast": a multiplication and an addition may become one fused operation.
     fp: str = "exact"
+    # Trip count of the patched loop that was observed. Only the cost models use it: a version serves any trip count.
     trips: int = UNKNOWN_TRIPS
+    # Bytes of the vectors that the original computes with; 0 where it is scalar code.
     packed: int = 0

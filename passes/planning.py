@@ -1,7 +1,11 @@
-"""Which schedulers are asked for a plan, in which order: the one for contractions, then the one for all other loops.
+"""Driver of the schedulers: asks the one for contractions first, then the one for all other loops.
 
-In: a ``Region``. Out: plans for it, best first, each of them proved legal by passes.legality.contractions or
-passes.legality.loops; or ``Rejected``.
+Example: ``for i, j { C[i][j] = 0; for k C[i][j] += A[i][k] * B[k][j] }`` becomes a loop plan for the first statement
+and a contraction for the second, which run one after the other.
+
+In: a ``Region``. Out: candidates, best first, each a ``NestPlan`` with a region for each of its parts; or ``Rejected``.
+
+Sound because ``passes.legality.contractions`` or ``passes.legality.loops`` proves every plan that leaves this module.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.components import components
 
 Candidate = tuple[tuple[Region, ...], NestPlan]
-"""A plan, and a region for each of its parts: that of a loop plan has the plan's statements."""
+"""A plan, and a region for each of its parts. The region of a loop plan has the plan's statements (after splitting)."""
 
 
 def plan_candidates(
@@ -40,13 +44,15 @@ def plan_candidates(
     observer: Observer | None = None,
     most: int = 2,
 ) -> tuple[Candidate, ...]:
-    """Up to ``most`` plans for ``region``, the one expected to be best first.
+    """Up to ``most`` proved plans for ``region``, the one expected to be best first.
 
-    ``fp``: "exact" or "fast". ``trips``: the patched loop's trip count that was seen, for the models alone; without it
-    the loop is taken as long. ``packed``: bytes of the vectors that the original computes with.
+    ``fp``: "exact" or "fast". ``trips``: the observed trip count of the patched loop, for the cost models alone;
+    without it the loop is assumed to be long. ``packed``: bytes of the vectors that the original computes with.
+    ``observer`` is called after each pass of a contraction.
 
-    Contractions have a generator of their own, which is better where they pay; all else becomes loop plans. Raises
-    ``Rejected`` with the reason there is no plan.
+    A nest of contractions gets the plan of the contraction scheduler, whose code is better where it pays. Any other
+    nest gets loop plans, around contractions where it contains some. Raises ``Rejected`` with the reason why there is
+    no plan.
     """
     context = Context(machine, isa, fp, UNKNOWN_TRIPS if trips is None else max(trips, 1), packed)
     try:
@@ -65,7 +71,8 @@ def plan_candidates(
 
 
 def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Iterator[Candidate]:
-    """The legal ones of the loop plans for all statements; why there are no others goes to ``refusals``."""
+    """Loop plans for all statements, those that are proved legal. The reasons why there are no others go to
+    ``refusals``."""
     try:
         for loops in loop_plans(region.scop, context, region.nonnegative):
             try:
@@ -79,12 +86,17 @@ def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Ite
 
 
 def _part(region: Region, statements: tuple[Statement, ...]) -> Region:
+    """The region with other statements: one part of the nest."""
     return replace(region, scop=replace(region.scop, statements=statements))
 
 
 def _with_products(region: Region, context: Context, observer: Observer | None) -> Iterator[Candidate]:
-    """Contractions in plans of their own, what is before, between and after them in loop plans; nothing where that
-    cannot be. Private arrays live inside one part."""
+    """At most one candidate: contractions in plans of their own, the statements before, between and after them in loop
+    plans.
+
+    None where there is no contraction, a part has no plan, or the sequence of parts breaks a dependence. A private
+    array lives inside one part.
+    """
     if not any(_accumulates(region.scop, s) for s in region.scop.statements):
         return
     try:
@@ -104,8 +116,8 @@ def _with_products(region: Region, context: Context, observer: Observer | None) 
 def _parts(
     region: Region, groups: tuple[tuple[Statement, ...], ...], products: tuple[Plan | None, ...], context: Context
 ) -> Iterator[tuple[Region, Part]]:
-    """Regions of the lifted statements, with their plans (``products``: those of the groups that have one of their
-    own); ``Rejected`` where one has none."""
+    """The parts in their order: regions of the lifted statements, with their plans. ``products``: for each group its
+    contraction plan, or None for a group that goes into a loop plan. Raises ``Rejected`` where a part has no plan."""
     others: list[Statement] = []
     for group, product in zip((*groups, ()), (*products, None), strict=True):
         if product is None and group:
@@ -124,6 +136,7 @@ def _parts(
 def _product(
     region: Region, group: tuple[Statement, ...], context: Context, observer: Observer | None
 ) -> Plan | None:
+    """The contraction plan of a group of one statement; None where it has none."""
     if not _accumulates(region.scop, group[0]):
         return None
     try:
@@ -133,6 +146,6 @@ def _product(
 
 
 def _accumulates(scop: Scop, statement: Statement) -> bool:
-    """Whether it adds to what is in memory, or the like, and has to do with no private array."""
+    """Whether the statement updates the cell that it writes (``+=`` or the like) and accesses no private array."""
     private = {a.name for a in scop.arrays if a.private}
     return statement.write in statement.reads and not private & {a.array for a in statement.reads}

@@ -1,9 +1,15 @@
-"""Fault injection: named points at which a test can kill memopt or make it fail.
+"""Fault injection: named points in the code at which a test kills memopt or makes it fail.
 
-``MEMOPT_FAULT=kill:NAME:n`` kills memopt with SIGKILL the n-th time (from 1) a point called NAME is passed;
-``raise:NAME:n`` raises ``VerifyError`` there, as an internal failure would. A NAME that ends in ``*`` stands for every
-name with that beginning. ``log:FILE`` does no harm and appends each name passed to FILE, one a line. The variable is
-read once; unset, a point costs one comparison.
+Example: ``MEMOPT_FAULT=kill:install.commit:1`` kills memopt just before it writes the first patch.
+
+In: the environment variable MEMOPT_FAULT, read once when this module is imported:
+
+- ``kill:NAME:n`` kills memopt with SIGKILL the n-th time (from 1) that it passes a point called NAME;
+- ``raise:NAME:n`` raises ``VerifyError`` there, as an internal failure would;
+- ``log:FILE`` does no harm: it appends the name of each point passed to FILE, one a line.
+
+A NAME that ends in ``*`` stands for every name that begins so. If the variable is not set, a point costs one
+comparison.
 """
 
 from __future__ import annotations
@@ -17,8 +23,11 @@ VARIABLE = "MEMOPT_FAULT"
 
 
 class Fault:
-    """``remaining`` counts down to the pass on which ``action`` ("kill" or "raise") happens. For ``action`` "log",
-    ``name`` is the file."""
+    """One armed fault: ``action`` is "kill", "raise" or "log".
+
+    ``name``: the point, perhaps with a ``*`` at its end; for "log" the file. ``remaining``: passes of the point until
+    the fault strikes, the striking one included; 0 for "log".
+    """
 
     __slots__ = ("action", "name", "remaining")
 
@@ -26,11 +35,12 @@ class Fault:
         self.action, self.name, self.remaining = action, name, remaining
 
     def matches(self, name: str) -> bool:
+        """Whether the point called ``name`` is the fault's, or one of the fault's if that ends in ``*``."""
         return name.startswith(self.name[:-1]) if self.name.endswith("*") else name == self.name
 
 
 def parse(text: str) -> Fault:
-    """``text`` as in ``MEMOPT_FAULT``; raises ``VerifyError`` when it is malformed."""
+    """The fault that ``text`` asks for, in the syntax of MEMOPT_FAULT. Raises ``VerifyError`` if it is malformed."""
     action, _, rest = text.partition(":")
     if action == "log" and rest:
         return Fault(action, rest, 0)
@@ -44,13 +54,13 @@ _armed: Fault | None = parse(os.environ[VARIABLE]) if os.environ.get(VARIABLE) e
 
 
 def arm(text: str | None) -> None:
-    """Replace the fault for this process (tests that fork); ``None`` disarms."""
+    """Arm another fault for this process, as tests do after a fork; ``None`` disarms."""
     global _armed
     _armed = None if text is None else parse(text)
 
 
 def point(name: str) -> None:
-    """A place where the armed fault may strike."""
+    """Mark a point called ``name``: the armed fault strikes here, if it is meant."""
     if _armed is not None:
         _strike(_armed, name)
 

@@ -1,6 +1,6 @@
-"""OpenBLAS as numpy brings it, on one thread: the yardstick, measured in a process of its own.
+"""GFLOP/s of OpenBLAS on one thread, through numpy, in a process of its own: the yardstick for matrix products.
 
-``OPENBLAS_CORETYPE`` is unset, so that it picks its best kernel for this processor.
+``OPENBLAS_CORETYPE`` is unset, so that OpenBLAS picks the best kernel for this processor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ for _ in range(int(sys.argv[3])):
 
 
 def gflops(size: int, real: str = "double", runs: int = 5) -> float | None:
-    """Median GFLOP/s of a matrix product, None where numpy does not run."""
+    """Median GFLOP/s of a product of two matrices of ``size``; None if numpy does not run."""
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     environment["OPENBLAS_NUM_THREADS"] = "1"
     kind = {"double": "float64", "float": "float32"}[real]

@@ -1,7 +1,7 @@
-"""How many instructions callgrind counts (Nethercote and Seward, Valgrind, 2007), by the files they lie in.
+"""Instruction counts by callgrind (Nethercote and Seward, Valgrind, 2007), by the file that the instructions lie in.
 
-Callgrind counts what is outside a file's section .text, .init and the linkage table among it, to no file; its address
-tells which one it is of.
+Callgrind assigns code outside a file's section .text (.init, the procedure linkage table) to no file. Here it is
+assigned by its address: valgrind's log tells where each file is mapped.
 """
 
 from __future__ import annotations
@@ -21,18 +21,24 @@ from memopt.elf.image import PF_X, PT_LOAD, ElfError, Image
 _COST = re.compile(r"(0x[0-9a-f]+|[+-]\d+|\*) (?:[+-]?\d+|\*) (\d+)")
 _OBJECT = re.compile(r"(c?)ob=(\(\d+\))(?: (.*))?")
 _NO_FILE = "???"
-# What -v -v says of each file that is mapped: its path, then where its text is in the file's terms and in memory.
+# Lines that -v -v logs for each mapped file: its path, then the link-time address and the address in memory of its
+# text.
 _FILE = re.compile(r"Reading syms from (.*)$")
 _MAPPED = re.compile(r"svma 0x([0-9a-f]+), avma 0x([0-9a-f]+)")
 
 
 def installed() -> bool:
+    """Whether valgrind is installed."""
     return shutil.which("valgrind") is not None
 
 
 def instructions(command: Sequence[str], timeout: float) -> Counter[str]:
-    """By real paths, of the process of ``command`` alone: costs of lines that are not those of calls (the manual's
-    section on the file format). Raises ``subprocess.TimeoutExpired``, and ``OSError`` where callgrind fails."""
+    """Runs ``command`` under callgrind. Returns executed instructions by real path of the file, without child
+    processes.
+
+    Counted are all cost lines but the inclusive costs of calls (Valgrind manual, "Callgrind Format Specification").
+    Raises ``subprocess.TimeoutExpired``; ``OSError`` if callgrind fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path, log = Path(folder) / "out", Path(folder) / "log"
         subprocess.run(("valgrind", "-v", "-v", "--tool=callgrind", "--dump-instr=yes", f"--log-file={log}",
@@ -49,7 +55,7 @@ def instructions(command: Sequence[str], timeout: float) -> Counter[str]:
 
 
 def _costs(lines: Iterable[str]) -> Iterable[tuple[str, int, int]]:
-    """The file, the address in its terms, and how many instructions; addresses of no file are those in memory."""
+    """Triples of file, link-time address and instruction count. For code of no file, the address is that in memory."""
     names: dict[str, str] = {}
     current, address, is_call = "", 0, False
     for line in lines:
@@ -67,7 +73,7 @@ def _costs(lines: Iterable[str]) -> Iterable[tuple[str, int, int]]:
 
 
 def _mapped(lines: Iterable[str]) -> list[tuple[str, range]]:
-    """Paths, and the addresses of what of each may be executed."""
+    """Pairs of a file's path and the addresses in memory of one executable segment of it."""
     found, path = [], ""
     for line in lines:
         if match := _FILE.search(line):

@@ -1,4 +1,4 @@
-"""Running a program natively and under memopt, and what came of it."""
+"""Runs a program natively or under memopt, and returns wall time, exit code, output and memopt's JSON report."""
 
 from __future__ import annotations
 
@@ -29,34 +29,33 @@ _NEST_SECONDS = re.compile(r"^seconds ([0-9.]+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """``seconds``: from before the start to after the end, as a user's clock shows it. ``exit_code`` is negative
-    for a signal, None when the time was up. ``report``: what ``--json`` wrote, None without it."""
+    """The result of one run."""
 
-    seconds: float
-    exit_code: int | None
+    seconds: float  # wall time from before the start to after the end
+    exit_code: int | None  # negative: ended by that signal; None: ended because the time was up
     stdout: bytes
     stderr: str
-    report: dict[str, Any] | None = None
+    report: dict[str, Any] | None = None  # memopt's JSON report; None without one
 
     @property
     def nest_seconds(self) -> float | None:
-        """What the kernel measured around its nest."""
+        """Seconds of the nest, which the kernel measures and prints itself."""
         found = _NEST_SECONDS.search(self.stderr)
         return float(found.group(1)) if found else None
 
     @property
     def steps(self) -> list[float]:
-        """Seconds of each repetition, for a kernel that prints each."""
+        """Seconds of each repetition, for a kernel that prints them."""
         return [float(x) for x in _NEST_SECONDS.findall(self.stderr)]
 
     @property
     def replaced(self) -> list[dict[str, Any]]:
-        """The loops whose replacement ran, hottest first."""
+        """The loops in the report whose new code ran, hottest first."""
         loops = self.report["loops"] if self.report else []
         return [x for x in loops if x["outcome"] == "replaced" and x.get("iterations_run")]
 
     def reason(self) -> str:
-        """Why nothing was replaced, in memopt's words; the last ``memopt:`` line when there is no report."""
+        """Why nothing was replaced, by memopt's report; without a report the last line that begins with ``memopt:``."""
         loops = self.report["loops"] if self.report else []
         if loops:
             first = loops[0]
@@ -67,11 +66,13 @@ class Execution:
         return lines[-1].removeprefix("memopt: ") if lines else "no report"
 
     def same_result(self, other: Execution) -> bool:
+        """Whether standard output and exit code are the same."""
         return self.stdout == other.stdout and self.exit_code == other.exit_code
 
 
 def run(command: Sequence[str], timeout: float) -> Execution:
-    """Runs ``command`` with its output in files, so that no reader of a pipe competes for the processor."""
+    """Runs ``command`` for at most ``timeout`` seconds. Its output goes to files, so that no reader of a pipe competes
+    for the processor."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         start = time.monotonic()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
@@ -81,11 +82,11 @@ def run(command: Sequence[str], timeout: float) -> Execution:
         def end() -> None:
             up.set()
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the program would outlive memopt
+                os.killpg(process.pid, signal.SIGKILL)  # the whole group: the program outlives memopt
 
         watchdog = threading.Timer(timeout, end)
         watchdog.start()
-        code = process.wait()  # with a timeout of its own it would look only every 50 ms
+        code = process.wait()  # without a timeout: with one, wait() polls every 50 ms
         seconds = time.monotonic() - start
         watchdog.cancel()
         watchdog.join()
@@ -96,7 +97,7 @@ def run(command: Sequence[str], timeout: float) -> Execution:
 
 
 def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[str] = ()) -> Execution:
-    """``memopt exec OPTIONS --json ... -- command``."""
+    """Runs ``memopt exec OPTIONS --json ... -- COMMAND`` for at most ``timeout`` seconds."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
         execution = run([*memopt_command(), "exec", *options, "--json", str(path), "--", *command], timeout)
@@ -108,13 +109,13 @@ def run_under_memopt(command: Sequence[str], timeout: float, options: Sequence[s
 
 
 def ask(path: Path, question: str) -> list[dict[str, int | str]]:
-    """Rows that ``memopt query`` has for a file; none where it fails."""
+    """The rows that ``memopt query`` returns for a profile; none if it fails."""
     answer = run([*memopt_command(), "query", "--format", "json", str(path), question], 600.0)
     return list(json.loads(answer.stdout)) if answer.exit_code == 0 else []
 
 
 def memopt_command() -> list[str]:
-    """The command a user types: the script of this environment, else the module of this checkout."""
+    """The command ``memopt``: the script of this environment; without one, the module of this checkout."""
     _compile()
     script = Path(sys.executable).parent / "memopt"
     return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "memopt"]
@@ -122,13 +123,13 @@ def memopt_command() -> list[str]:
 
 @cache
 def _compile() -> None:
-    """Byte code for the modules of this checkout, which an installation has: where the environment forbids to write
-    any (PYTHONDONTWRITEBYTECODE), every run of a changed checkout would compile for a fifth of a second."""
+    """Compiles the modules of this checkout to byte code, as an installation would. If PYTHONDONTWRITEBYTECODE is set,
+    every run would otherwise spend a fifth of a second on compiling changed modules."""
     for package in (memopt, passes, runtime):
         compileall.compile_dir(package.__path__[0], quiet=2)
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """The median of what was measured, None when nothing was."""
+    """The median of the values that are not None; None without any."""
     known = [v for v in values if v is not None]
     return statistics.median(known) if known else None

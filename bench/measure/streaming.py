@@ -1,9 +1,9 @@
-"""Time tiling against the memory's rate: the suite's two-dimensional Jacobi over four times the last-level cache.
+"""Time tiling beside the memory bandwidth: the suite's 2-D Jacobi on arrays of four times the last-level cache.
 
-The plain loop moves 24 bytes per point from and to memory, however good its code: the old value is read, the new one's
-line is fetched before it is written, and written back; neighbours come from a cache. A triad over as much memory,
-measured in the same run, moves 32 bytes per element, and so gives the most points per second that any loop reaches
-which goes over the arrays once per time step.
+Without time tiling, a loop moves 24 bytes of memory per point, however good its code: it reads the old value, fetches
+the cache line of the new value before it writes it, and writes it back; neighbours come from a cache. A triad on arrays
+of the same size, measured in the same run, moves 32 bytes per element. Its rate gives the most points per second of any
+loop that passes over the arrays once per time step.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from bench.programs.variants import compile_c
 from memopt.machine.description import Machine
 
 _STEPS, _REPETITIONS = 12, 16
-_SWEEPS = 2 * _STEPS  # there and back
+_SWEEPS = 2 * _STEPS  # each step computes B from A, then A from B
 _BYTES_PER_POINT, _BYTES_PER_TRIAD = 24, 32
 
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Rates in points per second. ``limit``: what memory allows a loop that is not tiled in time."""
+    """The result: rates in points per second."""
 
     size: int
     runs: int
     identical: bool
     native: float
     memopt: float | None
-    limit: float
+    limit: float  # the most that memory allows a loop without time tiling
 
     def to_json(self) -> dict[str, Any]:
+        """A dictionary that JSON can hold."""
         return asdict(self)
 
 
 def jacobi(machine: Machine, isa: str, runs: int, folder: Path) -> Streaming:
-    """Natively (gcc -O2), under memopt and the triad, ``runs`` times in turn."""
+    """Runs the Jacobi natively (gcc -O2), under memopt, and the triad, ``runs`` times in turn."""
     footprint = 4 * machine.levels[-1].size
     size = math.isqrt(footprint // 16) | 1
     program = BUILDS[MAIN_BUILD].compile(KERNELS["jacobi_2d"], folder)

@@ -1,7 +1,7 @@
-"""The kernels of the suite, by family, and what is to come of each: the list is fixed before anything is tuned on it.
+"""The kernels of the suite, by family. The list was fixed before memopt was tuned on it.
 
-Every program takes ``[repetitions [size ...]]``; without arguments it runs for ten seconds or more at gcc -O2. With
-``-DN=...`` the first size is a constant and the arguments start with the second one.
+Every kernel takes ``[repetitions [size ...]]``. Without arguments it runs for ten seconds or more at gcc -O2. With
+``-DN=...`` the first size is a compile-time constant, and the arguments begin with the second size.
 """
 
 from __future__ import annotations
@@ -15,39 +15,38 @@ from bench.programs.variants import compile_c
 from memopt.ir.reasons import Reason
 
 NOT_REPLACED = "not to be replaced"
-SMALL = 37  # N of the small builds that tests run
+SMALL = 37  # -DN of the small builds that tests run
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """``source``: in bench/kernels. ``quick``: repetitions of two to three seconds. ``small``: the sizes after the
-    first for a build with ``-DN=37`` that ends at once. ``kept``: the reasons of which one is right for a nest that
-    must not be replaced; none for an affine nest, which is to be replaced. ``library``: the source of a shared
-    library."""
+    """A program of the suite."""
 
     name: str
     family: str
-    source: str
-    quick: int
-    small: tuple[int, ...] = ()
-    kept: frozenset[Reason] = frozenset()
-    library: str = ""
+    source: str  # file in bench/kernels
+    quick: int  # repetitions that take two to three seconds
+    small: tuple[int, ...] = ()  # with -DN=37: the sizes after the first one, for a run that ends at once
+    kept: frozenset[Reason] = frozenset()  # right reasons for leaving the nest alone; empty if it must be replaced
+    library: str = ""  # source of a shared library
 
     @property
     def affine(self) -> bool:
+        """Whether the nest is affine, so that memopt is expected to replace it."""
         return not self.kept
 
     @property
     def language(self) -> str:
+        """The language, by the suffix of the source: C, C++ or Fortran."""
         return {"c": "C", "cpp": "C++", "f90": "Fortran"}[self.source.rpartition(".")[2]]
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        """What follows the source on the compiler's command line."""
+        """Arguments behind the source on the compiler's command line."""
         return (str(FOLDER / "suite_fortran.c"), "-lm") if self.language == "Fortran" else ("-lm",)
 
     def compile(self, compiler: tuple[str, ...], output: Path, flags: Sequence[str] = ()) -> None:
-        """Builds the program and, beside it, its shared library. Raises ``BuildError``."""
+        """Builds the program at ``output``, and its shared library beside it. Raises ``BuildError``."""
         libraries = list(self.libraries)
         if self.library:
             library = output.with_name(f"lib{output.name}.so")

@@ -1,7 +1,7 @@
-"""What is built: matrix-product variants, compilers, and the ways a program is linked.
+"""Variants of the matrix product, compilers, and ways to link, for ``bench.run``; and how C sources are compiled.
 
-Sizes are chosen so that a native run takes some seconds: long enough to be caught while it runs, short enough that
-the whole matrix takes minutes. Every outer iteration of every variant does 2 * n * n floating-point operations.
+The sizes make a native run take some seconds: long enough to be improved while it runs, short enough that the whole
+matrix takes minutes. Each outer iteration of each variant does 2 * n * n floating-point operations.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ COMPILERS = {
     "gcc-O3": ("gcc", "-O3"),
     "clang-O2": ("clang", "-O2"),
 }
-# A build is a set of these joined by "+"; "plain" is none of them: position-independent, not stripped, size even.
+# A build is a set of these names, joined by "+". "plain": position-independent, not stripped, the even size. "prime":
+# the prime size.
 LINK_FLAGS = {"plain": (), "prime": (), "no-pie": ("-no-pie", "-fno-pie"), "stripped": ("-s",), "debug": ("-g",)}
 
 
 class BuildError(Exception):
-    """The compiler is missing or failed; one line."""
+    """The compiler is missing or failed. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """``size`` and ``prime_size``: n. ``calls``: how often the nest is entered (argument of the repeat kernel)."""
+    """A matrix product."""
 
     name: str
     title: str
-    source: str
-    size: int
-    prime_size: int
+    source: str  # file in bench/kernels
+    size: int  # n
+    prime_size: int  # n of builds with "prime"
     real: str = "double"
-    static: bool = False
-    calls: int = 1
+    static: bool = False  # n is a compile-time constant
+    calls: int = 1  # entries of the nest
 
     def arguments(self, size: int) -> tuple[str, ...]:
         """The program's arguments for matrices of ``size``."""
@@ -47,7 +48,7 @@ class Variant:
         return (str(size), str(self.calls)) if self.calls > 1 else (str(size),)
 
     def operations(self, size: int) -> float:
-        """Floating-point operations of one outer iteration."""
+        """The number of floating-point operations of one outer iteration."""
         return 2.0 * size * size
 
 
@@ -65,7 +66,7 @@ VARIANTS = {
 
 
 def parts(build: str) -> tuple[str, ...]:
-    """The parts of a build's name; raises ``BuildError`` for an unknown one."""
+    """The parts of a build's name. Raises ``BuildError`` for an unknown part."""
     names = tuple(build.split("+"))
     for name in names:
         if name not in LINK_FLAGS:
@@ -74,7 +75,7 @@ def parts(build: str) -> tuple[str, ...]:
 
 
 def compile_kernel(variant: Variant, compiler: str, build: str, size: int, folder: Path) -> Path:
-    """The program, built in ``folder`` unless it is there and younger than its sources."""
+    """Builds the program in ``folder``, unless it is there and younger than its sources. Returns its path."""
     output = folder / f"{variant.name}-{compiler}-{build}-{size}"
     sources = (KERNELS / variant.source, KERNELS / "matrix.h")
     if output.exists() and all(output.stat().st_mtime > s.stat().st_mtime for s in sources):
@@ -87,7 +88,8 @@ def compile_kernel(variant: Variant, compiler: str, build: str, size: int, folde
 
 def compile_c(compiler: tuple[str, ...], source: Path, output: Path, flags: list[str],
               libraries: Sequence[str] = ()) -> None:
-    """``libraries`` follow the source: the order matters to the linker. Raises ``BuildError``."""
+    """Compiles one source. ``libraries`` stand behind the source, because their order matters to the linker. Raises
+    ``BuildError``."""
     output.parent.mkdir(parents=True, exist_ok=True)
     command = [*compiler, *flags, f"-I{KERNELS}", "-o", str(output), str(source), *libraries]
     try:

@@ -29,7 +29,6 @@ Liveness:
 
 - ``dead_registers``: registers and flags that are dead at a loop header.
 
-Tested by: tests/unit/memopt/cfg. ``dominators`` is covered by test_natural_loops.py and test_functions.py,
-``jump_tables`` by test_functions.py, ``library_models`` by test_inlining.py, ``cold_calls`` by test_sqrt_exits.py of
+Tested by: tests/unit/memopt/cfg, a file for each module; ``cold_calls`` by test_sqrt_exits.py of
 memopt/lifting/execution and test_displacement.py of memopt/x86.
 """

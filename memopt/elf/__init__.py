@@ -1,1 +1,23 @@
-"""The read-only view of an executable: symbols, function ranges, source lines."""
+"""ELF files, read only: symbols, function ranges, relocations, landing pads and source lines of an executable.
+
+In: the path of an executable or shared object, link-time addresses. Out: frozen values: functions with names, ranges,
+source lines, slots of the global offset table. All addresses are link-time virtual addresses; ``Image.load_bias`` gives
+the difference to the addresses in a process.
+
+May be touched: the file is mapped read-only; nothing is written and no process is looked at. Files are not trusted:
+every offset and count is checked before use. A file that is not what the caller asked for is an ``ElfError``; unwind
+tables, landing pads and line tables that cannot be read count as absent. LIEF, pyelftools and cxxfilt are imported by
+one module each, and only when they are needed.
+
+- ``image``: header, program headers and sections of an ELF file, and bounds-checked reads.
+- ``symbols``: functions and variables of the symbol table, and the function that an address belongs to.
+- ``unwind``: function ranges from .eh_frame, which stripped programs have too.
+- ``landing``: the landing pads of a function, where exceptions go on.
+- ``relocations``: the symbol behind a slot of the global offset table; functions and variables by name.
+- ``lines``: source lines of addresses, from DWARF.
+- ``linetable``: the interpreter of DWARF line-number programs.
+- ``executable``: what kind of executable a file is, for the benchmark's records.
+
+Tested by: ``tests/unit/memopt/elf``, one test file for each module; ``tests/property/test_hostile_elf.py`` with
+malformed files.
+"""

@@ -1,7 +1,7 @@
-"""What kind of executable a file is, by LIEF, which only this module imports.
+"""The kind of an executable (PIE, static, stripped, ...), by LIEF, which only this module imports.
 
-LIEF costs about 0.3 s to import: this is for the benchmark's records and for writing executables, never for the way
-of a running program, which uses ``memopt.elf.image``.
+In: a path. Out: an ``Executable``. LIEF takes about 0.3 s to import, so this is for the benchmark's records and for
+tools that write executables. Code that works on a running program uses ``memopt.elf.image``.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from memopt.elf.image import ElfError, Image
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """``libraries``: the shared objects it names. ``build_id`` in hexadecimal, "" when it has none."""
+    """The kind of an executable file."""
 
     position_independent: bool
-    static: bool
-    stripped: bool
-    debug_lines: bool
-    build_id: str
-    libraries: tuple[str, ...]
+    static: bool  # it has no program interpreter
+    stripped: bool  # it has no .symtab
+    debug_lines: bool  # it has DWARF line tables
+    build_id: str  # hexadecimal; "" without one
+    libraries: tuple[str, ...]  # the shared objects that it names (DT_NEEDED)
 
 
 def describe(path: str) -> Executable:
-    """Raises ``ElfError`` (malformed, another machine) and ``OSError``; the file is checked before LIEF sees it."""
+    """The kind of the file at ``path``; it is checked before LIEF sees it.
+
+    Raises ``ElfError`` (malformed, another machine) and ``OSError``.
+    """
     with Image(path):
         pass
     import lief

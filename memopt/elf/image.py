@@ -1,8 +1,9 @@
-"""An ELF file as bytes: header, program headers, sections, and reads that cannot leave the file.
+"""An ELF file: header, program headers, sections, and bounds-checked reads.
 
-Light on purpose (``struct`` over a memory map, no LIEF): it is used while the target runs. Every offset and count
-from the file is checked before use, so that a hostile file gives ``ElfError`` and nothing else. Layouts are those
-of the System V ABI, chapters 4 and 5, and its AMD64 supplement.
+In: a path. Out: an ``Image``, through which all other modules of this room read the file. Every offset and count from
+the file is checked before use, so a hostile file gives ``ElfError`` and nothing else. It is used while the target runs,
+so it is light: ``struct`` over a memory map, no LIEF. Layouts are those of the System V ABI, chapters 4 and 5, and its
+AMD64 supplement.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 
 
 class ElfError(Exception):
-    """The file is not what the caller asked for; the message is for the user and names no internals."""
+    """The file is not what the caller asked for. The message is for the user and names no internals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A program header; addresses are link-time virtual addresses."""
+    """A program header. ``address`` is a link-time virtual address, ``offset`` a file offset, sizes are in bytes."""
 
     kind: int
     flags: int
@@ -51,7 +52,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section header; ``name`` is "" where the names are stripped or malformed."""
+    """A section header. ``name`` is "" where the names are stripped or malformed."""
 
     name: str
     kind: int
@@ -115,7 +116,7 @@ class Image:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """Section headers, or none where the file has none or they are malformed: stripping may remove them."""
+        """The section headers; empty where the file has none (stripping may remove them) or they are malformed."""
         count = self._section_count
         if not 0 < count <= _MAX_SECTIONS or self._section_size != _SECTION_HEADER.size:
             return ()
@@ -140,7 +141,10 @@ class Image:
         return self._bytes[offset : offset + size]
 
     def string(self, offset: int, limit: int) -> str:
-        """The NUL-terminated string at ``offset``, cut at ``limit`` bytes and at the end of the file."""
+        """The NUL-terminated string at file offset ``offset``, cut at ``limit`` bytes and at the end of the file.
+
+        Raises ``ElfError`` where ``offset`` is outside the file.
+        """
         if not 0 <= offset < self.size:
             raise ElfError("truncated")
         end = self._bytes.find(b"\0", offset, min(offset + limit, self.size))
@@ -154,10 +158,11 @@ class Image:
         raise ElfError(f"no file byte is loaded at {address:#x}")
 
     def load_bias(self, mapping_start: int, mapping_offset: int) -> int:
-        """What to subtract from a live address for its link-time address, from one executable line of the memory
-        map: the file's byte ``mapping_offset`` is mapped at ``mapping_start``. 0 for a program at a fixed address.
+        """The load bias: live address minus link-time address. 0 for a program at a fixed address.
 
-        Executable only: a page between two other segments is mapped twice, and its offset does not say for which.
+        ``mapping_start``, ``mapping_offset``: the start and the file offset of one executable line of the memory map.
+        It must be executable: a page on the border of two other segments is mapped twice, for either of them, and its
+        offset does not tell which. Raises ``ElfError`` where the offset is in no executable segment.
         """
         for segment in self.segments:
             first = segment.offset & ~0xFFF
@@ -167,6 +172,7 @@ class Image:
         raise ElfError(f"file offset {mapping_offset:#x} belongs to no executable segment")
 
     def close(self) -> None:
+        """Unmap the file."""
         self._bytes.close()
 
     def __enter__(self) -> Image:

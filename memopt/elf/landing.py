@@ -1,8 +1,12 @@
-"""Where calls that end with an exception go on: the landing pads of a function, from its language-specific data.
+"""Landing pads: where a function goes on when a call in it ends with an exception.
 
-The layout is that of the tables of exceptions of GCC and LLVM (.gcc_except_table; C++ ABI for Itanium, Exception
-Handling Tables), to which a function's frame description entry points. Addresses are link-time addresses. What cannot
-be read is "no landing pads", never an error.
+Example: in ``try { f(); } catch (...) { g(); }`` the code of the handler is a landing pad for the call of f. The flow
+graph has no other edge to it.
+
+In: the file, the start of a function. Out: its landing pads with the calls they belong to, as link-time addresses. They
+come from the function's language-specific data, to which its frame description entry points: the exception tables of
+GCC and LLVM (.gcc_except_table; C++ ABI for Itanium, Exception Handling Tables). Tables that cannot be read count as
+"no landing pads", never as an error.
 """
 
 from __future__ import annotations
@@ -23,17 +27,18 @@ _MOST_SITES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class LandingPad:
-    """``start``: where exceptions lead that leave the calls in ``calls``."""
+    """The code at ``start`` runs after an exception in a call within the addresses ``calls``."""
 
     start: int
     calls: range
 
     def moved(self, by: int) -> LandingPad:
+        """The landing pad with all addresses larger by ``by`` (link-time to live addresses)."""
         return LandingPad(self.start + by, range(self.calls.start + by, self.calls.stop + by))
 
 
 def landing_pads(image: Image, function: int) -> tuple[LandingPad, ...]:
-    """Of the function that starts at ``function``."""
+    """The landing pads of the function that starts at link-time address ``function``."""
     with contextlib.suppress(ElfError, struct.error):
         data = data_of_function(image, function)
         if data is not None:
@@ -57,13 +62,13 @@ class _Reader:
             if not byte & 0x80:
                 return value
             shift += 7
-        raise ElfError("a number in its tables of exceptions is malformed")
+        raise ElfError("a number in its exception tables is malformed")
 
     def number(self, encoding: int) -> int:
         if encoding == _ULEB128:
             return self.uleb128()
         if encoding not in _FIXED:
-            raise ElfError("its tables of exceptions are of an unknown form")
+            raise ElfError("its exception tables have an unknown encoding")
         form = _FIXED[encoding]
         self.at += struct.calcsize(form)
         value: int = struct.unpack(form, self._image.read(self.at - struct.calcsize(form), struct.calcsize(form)))[0]
@@ -71,7 +76,7 @@ class _Reader:
 
 
 def _pads(read: _Reader, function: int) -> Iterator[LandingPad]:
-    if read.byte() != _OMITTED:  # where landing pads are relative to
+    if read.byte() != _OMITTED:  # a base of the landing pads other than the function's start
         return
     if read.byte() != _OMITTED:
         read.uleb128()

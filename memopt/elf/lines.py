@@ -1,7 +1,7 @@
-"""Source lines from DWARF, by pyelftools, which only this module imports.
+"""Source lines of addresses, from DWARF, by pyelftools, which only this module imports.
 
-For the report, after the program has ended. A large or malformed file costs a bounded amount of work and then has
-no line: every answer may be None.
+In: a path, link-time addresses. Out: ``file.c:12``, or None. It serves the report, after the program has ended. The
+work is bounded in time and bytes: for a large or malformed file every answer may be None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Answer = TypeVar("_Answer")
 
 
 def _malformed() -> tuple[type[Exception], ...]:
-    """pyelftools checks little of what it reads: a hostile file surfaces as any of these."""
+    """The exceptions that pyelftools may raise for a hostile file: it checks little of what it reads."""
     from elftools.common.exceptions import DWARFError, ELFError
     from elftools.construct import ConstructError
 
@@ -30,7 +30,7 @@ def _malformed() -> tuple[type[Exception], ...]:
 
 
 def source_line(path: str, address: int) -> str | None:
-    """``file.c:12`` for link-time ``address``, or None without (usable) debug information."""
+    """``file.c:12`` for link-time ``address``; None without usable debug information."""
     def line(_: Any, program: Any) -> str | None:
         row = find_row(*_opcodes(program), address)
         return f"{os.path.basename(_names(program, row[0])[1])}:{row[1]}" if row else None
@@ -39,8 +39,10 @@ def source_line(path: str, address: int) -> str | None:
 
 
 def source_lines(path: str, start: int, end: int) -> list[tuple[int, str, int]]:
-    """(link-time address, path of the source, line) of ``[start, end)``, each to the next, by their addresses; nothing
-    without (usable) debug information."""
+    """The line table of the link-time addresses ``[start, end)``: (address, path of the source, line), sorted.
+
+    An entry holds up to the address of the next one. Empty without usable debug information.
+    """
     def lines(unit: Any, program: Any) -> list[tuple[int, str, int]]:
         base = os.fsdecode(unit.get_top_DIE().attributes["DW_AT_comp_dir"].value)
         last = {address: (file, number) for address, file, number in rows_between(*_opcodes(program), start, end)}
@@ -51,9 +53,9 @@ def source_lines(path: str, start: int, end: int) -> list[tuple[int, str, int]]:
 
 
 def _ask(path: str, address: int, ask: Callable[[Any, Any], _Answer | None]) -> _Answer | None:
-    """What ``ask`` says, if anything, of the first unit that may hold ``address`` and its line program."""
+    """The first non-empty answer of ``ask(unit, line program)`` over the units that may contain ``address``."""
     try:
-        with Image(path) as image:  # a look that spares most programs the import of a big library
+        with Image(path) as image:  # most programs have no line tables: skip the import of a large library
             if not any(section.name.endswith("debug_line") for section in image.sections):
                 return None
     except (ElfError, OSError):
@@ -81,7 +83,8 @@ def _programs(stream: Any, address: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _units_for(dwarf: Any, address: int, deadline: float) -> Iterator[Any]:
-    """The compilation units whose ranges contain ``address``: by .debug_aranges where it is, else one by one."""
+    """The compilation units that may contain ``address``: by .debug_aranges if it lists it, else all, until
+    ``deadline``."""
     ranges = dwarf.get_aranges()
     offset = ranges.cu_offset_at_addr(address) if ranges else None
     if offset is not None:
@@ -99,7 +102,7 @@ def _covers(unit: Any, address: int) -> bool:
     low = top.get("DW_AT_low_pc")
     high = top.get("DW_AT_high_pc")
     if low is None or high is None:
-        # Its code is in several pieces: only its line program can tell.
+        # The unit's code is in several ranges: only its line program can tell.
         return "DW_AT_ranges" in top
     end = high.value if high.form == "DW_FORM_addr" else low.value + high.value
     return bool(low.value <= address < end)
@@ -114,7 +117,7 @@ def _opcodes(program: Any) -> tuple[Header, bytes]:
 
 
 def _names(program: Any, index: int) -> tuple[str, str]:
-    """Folder and name of a file; the folder of index 0 is where the compiler ran (DWARF 5, 6.2.4)."""
+    """(folder, name) of file number ``index``. Folder 0 is the one in which the compiler ran (DWARF 5, 6.2.4)."""
     header = program.header
     later = header["version"] >= 5
     entry = header["file_entry"][index if later else index - 1]

@@ -1,6 +1,8 @@
-"""The DWARF line-number program, run over its bytes (DWARF 5, section 6.2.5; the opcodes of versions 2 to 5).
+"""An interpreter of DWARF line-number programs (DWARF 5, section 6.2.5; the opcodes of versions 2 to 5).
 
-pyelftools decodes the same program some twenty times slower, and a large unit would then cost more than memopt may
+In: the header's parameters and the bytes of a line-number program. Out: rows of (address, file number, line).
+
+pyelftools decodes the same program some twenty times slower. For a large unit that would take more time than memopt may
 cost a program that has nothing to gain.
 """
 
@@ -17,20 +19,20 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the program's header says that its opcodes depend on. ``operand_counts``: of opcode 1, 2, ..."""
+    """The fields of the program's header on which its opcodes depend."""
 
-    opcode_base: int
-    line_base: int
-    line_range: int
-    instruction_length: int
-    operand_counts: Sequence[int]
+    opcode_base: int  # the first special opcode
+    line_base: int  # the smallest line advance of a special opcode
+    line_range: int  # the number of line advances of special opcodes
+    instruction_length: int  # bytes; the unit of address advances
+    operand_counts: Sequence[int]  # of the standard opcodes 1, 2, ...
 
 
 def find_row(header: Header, program: bytes, address: int) -> tuple[int, int] | None:
     """(file number, line) of the row that covers ``address``, or None.
 
-    Line 0 marks code that belongs to no line; the last real line before it is what a reader looks for.
-    Raises ``ValueError`` or ``IndexError`` on a malformed program.
+    Line 0 marks code that belongs to no line; the last real line before it is returned instead. Raises ``ValueError``
+    or ``IndexError`` on a malformed program.
     """
     start: int | None = None
     real: tuple[int, int] | None = None
@@ -46,15 +48,17 @@ def find_row(header: Header, program: bytes, address: int) -> tuple[int, int] | 
 
 
 def rows_between(header: Header, program: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(address, file number, line) of the rows that lie in ``[start, end)``, those of no line left out. Raises as
-    ``find_row`` does."""
+    """(address, file number, line) of the rows with addresses in ``[start, end)``, without those of line 0.
+
+    Raises as ``find_row``.
+    """
     for address, file, line, ends in _rows(header, program):
         if start <= address < end and line and not ends:
             yield address, file, line
 
 
 def _rows(header: Header, program: bytes) -> Iterator[tuple[int, int, int, bool]]:
-    """(address, file, line, ends its sequence) of each row, in program order."""
+    """(address, file number, line, whether the row ends its sequence) of each row, in program order."""
     if header.line_range <= 0 or header.opcode_base <= _FIXED_ADVANCE_PC:
         raise ValueError("a line-number header without a line range or the standard opcodes")
     address, file, line, at, end = 0, 1, 1, 0, len(program)

@@ -1,7 +1,11 @@
-"""Which symbol the dynamic linker puts the address of into a slot of the global offset table, and what a file defines.
+"""Relocations of the global offset table: the symbol whose address the dynamic linker puts into a slot.
 
-Entries of the relocation sections of types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT (AMD64 supplement to the System V
-ABI, 4.4).
+Example: ``call [rip + 0x2fe2]`` calls through the slot of ``memcpy``; the slot's relocation names it, even in a
+stripped program.
+
+In: the file, the link-time address of a slot, or a name. Out: the symbol's name; whether the file defines a function or
+variable of a name. Read are the relocations of types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT (AMD64 supplement to the
+System V ABI, 4.4).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from memopt.elf.image import SHT_DYNSYM, SHT_SYMTAB, SYMBOL, Image, Section
 
 _SHT_RELA = 4
 _RELOCATION = struct.Struct("<QQq")
-_FILLS_A_SLOT = (6, 7)
+_FILLS_A_SLOT = (6, 7)  # R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT
 _FUNCTION_KINDS = (2, 10)  # STT_FUNC, STT_GNU_IFUNC
 _OBJECT_KINDS = (1,)  # STT_OBJECT
 _MAX_ENTRIES = 1 << 20
@@ -21,17 +25,17 @@ _MAX_NAME = 256
 
 
 def symbol_of_slot(image: Image, slot: int) -> str:
-    """The name of the symbol whose address is kept at link-time address ``slot``; "" when there is none."""
+    """The symbol whose address the dynamic linker puts at link-time address ``slot``; "" where it puts none."""
     return next((_name(image, table, index) for at, table, index in _slots(image) if at == slot), "")
 
 
 def slots(image: Image) -> dict[int, str]:
-    """``symbol_of_slot`` for every slot that there is."""
+    """Every slot of the file: link-time address -> symbol."""
     return {at: _name(image, table, index) for at, table, index in _slots(image)}
 
 
 def _slots(image: Image) -> Iterator[tuple[int, Section, int]]:
-    """Address, symbol table and number in it."""
+    """(address, symbol table, number of the symbol in it) of each slot."""
     for section in image.sections:
         if section.kind == _SHT_RELA and section.link < len(image.sections):
             count = min(section.size // _RELOCATION.size, _MAX_ENTRIES)
@@ -48,12 +52,12 @@ def _name(image: Image, table: Section, index: int) -> str:
 
 
 def exports(image: Image, name: str) -> bool:
-    """Whether the file defines a function ``name`` for others."""
+    """Whether the file exports a function ``name`` (dynamic symbol table)."""
     return _defined(image, SHT_DYNSYM, name, _FUNCTION_KINDS) is not None
 
 
 def variable(image: Image, name: str) -> int | None:
-    """The link-time address of the file's own variable ``name``, None when it has none."""
+    """The link-time address of the variable ``name`` that the file defines; None where it defines none."""
     places = (_defined(image, table, name, _OBJECT_KINDS) for table in (SHT_DYNSYM, SHT_SYMTAB))
     return next((p for p in places if p is not None), None)
 

@@ -1,7 +1,8 @@
-"""Function symbols of an executable, and which function an address belongs to.
+"""The symbol table: functions and variables of an executable, and the function that an address belongs to.
 
-Addresses here are link-time addresses; ``Image.load_bias`` gives the difference to live ones. A stripped program
-still has ranges (``memopt.elf.unwind``), so a function without a name is named by its start: ``function 0x11a0``.
+In: an open file, link-time addresses (``Image.load_bias`` gives the difference to live ones). Out: ``Function`` values.
+A stripped program still has function ranges (``memopt.elf.unwind``); a function without a name is shown by its start,
+as ``function 0x11a0``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Function:
-    """``[start, end)``; ``name`` as in the symbol table (mangled), or "" when only the range is known."""
+    """A function at ``[start, end)``; ``name`` as in the symbol table (mangled), "" where only the range is known."""
 
     start: int
     end: int
@@ -40,14 +41,14 @@ class Function:
 
     @property
     def shown(self) -> str:
-        """The name for people, demangled."""
+        """The demangled name, or ``function 0x11a0`` without a name."""
         if not self.name:
             return f"function {self.start:#x}"
         return demangle(self.name)
 
 
 def demangle(name: str) -> str:
-    """A C++ or Rust symbol in source form; any other name unchanged."""
+    """A C++ or Rust symbol as in the source; any other name unchanged."""
     if not name.startswith("_Z"):
         return name
     import cxxfilt  # searches for libstdc++ when imported
@@ -59,14 +60,16 @@ def demangle(name: str) -> str:
 
 
 def function_among(functions: Sequence[Function], address: int) -> Function | None:
-    """The one around ``address``, of those sorted by address."""
+    """The function that contains ``address``, or None; ``functions`` are sorted by address."""
     index = bisect.bisect_right(functions, address, key=lambda f: f.start)
     return functions[index - 1] if index and address < functions[index - 1].end else None
 
 
 class Symbols:
-    """The functions of one file, which must stay open. Nothing is read before it is asked for: large programs have
-    a million symbols."""
+    """The symbols of one file, which must stay open.
+
+    Everything is read when first asked for, because large programs have a million symbols.
+    """
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -74,8 +77,8 @@ class Symbols:
     def function_at(self, address: int) -> Function | None:
         """The function that contains link-time ``address``, or None.
 
-        The unwind tables give its range and a search for the start in the symbol table its name; where they are
-        silent (assembly) the whole symbol table is read.
+        The unwind tables give its range; a search for its start in the symbol table gives its name. Where they have no
+        entry (assembly), the whole symbol table is read.
         """
         bounds = function_range_at(self._image, address)
         if bounds is not None:
@@ -95,7 +98,7 @@ class Symbols:
 
     @cached_property
     def everything(self) -> tuple[Function, ...]:
-        """Every function, one for each start: those of the symbol table, and those that only the unwind tables know."""
+        """Every function, one for each start: of the symbol table, and of the unwind tables where it has none."""
         found = {start: Function(start, end, "") for start, end in all_ranges(self._image)}
         for function in reversed(self.functions):  # the first of several names of one start stays
             end = max(function.end, found.get(function.start, function).end)
@@ -117,7 +120,7 @@ class Symbols:
         return tuple(tables)
 
     def _name_of(self, start: int) -> str:
-        """The name of the function symbol with value ``start``, "" without one; aliases: the first in the table."""
+        """The name of the first function symbol with value ``start``; "" without one."""
         wanted = struct.pack("<Q", start)
         for table in self._tables:
             at = table.entries.find(wanted)

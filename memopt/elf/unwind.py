@@ -1,10 +1,13 @@
-"""Function ranges from the unwind tables: they are there even in a stripped program.
+"""Function ranges from the unwind tables, which even a stripped program has.
+
+In: an open file, a link-time address. Out: the [start, end) of the function there; or all ranges; or the address of a
+function's language-specific data.
 
 ``.eh_frame_hdr`` holds a table sorted by address for binary search (Linux Standard Base Core, "Exception Frames";
-encodings: DW_EH_PE_*). One lookup reads some twenty entries from the file, however large it is. Static programs
-lack it; their ``.eh_frame`` is read from the start. Addresses are link-time addresses.
+encodings: DW_EH_PE_*). One lookup reads some twenty entries from the file, however large it is. Static programs lack
+that table; their ``.eh_frame`` is read from the start.
 
-What cannot be read is "no range", never an error: this is advice for finding loops.
+Tables that cannot be read count as "no range", never as an error, because ranges only help to find loops.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _MAX_AUGMENTATION = 16
 
 @dataclass(frozen=True, slots=True)
 class _SearchTable:
-    """The binary-search table, whose entries are read from the file as they are asked for."""
+    """The binary-search table of .eh_frame_hdr; entries are read from the file when asked for."""
 
     image: Image
     offset: int
@@ -51,7 +54,8 @@ def _search_table(image: Image) -> _SearchTable | None:
 
 
 def _range_length(image: Image, description: int, pointer_encodings: dict[int, int]) -> int:
-    """Bytes of the function of the entry at address ``description``; 0 when its form is not the usual one."""
+    """The size in bytes of the function of the frame description entry at ``description``; 0 where its encoding is not
+    the usual one (PC-relative, signed, 4 bytes)."""
     at = image.offset_of(description)
     length, common_distance = struct.unpack("<Ii", image.read(at, 8))
     if length in (0, 0xFFFFFFFF):
@@ -66,8 +70,10 @@ def _range_length(image: Image, description: int, pointer_encodings: dict[int, i
 
 
 def _pointer_encoding(image: Image, common: int, wanted: str = "R") -> int:
-    """The DW_EH_PE encoding of code pointers ('R'), or of those to language-specific data ('L'), in the common
-    information entry at file offset ``common``; 0 where there are none."""
+    """The DW_EH_PE encoding of code pointers ('R') or of pointers to language-specific data ('L').
+
+    It is read from the common information entry at file offset ``common``; 0 where that has none.
+    """
     augmentation = image.string(common + 9, _MAX_AUGMENTATION)
     if not augmentation.startswith("z"):
         return 0
@@ -97,8 +103,10 @@ def _after_leb128(image: Image, at: int) -> int:
 
 
 def data_of_function(image: Image, start: int) -> int | None:
-    """The link-time address of the language-specific data of the function that starts there; None where it has none, or
-    where they are not of the usual form. Raises ``ElfError``."""
+    """The link-time address of the language-specific data of the function that starts at ``start``.
+
+    None where the function has none, or their encoding is not the usual one. Raises ``ElfError`` for malformed tables.
+    """
     table = _search_table(image)
     if table is None:
         return None
@@ -115,8 +123,11 @@ def data_of_function(image: Image, start: int) -> int | None:
 
 
 def function_ranges(path: str) -> list[tuple[int, int]]:
-    """Sorted ``(start, end)`` of the functions the unwind tables describe, at most 65,536 of them; empty when the
-    file has no usable tables. For one address in a large program, ``function_range_at`` reads far less."""
+    """Sorted (start, end) of the functions that the unwind tables describe, at most 65,536 of them.
+
+    Empty where the file has no usable tables. For a single address ``function_range_at`` reads far less of a large
+    file.
+    """
     try:
         with Image(path) as image:
             return all_ranges(image)
@@ -146,7 +157,7 @@ def _all_ranges(image: Image) -> Iterator[tuple[int, int]]:
 
 
 def _scanned_ranges(image: Image) -> Iterator[tuple[int, int]]:
-    """The ranges of ``.eh_frame``, entry after entry, in the file's order."""
+    """The ranges of the frame description entries of ``.eh_frame``, in the order of the file."""
     section = next((s for s in image.sections if s.name == ".eh_frame"), None)
     if section is None:
         return
@@ -166,7 +177,7 @@ def _scanned_ranges(image: Image) -> Iterator[tuple[int, int]]:
 
 
 def function_range_at(image: Image, address: int) -> tuple[int, int] | None:
-    """The range of the function that contains link-time ``address``, or None when the tables do not say."""
+    """(start, end) of the function that contains link-time ``address``; None where the tables have none."""
     try:
         table = _search_table(image)
         if table is None:

@@ -21,5 +21,5 @@ Probes:
 
 - ``scratch_registers``: registers and flags that a probe may change without saving them.
 
-Tested by: tests/unit/memopt/instrumentation. ``scratch_registers`` is covered by test_induction_registers.py.
+Tested by: tests/unit/memopt/instrumentation, a file for each module.
 """

@@ -1,4 +1,8 @@
-"""Machine code made for a region, and where its memory lies in the target."""
+"""The machine code of a version, and where it lies in the target.
+
+In: addresses that runtime.patching reserves. Out, made by passes.version: the bytes, their entry point and a listing.
+The layouts at the end are shared by the generated code, which counts and saves there, and by the runtime, which reads.
+"""
 
 from __future__ import annotations
 
@@ -12,45 +16,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Addresses in the target, fixed before code generation.
+    """Addresses in the target, fixed before code generation; sizes in bytes."""
 
-    ``code``: read-execute pages, within rel32 reach of the header. ``frame``: private read-write page(s) within
-    rel32 reach of ``code``: saved registers, symbol values, xsave area. ``statistics``: shared read-write page
-    within rel32 reach of ``code``, readable by memopt even after the target ended. ``scratch``: private
-    read-write, anywhere, for packed panels.
-    """
-
+    # Read-execute pages within rel32 reach of the header.
     code: int
     code_size: int
+    # Private read-write pages within rel32 reach of ``code``: saved registers, symbol values, the xsave area.
     frame: int
     frame_size: int
+    # A shared read-write page within rel32 reach of ``code``. memopt can read it even after the target has ended.
     statistics: int
+    # Private read-write pages anywhere, for packed panels and private arrays.
     scratch: int
     scratch_size: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRegion:
-    """``code`` is to be written at ``placement.code``; ``entry`` is the absolute address the patch jumps to.
-
-    ``listing`` is the disassembly with labels (golden tests, ``--print-after``). ``scratch_needed`` in bytes.
-    """
+    """A version of a region: its machine code for one placement."""
 
     region: Region
     plan: NestPlan
     placement: Placement
-    code: bytes
-    entry: int
-    scratch_needed: int
-    listing: str
+    code: bytes  # to be written at ``placement.code``
+    entry: int  # the absolute address that the patch jumps to
+    scratch_needed: int  # bytes
+    listing: str  # the disassembly with labels (golden tests, ``--print-after``)
 
 
 # Layout of the statistics page: offsets of little-endian 64-bit counters.
-STATISTICS_ENTRIES = 0  # times the guard was reached
-STATISTICS_RUNS = 8  # times the version ran (guards passed)
-STATISTICS_ITERATIONS = 16  # outer iterations run by the version (sum of H)
-STATISTICS_CYCLES = 24  # time-stamp-counter ticks spent in the version, guard excluded
+STATISTICS_ENTRIES = 0  # how often the guard was reached
+STATISTICS_RUNS = 8  # how often the guards held and the version ran
+STATISTICS_ITERATIONS = 16  # outer iterations that the version ran: the sum of H
+STATISTICS_CYCLES = 24  # time-stamp-counter ticks in the version, without the guard
 
 # Layout of the frame page.
 FRAME_BUSY = 0  # 64-bit flag: the version is running (a signal handler that re-enters runs the original)
-FRAME_LIMIT = 8  # 64-bit: upper bound on H; starts as 2**63 - 1, a shadow run lowers it for a slice
+FRAME_LIMIT = 8  # 64-bit: upper bound on H; 2**63 - 1 at first, a trial in a copy lowers it to run a slice

@@ -1,4 +1,7 @@
-"""The integer operators of memopt.ir.operations on plain numbers."""
+"""Evaluation (constant folding) of the integer operators of memopt.ir.operations on numbers.
+
+In: bit patterns and their widths. Out: the bit pattern of the result, or None where there is none.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from collections.abc import Callable
 
 
 def signed(value: int, width: int) -> int:
-    """The two's complement number of ``width`` bits that has the bits of ``value``."""
+    """``value``, a bit pattern of ``width`` bits, as a two's complement number."""
     return value - (1 << width) if value >> (width - 1) & 1 else value
 
 
 def evaluate(operator: str, values: tuple[int, ...], widths: tuple[int, ...], width: int) -> int | None:
     """The ``width``-bit result of an integer operator on bit patterns; ``widths`` are the operands' widths.
 
-    None when the operator is not an integer one or has no defined result here (division by zero or with overflow,
-    a count as large as the width).
+    None if the operator is no integer operator or has no defined result here: a division by zero or with overflow, a
+    shift count that is not below the width.
     """
     if operator in _UNSIGNED:
         result = _UNSIGNED[operator](*values)

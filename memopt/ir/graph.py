@@ -1,7 +1,7 @@
-"""Control-flow graphs of machine code and the loops in them.
+"""Control-flow graphs of machine code, and the natural loops in them.
 
-Blocks are known by their start addresses. Invariant: a block's instructions are contiguous and only the last may
-transfer control; a call ends a block too.
+A block is named by its start address. Invariant: the instructions of a block are contiguous, and only the last one may
+transfer control. A call ends a block, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What an instruction does to control flow; ``INDIRECT`` is a jump whose target is not in its bytes."""
+    """How an instruction transfers control. ``INDIRECT``: a jump to an address that is computed at run time."""
 
     PLAIN = "plain"
     JUMP = "jump"
@@ -30,7 +30,7 @@ class Kind(Enum):
 
 
 class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass takes three times as long to make
-    """``target`` is the absolute address of a direct jump, conditional jump or call, else None."""
+    """One machine instruction. ``target``: the absolute address that a direct jump or call names, else None."""
 
     address: int
     size: int
@@ -42,11 +42,13 @@ class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass 
 
     @property
     def end(self) -> int:
+        """The address behind the instruction."""
         return self.address + self.size
 
     @property
     def repeats(self) -> bool:
-        """A copy or a filling of memory that goes on as long as rcx is not zero: a loop in one instruction."""
+        """Whether it is ``rep movs`` or ``rep stos``, which copy or fill memory until rcx is zero: a loop in one
+        instruction."""
         return self.mnemonic.startswith(("rep movs", "rep stos")) and "[rdi]" in self.operands_text
 
     def __str__(self) -> str:
@@ -54,8 +56,8 @@ class DecodedInstruction(NamedTuple):  # there are millions: a frozen dataclass 
 
 
 class BasicBlock(NamedTuple):
-    """``successors``: fall-through first, then the direct one, or all that are known of an indirect jump, or where a
-    call that ends with an exception goes on; some may lie outside the graph."""
+    """A basic block. ``successors``: the fall-through first, then the target of a direct jump, or all known targets of
+    an indirect jump, or the landing pads of a call that throws. Some may lie outside the graph."""
 
     start: int
     end: int
@@ -64,21 +66,22 @@ class BasicBlock(NamedTuple):
 
     @property
     def code(self) -> bytes:
+        """The bytes of the instructions."""
         return b"".join(i.bytes for i in self.instructions)
 
     @property
     def repeats(self) -> bool:
-        """One repeated string instruction, which is a loop of its own: it leads to what follows and to itself."""
+        """Whether the block is one repeated string instruction. Its successors are the next instruction and itself."""
         return self.instructions[0].repeats
 
     @property
     def kind(self) -> Kind:
-        """How control leaves the block."""
+        """How control leaves the block: the kind of its last instruction."""
         return self.instructions[-1].kind
 
     @property
     def led(self) -> tuple[int, ...]:
-        """Successors on ways that no jump shows: of an indirect jump, and where exceptions go on."""
+        """Successors that no direct jump names: targets of an indirect jump, and landing pads of exceptions."""
         if self.kind is Kind.INDIRECT:
             return self.successors
         return tuple(s for s in self.successors if s != self.end) if self.kind is Kind.CALL else ()
@@ -91,9 +94,9 @@ class BasicBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class FlowGraph:
-    """The blocks found from ``entry``; ``blocks`` is sorted by address and not to be changed.
+    """The blocks that are reached from ``entry``. ``blocks`` is sorted by address and must not be changed.
 
-    An edge to an address without a block leaves what was looked at (another function, bytes that do not decode).
+    An edge to an address without a block leaves the graph: to another function, or to bytes that do not decode.
     """
 
     entry: int
@@ -104,11 +107,12 @@ class FlowGraph:
         return {start: tuple([s for s in block.successors if s in self.blocks]) for start, block in self.blocks.items()}
 
     def successors(self, start: int) -> tuple[int, ...]:
-        """Successors that are blocks of the graph."""
+        """The successors of the block ``start`` that are blocks of the graph."""
         return self._successors[start]
 
     @cached_property
     def predecessors(self) -> Mapping[int, tuple[int, ...]]:
+        """The predecessors of each block."""
         found: dict[int, list[int]] = {start: [] for start in self.blocks}
         for start in self.blocks:
             for successor in self.successors(start):
@@ -117,11 +121,11 @@ class FlowGraph:
 
     @cached_property
     def led(self) -> frozenset[int]:
-        """Blocks that are entered on ways that no jump to them shows: see ``BasicBlock.led``."""
+        """Blocks that may be entered although no direct jump names them: see ``BasicBlock.led``."""
         return frozenset(s for b in self.blocks.values() for s in b.led if s in self.blocks)
 
     def block_at(self, address: int) -> BasicBlock | None:
-        """The block that has an instruction starting at ``address``."""
+        """The block with an instruction that begins at ``address``, or None."""
         for block in self.blocks.values():
             if block.start <= address < block.end and any(i.address == address for i in block.instructions):
                 return block
@@ -133,18 +137,15 @@ class FlowGraph:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A natural loop; ``parent`` and ``children`` are indices into ``LoopForest.loops``, ``depth`` is 1 outermost.
-
-    ``exits`` are (block in the loop, address outside it) pairs; the address may lie outside the graph.
-    """
+    """A natural loop."""
 
     header: int
     blocks: frozenset[int]
-    back_edges: tuple[tuple[int, int], ...]
-    exits: tuple[tuple[int, int], ...]
-    parent: int | None
+    back_edges: tuple[tuple[int, int], ...]  # (block, header)
+    exits: tuple[tuple[int, int], ...]  # (block in the loop, address outside it, perhaps outside the graph)
+    parent: int | None  # an index into ``LoopForest.loops``, as are the children
     children: tuple[int, ...]
-    depth: int
+    depth: int  # 1: an outermost loop
 
     def __str__(self) -> str:
         blocks = ", ".join(f"{b:#x}" for b in sorted(self.blocks))
@@ -155,9 +156,9 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class LoopForest:
-    """All natural loops, each after its parent, siblings by address; one loop per header.
+    """All natural loops, one for each header: each after its parent, siblings by address.
 
-    ``irreducible`` holds the edges that close a cycle without going to a dominator: such cycles are no natural loops.
+    ``irreducible``: the edges that close a cycle and do not lead to a dominator. Such cycles are no natural loops.
     """
 
     graph: FlowGraph
@@ -165,7 +166,7 @@ class LoopForest:
     irreducible: tuple[tuple[int, int], ...]
 
     def chain(self, loop: Loop) -> Iterator[Loop]:
-        """``loop``, the loop around it, and so on outwards."""
+        """``loop`` and the loops around it, from inside to outside."""
         current: Loop | None = loop
         while current is not None:
             yield current

@@ -1,5 +1,7 @@
-"""Values of pure functions of frozen objects, remembered by which objects they are: hashing an expression or a
-statement takes as long as most of what is asked about it."""
+"""Memoisation of pure functions of frozen objects, keyed by the identity of the arguments.
+
+Why not ``functools.cache``: to hash an expression or a statement takes as long as most functions of it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,18 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-MOST = 1 << 12  # values of one function that are remembered
+MOST = 1 << 12  # results of one function that are kept; then all are dropped
 
 Value = TypeVar("Value")
 Arguments = ParamSpec("Arguments")
 
 
 def by_identity(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Preconditions: ``function`` has no effects, and its arguments never change. They are kept alive as long as they
-    are remembered, so that no other object can have their identity meanwhile; calls with names are not remembered."""
+    """``function`` with memoised results. Preconditions: it has no effects, and its arguments never change.
+
+    The arguments are kept alive as long as their result is kept, so no other object can get their identity meanwhile.
+    Calls with keyword arguments are not memoised.
+    """
     known: dict[tuple[int, ...], tuple[tuple[object, ...], Value]] = {}
 
     @functools.wraps(function)

@@ -1,25 +1,43 @@
-"""Integer linear expressions over named symbols: ``constant + sum(coefficient * symbol)``.
+"""Integer affine expressions over named symbols: ``constant + sum(coefficient * symbol)``.
 
-Invariant: terms are sorted by symbol, no coefficient is zero; equality is therefore structural.
-Arithmetic is exact (Python integers); who needs 64-bit wrap-around says so where it happens.
+Example: the address of ``A[i][k]`` in an array of 23 doubles a row is ``184*i + 8*k + r13``.
 
-A symbol may be a ``Quotient``, an expression divided by a number and rounded down (the iterations of a vectorised
-loop). It follows what its expression is made of: replacing a symbol replaces it there as well.
+Invariant: terms are sorted by symbol, and no coefficient is zero. So equal expressions are equal values.
+Arithmetic is exact (Python integers). Code that needs 64-bit wrap-around says so where it happens.
+
+A symbol may be a ``Quotient``: an expression divided by a number and rounded down, as the trip count of a vectorised
+loop is. Substitution of a symbol reaches the numerators of quotients as well.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason, Rejected
 
+_INSIDE = r"[ !#-Z\\^-~]"  # ASCII, but for quotation marks and brackets
+_BRACKETS = rf"\[{_INSIDE}*\]"
+for _ in range(2):  # a cell whose pointer lies in a cell, and one more
+    _BRACKETS = rf"\[(?:{_INSIDE}|{_BRACKETS})*\]"
+# A symbol that text forms print as it is: "rax", "b:r10", "m[8*rbx + r13]:64", "xmm3[0:8]", "[rsp-0x8]:8".
+PLAIN_SYMBOL = re.compile(rf"(?:[A-Za-z_?]|{_BRACKETS})(?:[\w.#?]|{_BRACKETS}|:(?=[\w\[#?]))*", re.ASCII)
+
+
+def spelled(symbol: str) -> str:
+    """The symbol as text forms print it: in quotation marks (JSON) unless it is plain or a ``Quotient``."""
+    if isinstance(symbol, Quotient) or PLAIN_SYMBOL.fullmatch(symbol):
+        return symbol
+    return json.dumps(symbol)
+
 
 class Quotient(str):
-    """The symbol of ``numerator / divisor``, rounded down; made by ``quotient``, which keeps them in one form.
+    """The symbol for ``numerator / divisor``, rounded down. Made by ``quotient``, which gives equal ones one form.
 
-    The name begins like a loop counter's (memopt.lifting.values.algebra.LOOP_COUNTER): it changes with the counters
-    that the numerator is made of, and no live-in value is behind it.
+    The name begins with the prefix of loop counters (memopt.lifting.values.algebra.LOOP_COUNTER): the value changes
+    with the counters in its numerator, and it is no live-in.
     """
 
     numerator: Linear
@@ -32,7 +50,7 @@ class Quotient(str):
 
 
 def quotient(linear: Linear, divisor: int) -> Linear:
-    """``linear / divisor`` rounded down: what divides evenly, and a Quotient of the rest."""
+    """``linear / divisor`` rounded down: the terms that ``divisor`` divides, plus a Quotient of the other terms."""
     whole = Linear(tuple((s, c // divisor) for s, c in linear.terms if not c % divisor), linear.constant // divisor)
     rest = Linear(tuple(t for t in linear.terms if t[1] % divisor), linear.constant % divisor)
     return whole + Linear.symbol(Quotient(rest, divisor)) if rest.terms else whole
@@ -42,43 +60,49 @@ def quotient(linear: Linear, divisor: int) -> Linear:
 class Linear:
     """``constant + sum(coefficient * symbol)`` with integer coefficients."""
 
+    # (symbol, coefficient), sorted by symbol, no coefficient 0
     terms: tuple[tuple[str, int], ...] = ()
     constant: int = 0
 
     @staticmethod
     def of(value: int) -> Linear:
+        """A constant."""
         return Linear((), value)
 
     @staticmethod
     def symbol(name: str, coefficient: int = 1, constant: int = 0) -> Linear:
+        """``coefficient*name + constant``."""
         return Linear(((name, coefficient),) if coefficient else (), constant)
 
     @staticmethod
     def build(terms: Mapping[str, int], constant: int = 0) -> Linear:
+        """The expression with the coefficients ``terms``, by symbol, in any order; zeros are dropped."""
         return Linear(tuple(sorted([t for t in terms.items() if t[1]])), constant)
 
     @property
     def symbols(self) -> frozenset[str]:
-        """Every symbol the value depends on: those inside of quotients too."""
+        """Every symbol the value depends on, those in the numerators of quotients included."""
         found = frozenset([s for s, _ in self.terms])
         rounded = self.quotients
         return found.union(*(q.numerator.symbols for q in rounded)) if rounded else found
 
     @property
     def quotients(self) -> tuple[Quotient, ...]:
+        """The symbols that are quotients."""
         return tuple([s for s, _ in self.terms if isinstance(s, Quotient)])
 
     @property
     def is_constant(self) -> bool:
+        """Whether no symbol occurs."""
         return not self.terms
 
     def coefficient(self, symbol: str) -> int:
-        """What the value grows by with ``symbol``. Raises Rejected(NON_AFFINE) when that is no number."""
+        """The coefficient of ``symbol``. Raises Rejected(NON_AFFINE) if a quotient depends on it."""
         self._check_affine(symbol)
         return self.factor(symbol)
 
     def factor(self, symbol: str) -> int:
-        """The coefficient of the symbol's own term, whatever quotients depend on it."""
+        """The coefficient of the symbol's own term; quotients that depend on it are ignored."""
         for name, coefficient in self.terms:
             if name == symbol:
                 return coefficient
@@ -100,7 +124,7 @@ class Linear:
         return self._plus(other, 1)
 
     def _plus(self, other: Linear, factor: int) -> Linear:
-        """``self + factor * other``"""
+        """``self + factor * other``."""
         constant = self.constant + factor * other.constant
         if not other.terms:
             return Linear(self.terms, constant)
@@ -121,7 +145,7 @@ class Linear:
         return Linear(tuple([(s, c * factor) for s, c in self.terms]), self.constant * factor)
 
     def substitute(self, values: Mapping[str, Linear]) -> Linear:
-        """Every symbol in ``values`` replaced by its expression, all at once."""
+        """Simultaneous substitution: every symbol in ``values`` replaced by its expression."""
         kept = [t for t in self.terms if t[0] not in values and not isinstance(t[0], Quotient)]
         if len(kept) == len(self.terms):
             return self
@@ -135,13 +159,16 @@ class Linear:
         return result
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The number at a point; raises ``KeyError`` when a symbol has no value."""
+        """The value for the given values of the symbols. Raises ``KeyError`` if one has no value."""
         return self.constant + sum(
             c * (s.numerator.evaluate(values) // s.divisor if isinstance(s, Quotient) else values[s])
             for s, c in self.terms)
 
     def __str__(self) -> str:
-        parts = [s if c == 1 else f"-{s}" if c == -1 else f"{c}*{s}" for s, c in self.terms]
-        if self.constant or not parts:
-            parts.append(str(self.constant))
-        return " + ".join(parts).replace("+ -", "- ")
+        text = ""
+        for symbol, coefficient in self.terms:
+            sign = ("-" if coefficient < 0 else "") if not text else " - " if coefficient < 0 else " + "
+            text += sign + (f"{abs(coefficient)}*" if abs(coefficient) != 1 else "") + spelled(symbol)
+        if not text:
+            return str(self.constant)
+        return text + (f" {'-' if self.constant < 0 else '+'} {abs(self.constant)}" if self.constant else "")

@@ -1,8 +1,17 @@
-"""About forty scalar operations that stand for machine code: what a lifter executes symbolically.
+"""The scalar operations that machine code is lifted to, about forty; symbolic execution works on them.
 
-Everything is a bit pattern of 1, 8, 16, 32 or 64 bits. Vector registers are 64-bit lanes ("xmm0.0", "xmm0.1"; the
-upper half of ymm0 is "xmm0.2", "xmm0.3"); packed instructions are exploded into their lanes. Invariant: temporaries
-are in single-assignment form and are numbered in order of their definition within one block.
+Example: ``add rax, [rdi+8]`` becomes::
+
+    t0:64 = rdi
+    t1:64 = add t0, 0x8:64
+    t2:64 = load [t1]
+    t3:64 = rax
+    t4:64 = add t3, t2
+    rax = t4
+
+All values are bit patterns of 1, 8, 16, 32 or 64 bits. Vector registers are 64-bit lanes ("xmm0.0", "xmm0.1"; the
+upper half of ymm0 is "xmm0.2", "xmm0.3"), and packed instructions become one operation for each lane. Invariant:
+temporaries are in single-assignment form, and numbered in the order of their definitions within a block.
 
 Operators of ``Compute`` (the operands have the width of the result unless said otherwise):
 
@@ -33,7 +42,8 @@ condition carry flags              from the saved flag state, see below
 granule                            of a size in bytes: the largest of 8, 4, 2, 1 known to divide it
 call F, check F                    the pure function at address F (hexadecimal), one floating-point operand or two;
                                    ``check``: outside its domain it raises the invalid flag, and sets errno to EDOM
-forwards                           1-bit result, (destination, source, size): a copy upwards is memmove; only ever true
+forwards                           1-bit result, (destination, source, size): whether a copy that runs upwards does what
+                                   memmove does; code relies on it being true
 =================================  ====================================================================
 
 Rounding: the operations above that carry no rounding operand round as the MXCSR says, like the machine instructions
@@ -55,7 +65,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Temp:
-    """The value defined by the operation of the block whose ``result`` is ``index``."""
+    """A temporary: the value that the operation with ``result == index`` defines."""
 
     index: int
 
@@ -65,7 +75,7 @@ class Temp:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """``0 <= value < 2**width``; ``width`` in bits."""
+    """A constant: ``0 <= value < 2**width``, ``width`` in bits."""
 
     value: int
     width: int
@@ -92,7 +102,7 @@ class Get:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write a whole 64-bit guest location; partial writes were expanded."""
+    """Write a whole 64-bit guest location. Partial writes are expanded to reads, shifts and masks before."""
 
     address: int
     location: str
@@ -117,7 +127,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write ``width`` bits of memory."""
+    """Write ``width`` bits (8, 16, 32, 64) of memory, little-endian."""
 
     address: int
     pointer: Operand
@@ -144,7 +154,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentCheck:
-    """The instruction faults unless ``pointer`` is a multiple of ``size`` bytes."""
+    """The instruction faults unless ``pointer`` is a multiple of ``size`` (bytes)."""
 
     address: int
     pointer: Operand
@@ -156,8 +166,8 @@ class AlignmentCheck:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """A function returned: what it need not preserve, memory below rsp included, holds something unknown; the result
-    in rax, if there is one, and that in xmm0 are put apart from that."""
+    """A function has returned: the caller-saved registers and the memory below rsp are unknown. The results, in rax
+    if ``in_rax`` and in xmm0, are written by operations of their own."""
 
     address: int
     in_rax: bool = True
@@ -168,7 +178,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """When the 1-bit ``condition`` holds, go to ``target``."""
+    """A conditional jump: to ``target`` if the 1-bit ``condition`` is 1."""
 
     address: int
     condition: Operand
@@ -180,7 +190,8 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Always last. ``kind``: boring, call, ret, indirect, fallthrough (into the next instruction)."""
+    """How the block ends; always its last operation. ``kind``: boring (a direct jump), call, ret, indirect,
+    fallthrough (into the next instruction)."""
 
     address: int
     target: Operand | int
@@ -197,17 +208,17 @@ CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_
 SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
 COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
 FROM_INTEGERS = frozenset(("i32tof64", "i64tof64", "i32tof32", "i64tof32"))
-ROUNDED = frozenset(("fround", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # their first operand says how
-# Operators that may raise a floating-point exception's flag.
+ROUNDED = frozenset(("fround", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # the first operand is the rounding
+# Operators that may raise a floating-point exception flag.
 RAISING = COMPARING | FROM_INTEGERS | ROUNDED | frozenset((
     "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "f32to64", "f64to32"))
 
-CALL, CHECK = "call", "check"  # what operators that are functions begin with
+CALL, CHECK = "call", "check"  # the first words of operators that are functions
 
 
 @functools.cache
 def called(operator: str) -> int | None:
-    """The address of the function that an operator is."""
+    """The address of the function that the operator calls; None for all other operators."""
     name, _, address = operator.partition(" ")
     return int(address, 16) if name in (CALL, CHECK) else None
 
@@ -217,7 +228,8 @@ Operation = Get | Put | Load | Store | Compute | AlignmentCheck | Forget | Exit 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The operations of one straight-line piece of machine code at ``address``, ``size`` bytes long."""
+    """The operations of one basic block of machine code at ``address``, ``size`` bytes long. ``temporaries``: how many
+    it defines."""
 
     address: int
     size: int

@@ -1,4 +1,8 @@
-"""Why a loop, a region or a whole program is left alone: typed reasons in the user's terms."""
+"""Typed refusals: the reasons for which memopt leaves a loop, a region or a whole program alone.
+
+Example: a loop with ``a[b[i]]`` raises ``Rejected(Reason.DATA_DEPENDENT_ADDRESS, "load at 0x11a0")``; the report says
+"an address depends on loaded data (load at 0x11a0)".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """The value is the stable name in JSON; ``explain`` gives the words for people."""
+    """Why something is left alone. The value is the stable name in JSON."""
 
     # the program
     THREADS = "threads"
@@ -52,51 +56,52 @@ class Reason(Enum):
 
     @property
     def explain(self) -> str:
+        """The reason as a clause: the report writes it behind "left alone, because"."""
         return _WORDS[self]
 
 
 _WORDS = {
     Reason.THREADS: "a second thread is running",
     Reason.SIGSEGV_HANDLER: "the program handles SIGSEGV itself",
-    Reason.SET_UID: "the program is set-uid, set-gid or carries capabilities",
+    Reason.SET_UID: "the program is set-uid or set-gid, or has file capabilities",
     Reason.THIRTY_TWO_BIT: "the program is 32-bit",
-    Reason.PTRACE_FORBIDDEN: "the system does not allow memopt to trace the program",
+    Reason.PTRACE_FORBIDDEN: "the system does not let memopt trace the program",
     Reason.SECCOMP: "the program runs under a seccomp filter",
-    Reason.NO_MEMORY: "not enough free memory for a trial copy of the program",
-    Reason.BLOCKED: "the program is stopped, or waits in a system call",
-    Reason.SHARED_MAPPING: "an array lies in memory shared with others",
-    Reason.DOUBLE_MAPPING: "an array's pages are mapped twice",
-    Reason.PROTECTED_MAPPING: "an array lies outside plain readable and writable memory",
-    Reason.OVERLAP: "the arrays overlap in a way that forbids reordering",
+    Reason.NO_MEMORY: "there is not enough free memory for a trial copy or for new code",
+    Reason.BLOCKED: "the program is stopped or waits in a system call",
+    Reason.SHARED_MAPPING: "an array lies in memory that is shared with other processes",
+    Reason.DOUBLE_MAPPING: "a page of an array is mapped twice, and one of the mappings is shared",
+    Reason.PROTECTED_MAPPING: "an array does not lie in plain readable and writable memory",
+    Reason.OVERLAP: "arrays overlap in a way that forbids reordering",
     Reason.CALL: "the loop calls a function",
     Reason.INDIRECT_JUMP: "the loop contains an indirect jump",
-    Reason.UNSUPPORTED_INSTRUCTION: "the loop contains an instruction memopt does not model",
+    Reason.UNSUPPORTED_INSTRUCTION: "the loop contains an instruction that memopt does not model",
     Reason.DATA_DEPENDENT_ADDRESS: "an address depends on loaded data",
     Reason.DATA_DEPENDENT_BRANCH: "a branch depends on loaded data",
     Reason.NON_AFFINE: "an address or bound is not affine in the loop counters",
-    Reason.CARRIED_VALUE: "a value is carried from iteration to iteration in a way memopt cannot undo",
-    Reason.TRIP_COUNT: "the number of iterations is not known at loop entry",
-    Reason.NOT_A_NEST: "the loop does not form a nest memopt can reorder",
+    Reason.CARRIED_VALUE: "a value is carried from iteration to iteration in a way that memopt cannot transform",
+    Reason.TRIP_COUNT: "the trip count is not known at loop entry",
+    Reason.NOT_A_NEST: "the code is not a loop nest that memopt can reorder",
     Reason.ATOMIC: "the loop makes atomic accesses",
     Reason.NO_ROOM: "there is no safe place for the patch at the loop header",
-    Reason.UNPROVED: "a fact the new code relies on could not be proved",
-    Reason.IRREDUCIBLE: "the control flow has no single loop header",
-    Reason.NO_SCHEDULE: "no reordering of the loop respects its dependences",
-    Reason.NO_PLAN: "no transformation is expected to pay on this machine",
-    Reason.TOO_SHORT: "the loop is too short for a guarded version to pay",
+    Reason.UNPROVED: "memopt could not prove a fact that the new code needs",
+    Reason.IRREDUCIBLE: "the loop is irreducible: it has several entries",
+    Reason.NO_SCHEDULE: "no reordering of the loop keeps its dependences",
+    Reason.NO_PLAN: "no transformation is expected to make it faster on this machine",
+    Reason.TOO_SHORT: "the loop is too short: new code with its guard would not be faster",
     Reason.NOT_REACHED: "the loop header was not reached again",
-    Reason.SHADOW_MISMATCH: "the new code gave other results in a trial copy",
-    Reason.SHADOW_INCONCLUSIVE: "no trial copy could run to its end",
+    Reason.SHADOW_MISMATCH: "the new code gave other results in a trial copy of the process",
+    Reason.SHADOW_INCONCLUSIVE: "no trial in a copy of the process ran to its end",
     Reason.NOT_FASTER: "the new code was not faster",
-    Reason.GUARD_FAILED: "the loop was not entered again with the values the new code is for",
-    Reason.ENDED: "the program ended first",
+    Reason.GUARD_FAILED: "the loop was not entered again with the values that the new code is made for",
+    Reason.ENDED: "the program ended too early",
     Reason.DRY_RUN: "this is a dry run",
     Reason.INTERNAL: "memopt failed inside",
 }
 
 
 class Rejected(Exception):
-    """A stage does not apply: expected, logged, shown to the user. ``detail`` names the place (address, value)."""
+    """A stage does not apply. That is expected, and shown to the user. ``detail`` names the place (address, value)."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason.value + (f": {detail}" if detail else ""))
@@ -108,4 +113,4 @@ class Rejected(Exception):
 
 
 class VerifyError(Exception):
-    """An invariant of memopt's own does not hold: a bug of ours. Stops the work; the program runs on natively."""
+    """An invariant of memopt is broken: a bug. The work on this loop stops, and the program continues natively."""

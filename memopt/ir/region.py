@@ -1,24 +1,39 @@
-"""A region: one hot loop nest with everything a version of it needs to be entered, guarded and left.
+"""Regions: one hot loop nest, with all that a version of it needs to be entered, guarded and left.
 
-The patch sits at the header of the outermost loop. A version is entered with the header's live state, checks the
-guards, runs iterations 0 .. H-1 (counted from the current one), gives every location of ``rejoin`` its header
-value for iteration H, restores everything else, and goes on in the original code at the header, which runs
-iterations H .. R-1 (at least one, or as many as the region asks for).
+The patch is a jump at the header of the outermost loop. A version is entered with the live-ins of the header, checks
+the guards, runs iterations 0 .. H-1 (counted from the current one), gives every location of ``rejoin`` the value it
+has at the header for iteration H, restores everything else, and continues in the original code at the header. That
+runs iterations H .. R-1: at least one, or ``original_iterations``.
+
+The text form lists all fields, defaults left out, and memopt.ir.parse reads it back. Why a guard is there follows it
+in quotation marks (JSON)::
+
+    region 0x401030, flags dead
+      displaced 90 90 90 90 90
+      r12 = s64 r12
+      rbp = s64 rbp
+      R = (-rbp + 23) / 1
+      guard rbp >= 0 "inner loops run in the last iterations"
+      rejoin rbp := H + rbp
+      footprint A0 [r12, 184*R + r12) rw
+      array A0: f64 at r12, strides (184, 8)
+      S0[i<R, j<23]: A0[i, j] = mul(A0[i, j], xmm0)
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from memopt.ir.linear import Linear
+from memopt.ir.linear import Linear, spelled
 from memopt.ir.scop import TRIPS, Scop
 
-ROOM = 2  # times what is written at the captured values: the next entry may come with more iterations
+ROOM = 2  # times the written bytes at the captured values: the next entry may have more iterations
 
 Sample = Mapping[str, int]
-"""Values of live-in symbols, by symbol, as they were seen at one entry of a loop."""
+"""Values of live-in symbols, by symbol, captured at one entry of a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +48,16 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``width`` bytes of memory at ``[base + displacement]``; ``base`` is a 64-bit register that holds its
-    header value, or "" for an absolute address; for a live-in also the symbol of another one, of 8 bytes."""
+    """``width`` bytes of memory at ``[base + displacement]``. ``base`` is a 64-bit register with the value it has at
+    the header, or "" for an absolute address. For a live-in, ``base`` may also be the symbol of another live-in of 8
+    bytes."""
 
     base: str
     displacement: int
     width: int
 
     def __str__(self) -> str:
-        return f"[{self.base}{self.displacement:+#x}]:{self.width}"
+        return f"[{spelled(self.base) if self.base else ''}{self.displacement:+#x}]:{self.width}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +77,9 @@ Location = Register | Cell | Lane
 
 @dataclass(frozen=True, slots=True)
 class LiveIn:
-    """``symbol`` stands for what ``location`` holds at entry: its low ``width`` bytes (1, 2, 4 or 8),
-    sign-extended when ``signed``, else zero-extended, as a mathematical integer. Only 4-byte values may be unsigned.
-    A cell is read only when the guards on the symbols in ``after`` hold."""
+    """``symbol`` is the value of ``location`` at entry: its low ``width`` bytes (1, 2, 4 or 8), sign-extended if
+    ``signed``, else zero-extended, as a mathematical integer. Only 4-byte values may be unsigned. A cell is read only
+    after the guards on the symbols in ``after`` hold."""
 
     symbol: str
     location: Location
@@ -72,14 +88,15 @@ class LiveIn:
     after: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
-        return f"{self.symbol} = {'s' if self.signed else 'u'}{self.width * 8} {self.location}"
+        after = ", after " + ", ".join(map(spelled, sorted(self.after))) if self.after else ""
+        return f"{spelled(self.symbol)} = {'s' if self.signed else 'u'}{self.width * 8} {self.location}{after}"
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
     """Guard: ``expression == 0`` (``equal``) or ``expression >= 0``, over live-in symbols and ``R``.
 
-    Evaluated in 64 bits with every overflow counted as failure.
+    The version evaluates it in 64 bits; if that overflows, the guard fails.
     """
 
     expression: Linear
@@ -103,7 +120,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Disjoint:
-    """Guard: the two intervals share no byte, whichever comes first."""
+    """Guard: the two intervals share no byte; either may come first in memory."""
 
     first: Interval
     second: Interval
@@ -115,8 +132,9 @@ class Disjoint:
 
 @dataclass(frozen=True, slots=True)
 class Progression:
-    """Guard: the 8-byte words from ``low`` on and below ``high`` hold ``first``, ``first + step``, ..., and each of
-    ``pointers`` is ``low`` plus a multiple of 8. Read only when every guard that is no progression holds."""
+    """Guard: the 8-byte words in ``[low, high)`` hold ``first``, ``first + step``, ..., and each of ``pointers`` is
+    ``low`` plus a multiple of 8: a table of row pointers. The words are read only after all other kinds of guards
+    hold."""
 
     low: int
     high: int
@@ -126,7 +144,7 @@ class Progression:
     why: str
 
     def words(self) -> Iterator[tuple[int, int]]:
-        """Addresses, and what is there."""
+        """The address of each word, with the value it must have."""
         return zip(range(self.low, self.high, 8), count(self.first, self.step), strict=False)
 
     def __str__(self) -> str:
@@ -139,8 +157,8 @@ Guard = Relation | Disjoint | Progression
 
 @dataclass(frozen=True, slots=True)
 class Trips:
-    """``R = numerator / divisor``, iterations that remain at entry, the current one included; the guard also
-    checks that the division is exact and that R >= 2."""
+    """The trip count ``R = numerator / divisor``: the iterations that remain at entry, the current one included. The
+    guard also checks that the division is exact and that R >= 2."""
 
     numerator: Linear
     divisor: int
@@ -151,25 +169,27 @@ class Trips:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """At the header for iteration H, ``location`` holds ``value`` (Linear over live-in symbols and ``H``),
-    stored as the low ``width`` bytes; a 4-byte value in a register is zero-extended."""
+    """At the header for iteration H, ``location`` holds the low ``width`` bytes of ``value`` (Linear over live-in
+    symbols and ``H``). A 4-byte value in a register is zero-extended."""
 
     location: Register | Cell
     value: Linear
     width: int = 8
 
     def __str__(self) -> str:
-        return f"{self.location} := {self.value}"
+        implied = self.location.width if isinstance(self.location, Cell) else 8
+        width = f":{self.width}" if self.width != implied else ""
+        return f"{self.location}{width} := {self.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBacked:
-    """At the header for iteration H, ``location`` holds bit for bit what memory holds at ``cell`` (Linear over live-in
-    symbols, R and H). The nest reads the cell instead: the guard compares both at entry (H = 0), the rejoin loads the
-    cell for H into ``location``: 4 bytes into a register with the rest cleared, other lanes as at entry.
+    """A register that holds, at the header of every iteration H, the same bits as the memory at ``cell`` (Linear over
+    live-in symbols, R and H). The nest reads the cell instead. The guard compares both at entry (H = 0), and the rejoin
+    loads the cell for H into ``location``: 4 bytes are zero-extended in a register; other lanes keep their entry value.
 
-    ``near``: an address that the original certainly touches. The guard reads the cell only where it lies in the same
-    page; None: the original certainly touches the cell itself."""
+    ``near``: an address that the original certainly touches. The guard reads the cell only if it lies in the same
+    page. None: the original certainly touches the cell itself."""
 
     location: Register | Lane
     width: int
@@ -183,9 +203,9 @@ class MemoryBacked:
 
 @dataclass(frozen=True, slots=True)
 class RegisterCarried:
-    """A value that ``location`` passes from one header to the next, and no cell of the program holds: while a version
-    runs it is the one cell of the private ``array``, which lies in the slot of the live-in ``symbol``, so that it
-    starts with what the location holds at entry. The rejoin loads what it holds by then, as for a mirror."""
+    """A loop-carried value in ``location`` that no cell of the program holds. While a version runs, it is the one cell
+    of the private ``array``. That cell is the frame slot of the live-in ``symbol``, so it starts with the value that
+    the location has at entry. The rejoin loads the cell into the location, as for ``MemoryBacked``."""
 
     location: Register | Lane
     width: int
@@ -198,7 +218,7 @@ class RegisterCarried:
 
 @dataclass(frozen=True, slots=True)
 class NanFree:
-    """Guard, checked when all others hold: no floating-point number of ``size`` bytes in ``where`` is a NaN."""
+    """Guard, checked after all others hold: no floating-point number of ``size`` bytes in ``where`` is a NaN."""
 
     where: Interval | Lane
     size: int
@@ -218,22 +238,10 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """``displaced`` holds the original bytes at ``header`` that the 5-byte jump will cover (whole instructions).
-
-    ``flags_dead``: every way from the header sets the flags before it reads one. The guard then takes its frame by a
-    locked instruction, and threads may meet there. ``left``: iterations that the original has to run itself,
-    H <= R - left. ``rollback``: when not None, some iterations leave the loop where a square root is invalid. The
-    version then copies every written footprint (in their order; that many bytes at most) before it starts, and when
-    the invalid flag has come up it takes everything back, runs never again, and the original runs all iterations.
-    ``wider``: the version reads cells, and writes cells with what they hold already, that the original passes over.
-    ``stale``: cells on the stack that the version leaves as they were at entry: those that the loop writes but, as has
-    been proved, nobody reads before the last iterations have written them. ``dead``: general registers that it leaves
-    as they were, too: whatever they hold at the header, they are written before they are read.
-    ``period``: iterations of the original loop that are one of the region (memopt.cfg.unroll).
-    ``nan_free``: where there may be no NaN, so that the order of operands does not matter; when there are any, all
-    footprints are read as a whole."""
+    """One hot loop nest, and what its versions need to be entered, guarded and left."""
 
     header: int
+    # The original bytes at ``header`` that the 5-byte jump will cover: whole instructions.
     displaced: bytes
     live_ins: tuple[LiveIn, ...]
     trips: Trips
@@ -241,48 +249,68 @@ class Region:
     rejoin: tuple[Rejoin, ...]
     footprints: tuple[Footprint, ...]
     scop: Scop
+    # Every path from the header writes the flags before it reads one. The guard then takes its frame by a locked
+    # instruction, and several threads may arrive at once.
     flags_dead: bool = False
+    # Iterations that the original has to run itself: H <= R - original_iterations.
     original_iterations: int = 1
+    # Not None: some iterations leave the loop where a square root is invalid. The version then copies every written
+    # footprint (in their order; at most that many bytes of each) before it starts. If the invalid flag is raised, it
+    # restores the copies and is never run again, and the original runs all iterations.
     rollback: tuple[int, ...] | None = None
     memory_backed: tuple[MemoryBacked, ...] = ()
     register_carried: tuple[RegisterCarried, ...] = ()
+    # The version executes both sides of branches: it loads cells that the original may not touch, and stores their old
+    # value back. That needs plain memory and a single thread.
     speculative_accesses: bool = False
+    # Where there may be no NaN, so that the order of operands does not matter. If there are any of these guards, the
+    # version reads all footprints as a whole.
     nan_free: tuple[NanFree, ...] = ()
+    # Cells on the stack that the loop writes and the version leaves as they were at entry. It is proved that nobody
+    # reads them before the last iterations, the original's, have written them.
     dead_stack_cells: tuple[Cell, ...] = ()
+    # General registers that the version leaves as they were at entry: every path from the header writes them before it
+    # reads them.
     dead_registers: tuple[str, ...] = ()
+    # Iterations of the original loop that are one iteration of the region (memopt.cfg.unroll).
     period: int = 1
 
     @property
     def confined(self) -> bool:
-        """Whether the version touches more of its footprints than the original does: then they lie in memory that was
-        looked at, and belong to one thread."""
+        """Whether the version touches cells of its footprints that the original may not touch. The footprints must then
+        lie in memory whose mappings were checked, and belong to one thread."""
         return self.speculative_accesses or self.rollback is not None or bool(self.nan_free)
 
     @property
     def nonnegative(self) -> tuple[Linear, ...]:
-        """What the guards on live-in symbols and R make sure is >= 0."""
+        """Expressions over live-in symbols and R that are >= 0 once the guards hold."""
         relations = [g for g in self.guards if isinstance(g, Relation)]
         return tuple(e for g in relations for e in ((g.expression, -g.expression) if g.equal else (g.expression,)))
 
     def __str__(self) -> str:
         lines = [f"region {self.header:#x}"
-                 + (f", {self.original_iterations} iterations left" if self.original_iterations > 1 else "")
-                 + ("" if self.rollback is None else ", taken back when a root is invalid")
-                 + (", chosen by data" if self.speculative_accesses else "")]
+                 + (", flags dead" if self.flags_dead else "")
+                 + (f", {self.original_iterations} original iterations" if self.original_iterations != 1 else "")
+                 + (", speculative accesses" if self.speculative_accesses else "")
+                 + (f", period {self.period}" if self.period != 1 else "")]
+        lines += [f"  displaced {self.displaced.hex(' ')}"] if self.displaced else []
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
-        lines += [f"  guard {g}" for g in self.guards]
+        lines += [f"  guard {g}" + (f" {json.dumps(g.why)}" if g.why else "") for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]
         lines += [f"  guard {n}" for n in self.nan_free]
         lines += [f"  mirror {m}" for m in self.memory_backed]
-        lines += [f"  passed {p}" for p in self.register_carried]
+        lines += [f"  passed {p}, in the slot of {spelled(p.symbol)}" for p in self.register_carried]
         lines += [f"  footprint {f.array} {f.interval} {'rw' if f.written else 'r'}" for f in self.footprints]
+        lines += [] if self.rollback is None else [f"  rollback ({', '.join(map(str, self.rollback))})"]
+        for name, dead in (("stack cells", self.dead_stack_cells), ("registers", self.dead_registers)):
+            lines += [f"  dead {name} {', '.join(map(str, dead))}"] if dead else []
         lines += [f"  {x}" for x in str(self.scop).splitlines()]
         return "\n".join(lines)
 
 
 def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int], int]) -> bool:
-    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R; ``peek(address, bits)`` reads
-    memory."""
+    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R. ``peek(address, bits)`` reads
+    memory. ``nan_free`` is not looked at."""
     for guard in region.guards:
         if isinstance(guard, Disjoint):
             one, two = guard.first, guard.second
@@ -298,10 +326,10 @@ def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int],
 
 
 def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
-    """``region`` with guards that every footprint lies in the bytes ``[low, high)`` given for it.
+    """``region`` with guards that every footprint lies in the bytes ``[low, high)`` that ``places`` has for it.
 
-    What is copied as a whole, or touched where the original may pass over it, may have parts that the loop itself
-    never touches."""
+    Needed where the version copies a footprint as a whole, or touches cells that the original may not touch: without
+    the guards it might leave the memory whose mappings were checked."""
     guards = [Relation(bound, False, "the array lies in memory that was looked at")
               for footprint, (low, high) in places.items()
               if footprint.written or region.speculative_accesses or region.nan_free
@@ -310,8 +338,8 @@ def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Reg
 
 
 def with_room(region: Region, sample: Sample, trips: int) -> Region:
-    """``region`` with room for copies of what is written, where it has to be copied: for entries with ``trips``
-    iterations to go, and some more."""
+    """``region`` with ``rollback`` large enough for entries with ``trips`` iterations, times ``ROOM``. A region without
+    rollback stays as it is. ``sample``: values of its live-in symbols."""
     if region.rollback is None:
         return region
     known = {**sample, TRIPS: trips}

@@ -1,31 +1,40 @@
-"""The static control part: arrays, statements and their iteration domains, as lifted from machine code.
+"""Static control parts (SCoPs): arrays, statements and their iteration domains, as lifted from machine code.
 
 Dimensions count from 0. The outermost dimension of every statement is the patched loop; its trip count is the
-run-time symbol ``R`` (iterations that remain, the current one included). Inner trip counts are Linear over
-outer dimensions and live-in symbols; where sizes were specialised they are plain numbers. A trip count that is zero
-or negative for some outer iteration means that the loop does not run there (triangles start and end so).
+run-time symbol ``R`` (the iterations that remain, the current one included). Inner trip counts are Linear over
+outer dimensions and live-in symbols; specialised sizes are plain numbers. If a trip count is zero or negative in some
+outer iteration, the loop does not run there (so triangular nests start or end).
 
-Text form (golden tests)::
+Text form, which memopt.ir.parse reads back: defaults are not printed. ``at (...)`` is a statement's position, printed
+unless it is all zeros. A scalar's or constant's type is printed where it is not that of the operation around it (f64
+where there is none)::
 
     array A0: f64 at p0 + 8, strides (16384, 8)
+    private P0: i64, strides (8)
     S0[i<R, j<2048, k<2048]: A2[i, j] = add(A2[i, j], mul(A0[i, k], A1[k, j]))
+    S1[i<R, j<i, i - j - 4 >= 0] at (0, 1, 0): P0[i] = add.i64(P0[i], 0x1)
+
+Names of arrays, statements, dimensions and vector registers are words (letters, digits, ``_``). A statement whose
+reads are not those of its expression, each once and in that order, ends with the list of them
+(``, reads B[i], A[i], B[i]``). An operand ``#2`` is the third of that list, where an equal one stands before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
-from memopt.ir.operations import called
+from memopt.ir.operations import COMPARING, called
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
 LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
 
 
 class ElementType(Enum):
-    """What one element is. Integers are bit patterns; signedness is the operators' business."""
+    """The type of an array element. Integers are bit patterns; operators decide whether they are signed."""
 
     F64 = "f64"
     F32 = "f32"
@@ -44,14 +53,23 @@ class ElementType(Enum):
         return self in (ElementType.F64, ElementType.F32)
 
 
+# The operators of ``Apply``, beside calls of functions.
+OPERATORS = frozenset((
+    "add", "sub", "mul", "div", "min", "max", "sqrt", "neg", "abs", "fma", "fms", "fnma", "fnms", "and", "or",
+    "xor", "andnot", "not", "shl", "shr", "sar", "smin", "smax", "umin", "umax", "eq", "slt", "sle", "ult", "ule",
+    "feq", "flt", "fle", "funord", "fqlt", "fqle", "select", "sext", "zext", "trunc", "i32tof64", "i64tof64",
+    "i32tof32", "i64tof32", "f32to64", "f64to32", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z", "bits",
+    "beside",
+))
 FLOATS = (ElementType.F64, ElementType.F32)
-# The bits of +infinity by bytes: what is beyond them, the sign left out, is a NaN (Intel SDM 1, table 4-3).
+_COMPARED = {ElementType.I64: ElementType.F64, ElementType.I32: ElementType.F32}
+# The bits of +infinity, by bytes. Larger bit patterns, with the sign bit cleared, are NaNs (Intel SDM 1, table 4-3).
 INFINITY = {4: 0x7f800000, 8: 0x7ff0000000000000}
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One loop counter, 0 <= name < trips."""
+    """A loop of the iteration domain: its counter ``name`` with ``0 <= name < trips``."""
 
     name: str
     trips: Linear
@@ -68,9 +86,9 @@ class Array:
     the element size. For every access the inner subscripts are proved in range (0 <= subscript * stride < the
     next outer stride), so two cells are equal exactly when all their subscripts are.
 
-    ``private``: values that the original keeps in registers, expanded so that each subscript has a cell of its own.
-    Nothing outside the nest sees them; ``base`` is 0, ``strides`` only give their rank, a plan's Storage says where
-    they lie. Every cell is written before it is read.
+    ``private``: the result of scalar expansion. It holds values that the original keeps in registers, each subscript
+    in a cell of its own. Nothing outside the nest sees it. ``base`` is 0, and ``strides`` only give the rank; the
+    plan's ``Storage`` says where it lies. Every cell is written before it is read.
     """
 
     name: str
@@ -80,15 +98,14 @@ class Array:
     private: bool = False
 
     def __str__(self) -> str:
-        if self.private:
-            return f"private {self.name}: {self.element.value}, {len(self.strides)} subscripts"
-        strides = ", ".join(map(str, self.strides))
-        return f"array {self.name}: {self.element.value} at {self.base}, strides ({strides})"
+        kind = "private" if self.private else "array"
+        base = "" if self.private and self.base == Linear() else f" at {self.base}"
+        return f"{kind} {self.name}: {self.element.value}{base}, strides ({', '.join(map(str, self.strides))})"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``array[subscripts]``; subscripts are Linear over dimension names, one per array stride."""
+    """The access relation ``array[subscripts]``: Linear over dimension names, one subscript for each stride."""
 
     array: str
     subscripts: tuple[Linear, ...]
@@ -114,7 +131,7 @@ class Scalar:
     offset: int = 0
 
     def __str__(self) -> str:
-        return f"{self.register}[{self.offset}]" if self.offset else self.register
+        return f"{self.register}[{self.offset}:{self.offset + self.element.size}]" if self.offset else self.register
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +144,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Operand: an integer (I64 or I32) that is the low bits of ``value``, Linear over dimension names and live-in
-    symbols: a loop counter used as data, or an integer the region never changes."""
+    """Operand: an integer (I64 or I32), the low bits of ``value``, which is Linear over dimension names and live-in
+    symbols: a loop counter used as data, or a loop-invariant integer."""
 
     value: Linear
     element: ElementType
@@ -173,11 +190,11 @@ Expression = Read | Scalar | Constant | Index | Apply
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """``write = expression(reads)`` for every point of ``dimensions`` (outermost first) where every one of
-    ``conditions``, Linear over dimension names and live-in symbols, is >= 0.
+    """``write = expression(reads)`` at every point of the iteration domain: all values of ``dimensions`` (outermost
+    first) at which each of ``conditions``, Linear over dimension names and live-in symbols, is >= 0.
 
-    ``position``: order among statements that share loops, the textual part of a 2d+1 schedule: statement order
-    is lexicographic on (position[0], dim 0, position[1], dim 1, ..., position[d]).
+    ``position``: the textual part of a 2d+1 schedule, which orders statements that share loops. Instances run in
+    lexicographic order of (position[0], dim 0, position[1], dim 1, ..., position[d]).
     """
 
     name: str
@@ -189,19 +206,39 @@ class Statement:
     conditions: tuple[Linear, ...] = ()
 
     def __str__(self) -> str:
-        dimensions = ", ".join(map(str, self.dimensions))
-        where = "".join(f", {c} >= 0" for c in self.conditions)
-        return f"{self.name}[{dimensions}{where}]: {self.write} = {render(self.expression, self.reads)}"
+        domain = ", ".join((*map(str, self.dimensions), *(f"{c} >= 0" for c in self.conditions)))
+        at = f" at ({', '.join(map(str, self.position))})" if self.position != unordered(self.dimensions) else ""
+        used = tuple(dict.fromkeys(_reads_of(self.expression)))
+        implied = used == tuple(range(len(self.reads))) == tuple(map(self.reads.index, self.reads))
+        reads = "" if implied else ", reads " + ", ".join(map(str, self.reads))
+        names = tuple(str(r) if self.reads.index(r) == n else f"#{n}" for n, r in enumerate(self.reads))
+        return f"{self.name}[{domain}]{at}: {self.write} = {render_operands(self.expression, names, FLOATS[0])}{reads}"
+
+
+def unordered(dimensions: tuple[Dimension, ...]) -> tuple[int, ...]:
+    """The position of a statement that is the first in each of its loops."""
+    return (0,) * (len(dimensions) + 1)
+
+
+def _reads_of(expression: Expression) -> Iterator[int]:
+    """Indices of the reads, from left to right."""
+    if isinstance(expression, Read):
+        yield expression.index
+    elif isinstance(expression, Apply):
+        for operand in expression.operands:
+            yield from _reads_of(operand)
 
 
 @dataclass(frozen=True, slots=True)
 class Scop:
-    """Arrays with different names never share a byte inside the accessed footprints (proved or guarded)."""
+    """Arrays and the statements over them. Arrays with different names never share a byte inside their footprints:
+    that is proved or guarded."""
 
     arrays: tuple[Array, ...]
     statements: tuple[Statement, ...]
 
     def array(self, name: str) -> Array:
+        """The array called ``name``, which the SCoP has."""
         return next(a for a in self.arrays if a.name == name)
 
     def __str__(self) -> str:
@@ -210,33 +247,42 @@ class Scop:
 
 @by_identity
 def has_calls(expression: Expression) -> bool:
-    """Whether functions are called."""
+    """Whether the expression calls functions (memopt.ir.operations: ``call F``)."""
     return isinstance(expression, Apply) and (
         called(expression.operator) is not None or any(map(has_calls, expression.operands)))
 
 
 @by_identity
 def has_extremes(expression: Expression) -> bool:
-    """Whether a floating-point minimum or maximum is taken."""
+    """Whether the expression has a floating-point minimum or maximum."""
     return isinstance(expression, Apply) and (
         expression.operator in ("min", "max") or any(map(has_extremes, expression.operands)))
 
 
 def render(expression: Expression, reads: tuple[Access, ...]) -> str:
+    """The expression as text, over ``reads``."""
     return render_operands(expression, tuple(map(str, reads)))
 
 
-def render_operands(expression: Expression, names: tuple[str, ...]) -> str:
-    """The expression as text, with ``names`` for its reads."""
+def render_operands(expression: Expression, names: tuple[str, ...], usual: ElementType | None = None) -> str:
+    """The expression as text, with ``names`` for its reads. ``usual``: the type that a scalar or constant has unless it
+    says another one; None: it says none."""
     match expression:
         case Read(index):
             return names[index]
-        case Scalar():
-            return str(expression)
-        case Constant(bits):
-            return f"{bits:#x}"
+        case Scalar(_, element):
+            return str(expression) + ("" if usual in (element, None) else f".{element.value}")
+        case Constant(bits, element):
+            return f"{bits:#x}" + ("" if usual in (element, None) else f".{element.value}")
         case Index(value, element):
             return f"{element.value}({value})"
         case Apply(operator, operands, element):
             kind = "" if element is ElementType.F64 else f".{element.value}"
-            return f"{operator}{kind}({', '.join(render_operands(o, names) for o in operands)})"
+            inner = usual_operand(operator, element)
+            return f"{operator}{kind}({', '.join(render_operands(o, names, inner) for o in operands)})"
+
+
+def usual_operand(operator: str, element: ElementType) -> ElementType:
+    """The type that a text form leaves out where an operand of the operation has it: the operation's own, and of
+    floating-point comparisons the compared one, which is as wide."""
+    return _COMPARED.get(element, element) if operator in COMPARING else element

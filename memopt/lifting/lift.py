@@ -1,16 +1,24 @@
-"""From a loop in machine code and a captured state to a region: the SCoP with all that makes it true.
+"""Lifting: machine code and a captured state become a ``Region``, a SCoP with everything that makes it true.
 
-The stages: symbolic execution (execute), register tricks undone (recovery), unrolling undone (reroll), the region put
-together (building). Facts that specialise it on captured values are found on the way: an attempt that needs one starts
-again with it (restarts). What is then left unproved becomes a guard when it holds for the captured state, or the region
-is rejected.
+Example: ``for (i = 0; i < n; i++) for (j = 0; j < n; j++) s[i] += a[i * n + j];``, stopped at the header of the outer
+loop with n = 1000, becomes one statement over 0 <= i < R, 0 <= j < 1000 with the guard ``n == 1000``.
+
+In: the flow graph, its loops, the operations of its blocks, the registers at the header, and ``peek`` for memory. Out:
+``Lifted``, a ``Region`` and the forms that led to it, or ``Rejected`` with the reason.
+
+An attempt has these stages: symbolic execution of one iteration (execution), registers become memory cells (demotion),
+the passes over statements in ``PASSES`` (mostly rerolling), and the region is assembled (scop). An attempt runs under
+assumptions. Where it needs one more, it raises a ``Request``, and the next attempt has it. Where a view of the entry is
+refused, ``lift_region`` tries the next one: the plain one, one with rbp as frame pointer, one that specialises eagerly,
+and the same of the loop unrolled by the period of its exchanges.
+
+Sound because each assumption is proved, or becomes a guard that is checked at every entry, or the loop is refused.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from memopt.cfg.dead_registers import dead_registers
@@ -23,7 +31,7 @@ from memopt.ir.region import Lane, Region, Sample
 from memopt.ir.scop import TRIPS
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.demanded import Flow
-from memopt.lifting.demotion.recover import recover
+from memopt.lifting.demotion.recover import Recovered, recover
 from memopt.lifting.demotion.scalar_expansion import PRIVATE, private_sample
 from memopt.lifting.demotion.statements import StatementLoop, statements_of
 from memopt.lifting.execution.assumptions import GENERAL, LANES, Assumptions
@@ -37,37 +45,26 @@ from memopt.lifting.reroll.quotients import trimmed, without_quotients
 from memopt.lifting.reroll.reroll import reroll
 from memopt.lifting.reroll.splat_constants import unify_splats
 from memopt.lifting.scop.element_types import split
+from memopt.lifting.scop.evidence import Evidence
 from memopt.lifting.scop.obligations import limits
-from memopt.lifting.scop.region_builder import RegionBuilder
+from memopt.lifting.scop.region_builder import region
 from memopt.lifting.values.algebra import LOOP_COUNTER
+from memopt.lifting.values.budget import Budget
 from memopt.lifting.values.loop_tree import bounds
-from memopt.lifting.values.requests import (
-    AssumeAll,
-    AssumeEqual,
-    AssumeInvariantLane,
-    AssumeRowTable,
-    DeferExtension,
-    ExpressByTrips,
-    InlineLoop,
-    KeepLiveOut,
-    KeepOperandOrder,
-    MaskOperands,
-    NotAParameter,
-    PromoteCell,
-    SplitPaths,
-    TreatAsData,
-)
+from memopt.lifting.values.requests import AssumeAll, AssumeEqual, AssumeInvariantLane, KeepOperandOrder, Request
 from memopt.lifting.values.values import Carried, Final, Node, Value, constant_of
 
-ATTEMPTS = 192
-FRAME = 1 << 16  # bytes from rsp to where rbp is not taken for a pointer to the frame any more
+ATTEMPTS = 192  # of one view
+FRAME = 1 << 16  # bytes from rsp beyond which rbp is not taken for a frame pointer
 MOST_TRIPS = 1 << 16  # a guard that lets more pass says nothing about sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """The loop's surroundings: ``lift`` gives the operations of the basic block at an address. ``calls``: copies of
-    what the loop calls are among them. ``to_the_end``: what the last iteration does is asked for, if possible."""
+    """The code around a loop.
+
+    ``lift`` gives the operations of the basic block at an address. ``calls``: the blocks include copies of functions
+    that the loop calls. ``to_the_end``: execute the last iteration too, where that is possible (for surveys)."""
 
     graph: FlowGraph
     forest: LoopForest
@@ -83,11 +80,11 @@ class Lifted:
     region: Region
     outer: OuterLoop
     statements: StatementLoop
-    entry: Sample  # values of live-in symbols
+    entry: Sample  # captured values of the live-in symbols
 
     def trips(self, entry: Sample) -> int:
-        """R where a loop starts that was met at ``entry``, perhaps in its middle: as many as guards let pass at these
-        sizes, where they say how many; 0 where nothing is known."""
+        """R where the loop starts, for a loop that was captured perhaps in its middle at ``entry``: as many iterations
+        as the guards let pass at these sizes, if they bound them, else those left at ``entry``; 0 where unknown."""
         count = self.region.trips
         known = {s: entry[live_in(s)] for live in self.region.live_ins if live_in(s := live.symbol) in entry}
         if not count.numerator.symbols <= known.keys():
@@ -99,129 +96,194 @@ class Lifted:
         return max([left, *(m for m in [min(most, default=0)] if m <= MOST_TRIPS)])
 
 
+# -- passes over statements -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StatementContext:
+    """What passes may ask. ``aliasing`` is replaced where a pass makes loops, whose counters it must know."""
+
+    evidence: Evidence
+    aliasing: Aliasing
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPass:
+    """``run`` returns statements that do the same; what that relies on goes to the context's evidence."""
+
+    name: str
+    run: Callable[[StatementLoop, StatementContext], StatementLoop]
+
+
+def _split_elements(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    return split(statements, context.evidence.sample, context.aliasing.ranges)
+
+
+def _overlapping_copies(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    statements, rows = whole_rows(statements, context.aliasing)
+    context.aliasing = replace(context.aliasing, ranges={**context.aliasing.ranges, **rows})
+    return statements
+
+
+def _splat_constants(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    return unify_splats(statements, context.aliasing, context.evidence)
+
+
+def _operand_order(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    if context.evidence.assumptions.ordered:
+        return statements
+    ordered = in_one_order(statements, context.evidence.sample)
+    context.evidence.reordered = ordered is not None
+    return ordered or statements
+
+
+def _reroll(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    return context.evidence.answered(lambda: reroll(statements, context.aliasing, context.evidence))
+
+
+def _trim(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    return trimmed(statements, context.aliasing.limits, context.evidence.sample)
+
+
+def _quotients(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+    return without_quotients(statements, context.aliasing.limits)
+
+
+PASSES: tuple[StatementPass, ...] = (
+    StatementPass("split-elements", _split_elements),
+    StatementPass("overlapping-copies", _overlapping_copies),
+    StatementPass("splat-constants", _splat_constants),
+    StatementPass("operand-order", _operand_order),
+    StatementPass("reroll", _reroll),
+    StatementPass("trim", _trim),
+    StatementPass("quotients", _quotients),
+)
+
+Observer = Callable[[str, StatementLoop], None]
+"""Called after each of ``PASSES``, in every attempt that gets there, with its name and what it returned."""
+
+
+# -- the ladder -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One way to look at an entry of the loop: the code, and the assumptions to begin with. ``period``: iterations of
+    the program's loop that are one of ``loop`` (memopt.cfg.unroll)."""
+
+    code: Code
+    loop: Loop
+    assumptions: Assumptions
+    period: int
+
+    @property
+    def plain(self) -> bool:
+        """Whether its refusal is the one to report."""
+        return not (self.assumptions.framed or self.assumptions.eager)
+
+
 def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Callable[[int, int], int],
                 displaced: bytes, vectors: Mapping[str, bytes] | None = None,
-                patient: Callable[[], bool] = lambda: True, earlier: Sequence[Sample] = ()) -> Lifted:
+                patient: Callable[[], bool] = lambda: True, earlier: Sequence[Sample] = (),
+                observer: Observer | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
-    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: what is known of the 32 bytes of each
-    vector register ("xmm3"). ``peek(address, bits)`` reads memory of the captured state as a signed number.
-    ``earlier``: what ``Lifted.entry`` was at entries whose values the new code was not made for. Raises Rejected with
-    the reason when the loop is outside what is modelled, or takes longer than ``patient()`` says.
+    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: the known ones of the vector registers
+    ("xmm3"), 32 bytes each. ``peek(address, bits)`` reads memory of the captured state as a signed number.
+    ``displaced``: see ``Region``. ``patient()`` becomes False when lifting has taken too long. ``earlier``:
+    ``Lifted.entry`` of entries whose values no version was made for.
+
+    Raises Rejected with the reason of the last plain view when the loop is outside what is modelled, or
+    Rejected(NO_PLAN) when it takes too long.
     """
     signed = {r: (registers[r] + (1 << 63)) % (1 << 64) - (1 << 63) for r in GENERAL}
-    turns: dict[int, int] = {}
-    facts = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls, turns=turns)
-
-    def go_on() -> None:
-        if not patient():
-            raise Rejected(Reason.NO_PLAN, "understanding the loop takes too long")
-
-    try:
-        return _at_entry(code, loop, facts, displaced, go_on)
-    except Rejected:
-        times = turns.get(loop.header, 1)
-        rounds = unrolled(code.graph, code.lift, loop, times) if times > 1 else None
-        if rounds is None:
-            raise
-        graph, forest, lift, longer = rounds
-        lifted = _at_entry(replace(code, graph=graph, forest=forest, lift=lift), longer, facts, displaced, go_on)
-        return replace(lifted, region=replace(lifted.region, period=times))
-
-
-def _at_entry(code: Code, loop: Loop, facts: functools.partial[Assumptions], displaced: bytes,
-              go_on: Callable[[], None]) -> Lifted:
-    """``facts`` of an entry; other ways to look at it are tried where the plain one is no good."""
-    if code.to_the_end:
-        with suppress(Rejected):
-            return _at_entry(replace(code, to_the_end=False), loop, functools.partial(facts, to_the_end=True),
-                             displaced, go_on)
-    first = facts()
-    frame = first.registers["rbp"] - first.registers["rsp"]
-    framed = 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)
-    try:
-        return _with_facts(code, loop, first, displaced, go_on)
-    except Rejected as plain:
-        for other in (*([facts(framed=True)] if framed else []), *([facts(eager=True)] if first.declined else [])):
-            with suppress(Rejected):
-                return _with_facts(code, loop, other, displaced, go_on)
-        raise plain from None
-
-
-def _with_facts(code: Code, loop: Loop, facts: Assumptions, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
-    for _ in range(ATTEMPTS):
-        go_on()
+    start = functools.partial(Assumptions, signed, peek, vectors or {}, earlier=earlier, calls=code.calls)
+    budget = Budget(patient)
+    refusal: Rejected | None = None
+    for view in _views(code, loop, start):
         try:
-            return _attempt(code, loop, facts, displaced, go_on)
-        except AssumeEqual as need:
-            facts = _specialised(facts, (need,))
-        except AssumeAll as several:
-            facts = _specialised(facts, several.needs)
-        except (ExpressByTrips, PromoteCell, SplitPaths, MaskOperands, DeferExtension, InlineLoop, AssumeInvariantLane,
-                AssumeRowTable, KeepLiveOut) as need:
-            _note(facts, need)
-        except (NotAParameter, TreatAsData) as need:
-            facts = facts.moved(need.symbol) if isinstance(need, NotAParameter) else facts.stored(need.address)
+            return _lifted(view, displaced, budget, observer)
+        except Rejected as refused:
+            refusal = refused if view.plain else refusal
+    assert refusal is not None, "there is a plain view"
+    raise refusal
+
+
+def _views(code: Code, loop: Loop, start: Callable[..., Assumptions]) -> Iterator[_View]:
+    """The views of an entry, in the order in which they are tried: whoever takes the next one has tried the last, and
+    its hints are read. A loop whose iterations exchange values, as pointers to two buffers are swapped, is looked at
+    last, unrolled by the period of that."""
+    period = 1
+    for view in _views_at(code, loop, start, period):
+        yield view
+        period = view.assumptions.hints.exchange_periods.get(loop.header, period)
+    longer = unrolled(code.graph, code.lift, loop, period) if period > 1 else None
+    if longer is not None:
+        graph, forest, lift, whole = longer
+        yield from _views_at(replace(code, graph=graph, forest=forest, lift=lift), whole, start, period)
+
+
+def _views_at(code: Code, loop: Loop, start: Callable[..., Assumptions], period: int) -> Iterator[_View]:
+    """First those that look at the last iteration too, if that is asked for. Each time: the plain view; rbp as frame
+    pointer, where it may be one; eager specialisation, where the plain view has declined any."""
+    for to_the_end in (True, False) if code.to_the_end else (False,):
+        plain = start(to_the_end=to_the_end)
+        frame = plain.registers["rbp"] - plain.registers["rsp"]
+        framed = 0 < frame <= FRAME and any(stack_stores(code.lift(b), "rbp") for b in loop.blocks)
+        yield _View(code, loop, plain, period)
+        if framed:
+            yield _View(code, loop, start(to_the_end=to_the_end).in_frame(), period)
+        if plain.hints.declined:
+            yield _View(code, loop, start(to_the_end=to_the_end, eager=True), period)
+
+
+def _lifted(view: _View, displaced: bytes, budget: Budget, observer: Observer | None) -> Lifted:
+    """Attempts until one asks for nothing more. Which order operands have is no matter of symbolic execution: its
+    result is used again."""
+    code, assumptions = view.code, view.assumptions
+    outer: OuterLoop | None = None
+    for _ in range(ATTEMPTS):
+        budget.check()
+        try:
+            if outer is None:
+                outer = Executor(code.graph, code.forest, code.lift, assumptions, budget).outermost(view.loop)
+            return _described(view, assumptions, outer, displaced, budget, observer)
+        except Request as request:
+            assumptions = assumptions.granting(request)
+            outer = outer if isinstance(request, KeepOperandOrder) else None
         except RecursionError:
-            raise Rejected(Reason.NON_AFFINE, "its values are nested too deeply") from None
-    raise Rejected(Reason.NON_AFFINE, "too many values would have to be specialised")
+            raise Rejected(Reason.NON_AFFINE, "values in the loop are nested too deeply") from None
+    raise Rejected(Reason.NON_AFFINE, "too many values would have to be constants")
 
 
-def _note(facts: Assumptions, need: Exception) -> None:
-    match need:
-        case PromoteCell():
-            facts.add_cell(need.address, need.width)
-        case SplitPaths():
-            facts.split[need.address] = max(facts.split.get(need.address, 0) + 1, need.least)
-        case MaskOperands():
-            facts.masked.add(need.address)
-        case DeferExtension():
-            facts.deferred |= need.addresses
-        case InlineLoop():
-            facts.inlined.add(need.header)
-        case AssumeInvariantLane():
-            facts.lanes |= need.lanes
-        case AssumeRowTable():
-            facts.add_table(need.address, need.place)
-        case KeepLiveOut():
-            facts.kept |= need.locations
-        case ExpressByTrips():
-            facts.by_trips = True
+def _described(view: _View, assumptions: Assumptions, outer: OuterLoop, displaced: bytes, budget: Budget,
+               observer: Observer | None) -> Lifted:
+    """``outer`` as a region, under the ``assumptions`` that it was executed under."""
+    invariants = EntryInvariants(assumptions, outer.steps, outer.numerator, outer.divisor)
+    outer = _related(outer, invariants)
+    evidence = Evidence.of(assumptions, outer, invariants)
+    aliasing = Aliasing(outer.ranges, evidence.sample, limits(evidence.proofs), budget=budget)
+    recovered = _recovered(outer, aliasing, evidence)
+    registers = {c.location for c in outer.node.carried} & {*GENERAL, *LANES}
+    dead = dead_registers(view.code.graph, view.code.lift, view.loop.header, registers)
+    evidence.sample |= private_sample(s for c in statements_of(recovered.loop) for a in c.accesses for s in a.symbols
+                                      if s.startswith(PRIVATE))
+    statements, context = recovered.loop, StatementContext(evidence, aliasing)
+    for each in PASSES:
+        statements = each.run(statements, context)
+        if observer is not None:
+            observer(each.name, statements)
+    made = region(recovered, statements, evidence, dead, aliasing.assumed, displaced)
+    return Lifted(replace(made, period=view.period), outer, statements, assumptions.samples())
 
 
-def _specialised(facts: Assumptions, needs: Sequence[AssumeEqual]) -> Assumptions:
-    """``facts`` with equations for ``needs``; or others, to start anew with, where one of them shows that each size
-    needs a version of its own."""
-    for need in needs:
-        linear = need.linear.substitute(facts.solved)
-        if linear.is_constant:  # another equation says so
-            continue
-        if need.factor and facts.differs(linear):  # a stride
-            return facts.specialised()
-        facts.add_equation(linear, need.unknowns, need.symbolic)
-    return facts
-
-
-def _attempt(code: Code, loop: Loop, facts: Assumptions, displaced: bytes, go_on: Callable[[], None]) -> Lifted:
-    outer = Executor(code.graph, code.forest, code.lift, facts, go_on).outermost(loop)
+def _recovered(outer: OuterLoop, aliasing: Aliasing, evidence: Evidence) -> Recovered:
+    """The statements of ``outer``. Where vector lanes that seem never to change are carried, asks to assume that they
+    do not."""
+    steady = _steady_lanes(outer, evidence.assumptions)
     try:
-        return _described(code, loop, facts, outer, displaced, go_on)
-    except KeepOperandOrder:
-        facts.ordered = True
-        return _described(code, loop, facts, outer, displaced, go_on)
-
-
-def _described(code: Code, loop: Loop, facts: Assumptions, outer: OuterLoop, displaced: bytes,
-               go_on: Callable[[], None]) -> Lifted:
-    """``outer`` as a region, under the same ``facts``."""
-    remaining = EntryInvariants(facts, outer.steps, outer.numerator, outer.divisor)
-    outer = _related(outer, remaining)
-    builder = RegionBuilder(facts, outer, remaining)
-    aliasing = Aliasing(outer.ranges, builder.sample, limits(builder.proofs), go_on=go_on)
-    steady = _steady_lanes(outer, facts)
-    try:
-        used = frozenset(facts.kept)
-        recovered = builder.answered(lambda: recover(outer.node, aliasing, builder.demands, builder.always, used))
+        recovered = evidence.answered(
+            lambda: recover(outer.node, aliasing, evidence.demands, evidence.always, evidence.assumptions.kept))
     except Rejected as refused:
         if refused.reason is Reason.CARRIED_VALUE and steady:
             raise AssumeInvariantLane(steady) from None
@@ -230,35 +292,19 @@ def _described(code: Code, loop: Loop, facts: Assumptions, outer: OuterLoop, dis
     carried = {f"{p.register}.{p.offset // 8}" for p in places if isinstance(p, Lane)}
     if carried & steady.keys():
         raise AssumeInvariantLane({lane: number for lane, number in steady.items() if lane in carried})
-    statements, builder.restored = recovered.loop, recovered.restored
-    builder.memory_backed, builder.private_backed = recovered.memory_backed, recovered.private_backed
-    registers = {c.location for c in outer.node.carried} & {*GENERAL, *LANES}
-    dead = dead_registers(code.graph, code.lift, loop.header, registers)
-    builder.restored, builder.dead = builder.restored | dead, dead.intersection(GENERAL)
-    builder.sample |= private_sample(s for c in statements_of(statements) for a in c.accesses for s in a.symbols
-                                     if s.startswith(PRIVATE))
-    statements, rows = whole_rows(split(statements, builder.sample, outer.ranges), aliasing)
-    aliasing = replace(aliasing, ranges={**aliasing.ranges, **rows})
-    statements = unify_splats(statements, aliasing, builder)
-    ordered = None if facts.ordered else in_one_order(statements, builder.sample)
-    statements, builder.reordered = ordered or statements, ordered is not None
-    statements = builder.answered(lambda: reroll(statements, aliasing, builder))
-    statements = trimmed(statements, aliasing.limits, builder.sample)
-    statements = without_quotients(statements, aliasing.limits)
-    region = builder.region(loop.header, displaced, statements, tuple(aliasing.assumed))
-    return Lifted(region, outer, statements, facts.samples())
+    return recovered
 
 
-def _steady_lanes(outer: OuterLoop, facts: Assumptions) -> dict[str, int]:
-    """Vector lanes that hold the number already that an iteration sets them to, where it does: cleared for the next
-    one, or as the upper part of what an AVX instruction writes. That they keep it is for the next attempt to prove."""
+def _steady_lanes(outer: OuterLoop, assumptions: Assumptions) -> dict[str, int]:
+    """Vector lanes that an iteration sets to a number that they hold already, on some path: cleared for the next
+    iteration, or as the upper part of what an AVX instruction writes. The next attempt proves that they keep it."""
     found: dict[str, int] = {}
     flow = Flow.of(outer.node)
     for carried in outer.node.carried:
         name, _, lane = carried.location.partition(".")
-        if carried.location not in LANES or carried.location in facts.lanes:
+        if carried.location not in LANES or carried.location in assumptions.lanes:
             continue
-        held = facts.vectors.get(name, b"")[8 * int(lane):][:8]
+        held = assumptions.vectors.get(name, b"")[8 * int(lane):][:8]
         numbers = {constant_of(v) for v in _set_to(carried.following, flow) if v != carried.entry}
         number = numbers.pop() if len(numbers) == 1 else None
         if number is not None and held == (number % (1 << 64)).to_bytes(8, "little"):
@@ -267,7 +313,7 @@ def _steady_lanes(outer: OuterLoop, facts: Assumptions) -> dict[str, int]:
 
 
 def _set_to(value: Value, flow: Flow) -> Iterator[Value]:
-    """What ``value`` is, whichever way branches and loops went."""
+    """The values that ``value`` may be, depending on which path branches and loops took."""
     pending, seen = [value], set[Value]()
     while pending:
         each = pending.pop()
@@ -283,28 +329,29 @@ def _set_to(value: Value, flow: Flow) -> Iterator[Value]:
                 yield each
 
 
-def _related(outer: OuterLoop, remaining: EntryInvariants) -> OuterLoop:
-    """``outer`` with inner bounds over counters and R alone; asks for the equations that make them so."""
+def _related(outer: OuterLoop, invariants: EntryInvariants) -> OuterLoop:
+    """``outer`` with inner bounds over counters, parameters and R alone. Raises AssumeAll with the equations that make
+    them so, or Rejected(TRIP_COUNT) where none does."""
     def live(bound: Linear) -> Linear:
         return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith((LOOP_COUNTER, PARAMETER))))
 
     inner = bounds(outer.node)
-    if remaining.facts.by_trips or any(remaining.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
-        outer = outer.rewritten(remaining.by_trips())
+    if invariants.assumptions.by_trips or any(invariants.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
+        outer = outer.rewritten(invariants.by_trips())
     inner = bounds(outer.node)
     needs: dict[Linear, AssumeEqual] = {}
     for bound in sorted(map(live, inner.union(*(_numerators(b) for b in inner))), key=str):
         if not bound.is_constant:
-            invariant = remaining.invariant(bound)
+            invariant = invariants.invariant(bound)
             if invariant.is_constant:
                 raise Rejected(Reason.TRIP_COUNT, f"the bound {bound} does not follow from the iterations that remain")
-            needs[invariant] = AssumeEqual(invariant, remaining.moves(bound), symbolic=True)
+            needs[invariant] = AssumeEqual(invariant, invariants.moves(bound), symbolic=True)
     if needs:
         raise AssumeAll(tuple(needs.values()))
     return outer
 
 
 def _numerators(linear: Linear) -> frozenset[Linear]:
-    """What is divided and rounded in ``linear``."""
+    """The numerators of the floor divisions in ``linear``."""
     inside = frozenset(q.numerator for q in linear.quotients)
     return inside.union(*map(_numerators, inside))

@@ -1,6 +1,9 @@
-"""CPUID and XGETBV, called from Python through a page of machine code.
+"""The CPUID and XGETBV instructions, called from Python through a page of machine code.
 
-Invariant: the page is written first and made executable afterwards; it is never both at once.
+Example: ``cpuid(7).ebx >> 16 & 1`` is the AVX-512F bit.
+
+In: leaf and subleaf. Out: the four registers of CPUID, the value of XCR0, the processor's name. The page is written
+first and made executable afterwards; it is never writable and executable at once.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _OSXSAVE = 27  # CPUID.1:ECX, Intel SDM vol. 2A, CPUID
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """What one CPUID leaf returns."""
+    """The four registers that CPUID returns for one leaf."""
 
     eax: int = 0
     ebx: int = 0
@@ -53,8 +56,10 @@ def _page() -> tuple[mmap.mmap, int]:
 
 
 def cpuid(leaf: int, subleaf: int = 0) -> Registers:
-    """CPUID for ``leaf``; all zero for a leaf the processor does not have. Raises ``OSError`` where the system
-    refuses an executable page (MDWE, hardened kernels)."""
+    """CPUID for ``leaf`` and ``subleaf``; all zero for a leaf that the processor does not have.
+
+    Raises ``OSError`` where the system refuses an executable page (MDWE, hardened kernels), or on another architecture.
+    """
     if leaf > _raw(leaf & 0x8000_0000, 0).eax:
         return Registers()
     return _raw(leaf, subleaf)
@@ -68,14 +73,17 @@ def _raw(leaf: int, subleaf: int) -> Registers:
 
 
 def xcr0() -> int:
-    """The state components the operating system enabled; 0 where XGETBV does not exist (it would fault)."""
+    """XCR0: the state components that the operating system has enabled; 0 where XGETBV does not exist.
+
+    XGETBV would fault there. Raises ``OSError`` as ``cpuid``.
+    """
     if not cpuid(1).ecx >> _OSXSAVE & 1:
         return 0
     return int(ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32)(_page()[1] + _XGETBV_OFFSET)(0))
 
 
 def brand() -> str:
-    """The processor's name for itself; empty where it has none."""
+    """The processor's brand string; "" where it has none. Raises ``OSError`` as ``cpuid``."""
     if cpuid(0x8000_0000).eax < 0x8000_0004:
         return ""
     leaves = [cpuid(leaf) for leaf in (0x8000_0002, 0x8000_0003, 0x8000_0004)]

@@ -1,14 +1,24 @@
-"""The memory hierarchy and vector extensions of one machine, as a frozen value with a TOML text form.
+"""The machine description: memory hierarchy and vector extensions, as a frozen value with a TOML text form.
 
-Invariant: ``parse(machine.to_toml()) == machine``. Levels are ordered from the core outwards and hold data (an
-instruction cache is not listed). ``extensions`` names only what may be executed: both CPUID and the operating
-system (XCR0) say yes.
+Example::
+
+    extensions = ["sse2", "avx2", "fma"]
+    [[levels]]
+    name = "L1d"
+    size = 49152
+    ways = 12
+
+In: the values that ``detect`` finds, or a TOML text (``parse``). Out: a ``Machine``; its TOML text; the instruction
+sets that versions may use. ``parse(machine.to_toml()) == machine``. Levels are ordered from the core outwards and hold
+data (an instruction cache is not listed). ``extensions`` names only instructions that may be executed: CPUID has them
+and the operating system has enabled their state in XCR0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from memopt.ir.isa import Isa
 
@@ -17,46 +27,49 @@ XCR0_SSE = 1 << 1
 XCR0_AVX = XCR0_SSE | 1 << 2
 XCR0_AVX512 = XCR0_AVX | 0b111 << 5
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class CacheLevel:
-    """One cache that holds data. ``size`` and ``line`` in bytes; ``shared_by``: processors that share it."""
+    """One cache that holds data."""
 
     name: str
     level: int
-    size: int
-    line: int
-    ways: int
-    shared_by: int
+    size: int  # bytes
+    line: int  # bytes
+    ways: int  # associativity
+    shared_by: int  # processors that share it
 
     @property
     def way_size(self) -> int:
-        """Bytes after which addresses fall into the same sets again."""
+        """Bytes of one way: addresses that far apart fall into the same set."""
         return self.size // self.ways
 
     @property
     def share(self) -> int:
-        """Bytes that one processor can count on."""
+        """Bytes that one processor can count on: the size divided by the processors that share the cache."""
         return self.size // self.shared_by
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``page_size`` in bytes; ``frequency`` in MHz where known; ``xcr0`` is 0 where XGETBV is not available."""
+    """One machine: its data caches, vector extensions and clock rate."""
 
-    levels: tuple[CacheLevel, ...]
-    page_size: int
-    extensions: tuple[str, ...]
-    xcr0: int
-    model: str
-    cores: int
-    frequency: int | None = None
+    levels: tuple[CacheLevel, ...]  # from the core outwards
+    page_size: int  # bytes
+    extensions: tuple[str, ...]  # "sse2", "avx2", "avx512f", ...
+    xcr0: int  # state components that the operating system has enabled; 0 where XGETBV does not exist
+    model: str  # the processor's brand string
+    cores: int  # processors that the system sees
+    frequency: int | None = None  # MHz, where known
 
     def level(self, number: int) -> CacheLevel:
         """The cache of level ``number``, or the outermost one where the machine has fewer."""
         return next((c for c in self.levels if c.level == number), self.levels[-1])
 
     def to_toml(self) -> str:
+        """The TOML text that ``parse`` reads."""
         lines = [f"model = {_quote(self.model)}", f"cores = {self.cores}", f"page_size = {self.page_size}"]
         if self.frequency is not None:
             lines.append(f"frequency = {self.frequency}  # MHz")
@@ -73,52 +86,68 @@ class Machine:
 
 
 def usable_isas(machine: Machine) -> tuple[Isa, ...]:
-    """Vector instruction sets that may be executed, best first. SSE2 is part of x86-64.
+    """The vector instruction sets that may be executed, best first. SSE2 is part of x86-64.
 
-    Code for AVX-512F uses AVX2 and FMA for narrow values and BMI2 for masks; every such processor has them."""
+    Code for AVX-512F also uses AVX2 and FMA, for narrow values, and BMI2, for masks. Every processor with AVX-512F has
+    them.
+    """
     wanted = ((Isa.AVX512, {"avx512f", "avx2", "fma", "bmi2"}, XCR0_AVX512), (Isa.AVX2, {"avx2"}, XCR0_AVX))
     found = [i for i, names, state in wanted if names <= set(machine.extensions) and machine.xcr0 & state == state]
     return (*found, Isa.SSE2)
 
 
 def has_fused_multiply_add(machine: Machine, isa: Isa) -> bool:
-    """Whether a version for ``isa`` may use FMA: AVX-512F brings its own forms, AVX2 needs the FMA bit."""
+    """Whether a version for ``isa`` may use fused multiply-adds: AVX-512F has its own, AVX2 needs the FMA bit."""
     return isa is Isa.AVX512 or (isa is Isa.AVX2 and "fma" in machine.extensions)
 
 
 def parse(text: str) -> Machine:
-    """The machine a TOML text describes. Raises ``ValueError`` that names what is missing or out of range."""
+    """The machine that a TOML text describes; raises ``ValueError`` that names a missing or malformed key."""
     import tomllib
 
     try:
         table = tomllib.loads(text)
-        levels = tuple(_level(entry) for entry in table["levels"])
-        frequency = table.get("frequency")
+        levels = tuple(_level(entry) for entry in _list(table, "levels", dict, "tables"))
         machine = Machine(
             levels=levels,
             page_size=_positive(table, "page_size"),
-            extensions=tuple(str(name) for name in table["extensions"]),
-            xcr0=int(table["xcr0"]),
-            model=str(table["model"]),
+            extensions=tuple(_list(table, "extensions", str, "texts")),
+            xcr0=_typed(table, "xcr0", int, "an integer"),
+            model=_typed(table, "model", str, "a text"),
             cores=_positive(table, "cores"),
-            frequency=None if frequency is None else _positive(table, "frequency"),
+            frequency=_positive(table, "frequency") if "frequency" in table else None,
         )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"machine description: missing or malformed {error}") from error
+    except KeyError as error:
+        raise ValueError(f"machine description: the key {error} is missing") from error
     if not levels or [c.level for c in levels] != sorted({c.level for c in levels}):
-        raise ValueError("machine description: levels must be given, each once, from the core outwards")
+        raise ValueError("machine description: list the cache levels from the core outwards, each once")
     return machine
 
 
 def _level(entry: Mapping[str, object]) -> CacheLevel:
     sizes = {key: _positive(entry, key) for key in ("level", "size", "line", "ways", "shared_by")}
-    return CacheLevel(name=str(entry["name"]), **sizes)
+    return CacheLevel(name=_typed(entry, "name", str, "a text"), **sizes)
 
 
 def _positive(table: Mapping[str, object], key: str) -> int:
-    value = table[key]
-    if not isinstance(value, int) or value <= 0:
+    value = _typed(table, key, int, "a positive integer")
+    if value <= 0:
         raise ValueError(f"machine description: {key} must be a positive integer, not {value!r}")
+    return value
+
+
+def _list(table: Mapping[str, object], key: str, kind: type[T], plural: str) -> list[T]:
+    values = _typed(table, key, list, f"a list of {plural}")
+    for value in values:
+        if not isinstance(value, kind):
+            raise ValueError(f"machine description: {key} must be a list of {plural}; it has {value!r}")
+    return values
+
+
+def _typed(table: Mapping[str, object], key: str, kind: type[T], article: str) -> T:
+    value = table[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"machine description: {key} must be {article}, not {value!r}")
     return value
 
 

@@ -1,7 +1,10 @@
-"""The description of the machine memopt runs on: sysfs first, CPUID where sysfs is silent.
+"""Hardware detection: the description of the machine that memopt runs on.
 
-Sysfs is preferred because a hypervisor may leave CPUID's cache leaves at the host's values while the kernel has
-corrected them; CPUID and XGETBV together decide which vector extensions may be executed.
+In: sysfs, CPUID, /proc/cpuinfo. Out: a ``Machine``.
+
+Caches come from sysfs, and from CPUID only where sysfs lists none: under a hypervisor CPUID's cache leaves may still
+show the host's values, which the kernel has corrected in sysfs. CPUID and XCR0 together decide which vector extensions
+may be executed.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from memopt.machine.description import XCR0_AVX, XCR0_AVX512, XCR0_SSE, CacheLev
 
 _PROCESSORS = Path("/sys/devices/system/cpu")
 
-# name, (leaf, register, bit), XCR0 bits: Intel SDM vol. 2A, CPUID, leaves 1 and 7.
+# name, (CPUID leaf, register, bit), XCR0 bits that must be enabled: Intel SDM vol. 2A, CPUID, leaves 1 and 7.
 _EXTENSIONS = (
     ("sse2", (1, "edx", 26), 0),
     ("sse4.1", (1, "ecx", 19), 0),
@@ -30,18 +33,18 @@ _EXTENSIONS = (
     ("avx512vl", (7, "ebx", 31), XCR0_AVX512),
 )
 
-# Taken where neither sysfs nor CPUID describes a cache: the smallest caches in current use, so that tiles fit.
+# Assumed where neither sysfs nor CPUID lists a cache: the smallest caches in current use, so that tiles fit.
 _ASSUMED = (CacheLevel("L1d", 1, 32 << 10, 64, 8, 1), CacheLevel("L2", 2, 256 << 10, 64, 8, 1))
 
 
 def detect(processors: Path = _PROCESSORS) -> Machine:
-    """This machine. ``processors`` is sysfs's folder of processors."""
+    """The description of this machine; ``processors``: the folder of processors in sysfs."""
     cores = os.cpu_count() or 1
     try:
         enabled, model = cpuid_module.xcr0(), cpuid_module.brand()
         extensions = _extensions(cpuid_module.cpuid, enabled)
         fallback = caches_from_cpuid(cpuid_module.cpuid, cores)
-    except OSError:  # no executable page: SSE2 is part of the architecture, nothing else is certain
+    except OSError:  # no executable page for CPUID: only SSE2 is certain, as part of x86-64
         extensions, enabled, model, fallback = ("sse2",), XCR0_SSE, "", ()
     levels = caches_from_sysfs(processors) or fallback or _ASSUMED
     page_size = os.sysconf("SC_PAGE_SIZE")
@@ -58,7 +61,7 @@ def _extensions(query: Callable[[int], Registers], enabled: int) -> tuple[str, .
 
 
 def caches_from_sysfs(processors: Path) -> tuple[CacheLevel, ...]:
-    """Data and unified caches of the first processor that lists them; empty where none does."""
+    """The data and unified caches of the first processor that lists some; empty where none does."""
     for processor in sorted(processors.glob("cpu[0-9]*")):
         found = [_sysfs_cache(index) for index in sorted((processor / "cache").glob("index[0-9]*"))]
         levels = {cache.level: cache for cache in found if cache is not None}
@@ -89,7 +92,7 @@ def _bytes(text: str) -> int:
 
 
 def _listed(text: str) -> int:
-    """How many processors a list like ``0-3,8`` names."""
+    """The number of processors in a list such as ``0-3,8``."""
     count = 0
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -98,7 +101,10 @@ def _listed(text: str) -> int:
 
 
 def caches_from_cpuid(query: Callable[[int, int], Registers], cores: int) -> tuple[CacheLevel, ...]:
-    """Deterministic cache parameters: Intel leaf 4, AMD leaf 0x8000001D (same layout); empty without either."""
+    """The data and unified caches by CPUID's cache parameters: Intel's leaf 4, or AMD's leaf 0x8000001D (same layout).
+
+    Empty where the processor has neither. ``cores`` limits how many processors may share a cache.
+    """
     for leaf in (4, 0x8000_001D):
         levels: dict[int, CacheLevel] = {}
         for subleaf in range(16):
@@ -121,7 +127,7 @@ def _name(level: int) -> str:
 
 
 def _frequency(processors: Path) -> int | None:
-    """MHz: the highest the processor may run at, else what the kernel shows; None where nobody says."""
+    """MHz: the maximum frequency from sysfs, else the current one from /proc/cpuinfo, else None."""
     try:
         return int((processors / "cpu0/cpufreq/cpuinfo_max_freq").read_text()) // 1000
     except (OSError, ValueError):

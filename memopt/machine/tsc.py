@@ -1,4 +1,7 @@
-"""The rate of the time-stamp counter, which RDTSC reads: the one source of it for the service, profiles and reports."""
+"""The rate of the time-stamp counter, which RDTSC reads.
+
+Service, profiles and reports all convert ticks to seconds by it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ import functools
 
 @functools.cache
 def ticks_per_second() -> float:
-    """The time stamp counter's rate: the kernel calibrates its delay loop by it (twice tsc_khz, in BogoMIPS)."""
+    """Ticks of the time-stamp counter per second; 1e9 where /proc/cpuinfo does not say.
+
+    The kernel calibrates its delay loop by that counter, so BogoMIPS in /proc/cpuinfo is twice the rate in MHz.
+    """
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("bogomips"):

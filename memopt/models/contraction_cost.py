@@ -1,12 +1,16 @@
-"""Estimated cycles of a nest as it is and of a plan for it, over the machine description.
+"""Cost model of contractions: estimated cycles of a nest as compiled and as planned, from the machine description.
 
-Lines moved between two levels are counted by the reuse argument of Ferrante, Sarkar and Thrash ("On estimating and
-enhancing cache effectiveness", LCPC 1991): the innermost loops whose joint footprint fits a cache fetch each of
-their lines once; everything outside them fetches it again. Footprints whose strides fall on few sets have only
+Example: for ``C[i][j] += A[i][k] * B[k][j]`` of doubles, i, j, k < 2048, an L2 cache holds what one iteration of i
+reads of A, but not B. So B's 2048*2048/8 cache lines are fetched 2048 times, once for each i.
+
+In: the statement, trip counts, a ``Machine``, and for ``estimate`` a plan. Out: cycles. Lines moved between two levels
+are counted by the reuse argument of Ferrante, Sarkar and Thrash ("On estimating and enhancing cache effectiveness",
+LCPC 1991): the innermost loops whose joint footprint fits a cache fetch each of their lines once, and every iteration
+of the loops outside them fetches these lines again. A footprint whose strides fall on few sets of the cache has only
 those sets' room.
 
-The figures rank candidates and tell when nothing is to be gained; the trial run measures. Latencies and bandwidths
-are typical of current server cores, for the description has no measured ones.
+The figures rank candidates and tell when nothing is to be gained; the trial run measures. Latencies and bandwidths are
+typical of current server cores, because the description has no measured ones.
 """
 
 from __future__ import annotations
@@ -21,45 +25,48 @@ from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
 from memopt.machine.description import CacheLevel, Machine
 from memopt.models.tiles import INNER_PANEL_LINE, OUTER_PANEL_LINE
 
-ADD_LATENCY = 3.0  # cycles, a dependent floating-point addition
-SCALAR_CYCLES = 1.5  # one iteration of a scalar loop that waits for nothing: loads, arithmetic, store, counter
+ADD_LATENCY = 3.0  # cycles of a dependent floating-point addition
+SCALAR_CYCLES = 1.5  # of one iteration of a scalar loop without dependences: loads, arithmetic, store, counter
 VECTOR_ARITHMETIC_PER_CYCLE = 3.0
 LOADS_PER_CYCLE = 2.0
 TILE_START = 20.0  # cycles to enter and leave one register tile
-PACKED_PER_ELEMENT = 1.0  # cycles of copying, transposed or not, without the lines moved
-WALK = 5.0  # cycles of a page walk, for the most part hidden by other work
-TLB_ENTRIES = 2048  # second-level TLB; what only misses the first level is hidden by other work
+PACKED_PER_ELEMENT = 1.0  # cycles to copy an element, transposed or not, without the lines moved
+WALK = 5.0  # cycles of a page walk that are not hidden by other work
+TLB_ENTRIES = 2048  # second-level TLB; other work hides misses of the first level only
 DEFAULT_FREQUENCY = 3000  # MHz
 
-# Cycles per line from outside cache level 1, 2, 3, other work and prefetching taken into account: lines in sequence,
-# and lines a stride apart.
+# Cycles per line fetched from outside cache level 1, 2, 3, net of what prefetching and other work hide: for lines in
+# sequence, and for lines a stride apart.
 _STREAMED = (1.5, 4.0, 12.0)
 _SCATTERED = (3.0, 12.0, 45.0)
 
-# The part of a cache that one nest's lines can count on.
+# The fraction of a cache that the lines of one nest can count on.
 _USABLE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Cycles of one whole entry of the nest; ``plan`` is the sum of its three parts."""
+    """Estimated cycles of one entry of the nest, with all its iterations, as compiled and as planned."""
 
-    original: float
-    compute: float
-    traffic: float
-    packing: float
-    frequency: int
+    original: float  # as compiled
+    compute: float  # the plan's arithmetic and loads
+    traffic: float  # the plan's cache lines
+    packing: float  # the plan's copies of operands
+    frequency: int  # MHz
 
     @property
     def plan(self) -> float:
+        """Cycles of the plan."""
         return self.compute + self.traffic + self.packing
 
     @property
     def gain(self) -> float:
+        """The estimated speed-up."""
         return self.original / self.plan
 
     @property
     def original_microseconds(self) -> float:
+        """Microseconds of one entry of the nest as compiled."""
         return self.original / self.frequency
 
     def __str__(self) -> str:
@@ -78,13 +85,13 @@ def _time(microseconds: float) -> str:
 
 
 def stride(scop: Scop, access: Access, dimension: str) -> int:
-    """Bytes from one iteration of ``dimension`` to the next."""
+    """Bytes that ``access`` moves by from one iteration of ``dimension`` to the next."""
     array = scop.array(access.array)
     return sum(s * e.coefficient(dimension) for s, e in zip(array.strides, access.subscripts, strict=True))
 
 
 def operations(expression: Expression) -> int:
-    """Arithmetic operations in ``expression``."""
+    """The number of operations in ``expression``."""
     if isinstance(expression, Apply):
         return 1 + sum(operations(o) for o in expression.operands)
     return 0
@@ -92,26 +99,28 @@ def operations(expression: Expression) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AccessCost:
-    """One access of a nest: byte strides along the loops, outermost first. ``passes``: times a line is moved, 2 where
-    it is written back. ``advance``: bytes from one line of work to the next, where that is not the innermost loop's
-    stride (lanes of a vector may be lines apart and still each walk along its own). ``reused``: the memory is small and
-    used again and again, so that it never leaves the outermost cache."""
+    """One access of a nest, as far as its cache lines are concerned."""
 
-    strides: tuple[int, ...]
-    element: int
-    passes: int = 1
+    strides: tuple[int, ...]  # bytes along each loop, outermost first
+    element: int  # bytes
+    passes: int = 1  # times a line is moved: 2 where it is written back
+    # Bytes from one line to the next in the order of use. None: the stride of the innermost loop. Lanes of a vector may
+    # be lines apart although each of them walks along lines in sequence.
     advance: int | None = None
-    reused: bool = False
-    starts: float = 0.0
+    reused: bool = False  # the memory is small and used again and again, so it never leaves the outermost cache
+    starts: float = 0.0  # the fraction of lines in sequence that begin one, and so are not prefetched
 
     def lines(self, trips: tuple[int, ...], depth: int, line: int) -> int:
-        """Distinct lines that the loops from ``depth`` inwards touch."""
+        """The number of distinct cache lines that the loops from ``depth`` inwards touch (``line``: bytes of one)."""
         return _lines(self.strides[depth:], trips[depth:], self.element, line)
 
     def room(self, trips: tuple[int, ...], depth: int, cache: CacheLevel) -> int:
-        """Lines of ``cache`` that the loops from ``depth`` inwards can fall on, when one stride moves them all."""
+        """The capacity of ``cache`` in lines for the loops from ``depth`` inwards.
+
+        Where a single stride moves the access, its lines fall on some of the sets only. Outer caches hash their sets.
+        """
         steps = [abs(s) for s, t in zip(self.strides[depth:], trips[depth:], strict=True) if s and t > 1]
-        if len(steps) != 1 or cache.level >= 3:  # outer caches hash their sets
+        if len(steps) != 1 or cache.level >= 3:
             return cache.size // cache.line
         positions = cache.way_size // gcd(max(steps[0], cache.line), cache.way_size)
         return positions * cache.ways
@@ -129,8 +138,11 @@ def _lines(strides: tuple[int, ...], trips: tuple[int, ...], element: int, line:
 
 
 def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], machine: Machine) -> float:
-    """Cycles of ``statement`` as compiled: a scalar loop, waiting for its adder when it accumulates in the innermost
-    loop, or for its lines. ``trips``: of every dimension."""
+    """Cycles of ``statement`` as compiled; ``trips``: the trip count of every dimension.
+
+    It is taken for a scalar loop that waits for the longer of two: its operations (each for the one before, where the
+    innermost loop accumulates), or its cache lines.
+    """
     names = [d.name for d in statement.dimensions]
     counts = tuple(trips[name] for name in names)
     element = scop.array(statement.write.array).element.size
@@ -145,7 +157,7 @@ def original_cycles(scop: Scop, statement: Statement, trips: Mapping[str, int], 
 
 
 def _chain(statement: Statement) -> int:
-    """Operations between the accumulator and the result."""
+    """The length of the dependence chain: operations between the accumulator and the result."""
 
     def depth(node: Expression) -> int | None:
         if isinstance(node, Read):
@@ -159,7 +171,7 @@ def _chain(statement: Statement) -> int:
 
 
 def traffic(streams: list[AccessCost], trips: tuple[int, ...], machine: Machine) -> float:
-    """Cycles for lines that move into each cache, and for page walks."""
+    """Cycles for the lines that ``streams`` move into each cache, and for their page walks."""
     cycles = 0.0
     lines = {line: [sum(s.lines(trips, depth, line) for s in streams) for depth in range(len(trips))]
              for line in {cache.line for cache in machine.levels[:3]}}
@@ -171,7 +183,7 @@ def traffic(streams: list[AccessCost], trips: tuple[int, ...], machine: Machine)
             moved = access.passes * prod(trips[:depth]) * access.lines(trips, depth, cache.line)
             advance = access.strides[-1] if access.advance is None else access.advance
             scattered = 1.0 if abs(advance) > cache.line else access.starts if number else 0.0
-            # A line from further out is counted again for every cache on its way.
+            # A line from further out is counted at every cache on its way, each time with the difference in cost.
             cycles += moved * ((1 - scattered) * _further(_STREAMED, number) + scattered * _further(_SCATTERED, number))
     return cycles + WALK * sum(_walks(access, trips, machine.page_size) for access in streams)
 
@@ -181,8 +193,11 @@ def _further(cost: tuple[float, ...], number: int) -> float:
 
 
 def _reused_from(lines: list[int], access: AccessCost, trips: tuple[int, ...], cache: CacheLevel) -> int:
-    """The outermost loop whose reuse of ``access`` is had: all lines of one of its iterations stay in ``cache``. An
-    iteration of the innermost loop always does. ``lines``: those of all streams, from each depth inwards."""
+    """The depth of the outermost loop that finds lines of ``access`` of its previous iteration still in ``cache``.
+
+    All lines of one iteration of that loop fit the cache; for the innermost loop that is taken for granted. ``lines``:
+    the lines of all streams together, from each depth inwards.
+    """
     capacity = _USABLE * cache.share / cache.line
     for depth in range(len(trips)):
         fits = lines[depth] <= capacity
@@ -192,14 +207,17 @@ def _reused_from(lines: list[int], access: AccessCost, trips: tuple[int, ...], c
 
 
 def _walks(access: AccessCost, trips: tuple[int, ...], page: int) -> float:
-    """Page walks: when one run of the innermost loop that moves the access leaves the TLB's reach."""
+    """The number of page walks: one for each page where a run of the innermost loop exceeds the reach of the TLB."""
     depth = len(trips) - 1
     pages = access.lines(trips, depth, page)
     return float(prod(trips[:depth]) * pages) if pages > TLB_ENTRIES else 0.0
 
 
 def estimate(scop: Scop, statement: Statement, plan: Plan, trips: Mapping[str, int], machine: Machine) -> Estimate:
-    """Both sides for a contraction; ``trips``: of every dimension, what the patched loop's is taken to be."""
+    """The estimate for a contraction and a plan.
+
+    ``trips``: the trip count of every dimension, for the patched loop the one that is expected.
+    """
     original = original_cycles(scop, statement, trips, machine)
     return Estimate(
         original=original,
@@ -211,7 +229,7 @@ def estimate(scop: Scop, statement: Statement, plan: Plan, trips: Mapping[str, i
 
 
 def _compute(statement: Statement, plan: Plan, trips: Mapping[str, int]) -> float:
-    """Arithmetic or loads of every register tile, whichever is slower; idle lanes and rows cost as busy ones."""
+    """Cycles of all register tiles: arithmetic or loads, whichever is slower. Idle lanes and rows cost as busy ones."""
     tile = plan.tile
     columns = tile.vector_count * tile.lanes
     tiles = ceil(trips[tile.rows] / tile.row_count) * ceil(trips[tile.vector] / columns)
@@ -226,7 +244,7 @@ def _compute(statement: Statement, plan: Plan, trips: Mapping[str, int]) -> floa
 
 
 def _size(plan: Plan, dimension: str, trips: Mapping[str, int]) -> int:
-    """Iterations of the outermost tile of ``dimension``."""
+    """The size of the outermost tile of ``dimension``, at most its trip count."""
     return min(next((t.size for t in plan.loops if t.dimension == dimension), trips[dimension]), trips[dimension])
 
 
@@ -237,7 +255,7 @@ def _footprint(scop: Scop, access: Access, statement: Statement, trips: Mapping[
 
 
 def _origin(size: int, machine: Machine) -> float:
-    """Cycles per streamed line of something of ``size`` bytes that is used again and again: where it stays."""
+    """Cycles per line, in sequence, from the cache in which ``size`` bytes stay that are used again and again."""
     for number, cache in enumerate(machine.levels):
         if size <= _USABLE * cache.share:
             return _STREAMED[min(number, 2) - 1] if number else 0.0
@@ -247,8 +265,11 @@ def _origin(size: int, machine: Machine) -> float:
 def _tile_traffic(
     scop: Scop, statement: Statement, plan: Plan, trips: Mapping[str, int], machine: Machine
 ) -> float:
-    """Results are read and written once for each block of the reduction (and each iteration of outer loops that do
-    not move them); packed panels come from the caches their sizes are made for."""
+    """Cycles for the lines of a tiled contraction.
+
+    Results are read and written once for each block of the reduction and each iteration of the loops that do not move
+    them. Packed panels come from the caches that their sizes were chosen for.
+    """
     line = machine.levels[0].line
     results = _footprint(scop, statement.write, statement, trips, line)
     still = prod(
@@ -262,7 +283,8 @@ def _tile_traffic(
     element = scop.array(statement.write.array).element.size
     tile = plan.tile
     for pack in plan.packs:
-        # Row panels come from L2 for every column of tiles; vector panels from further out for every block of rows.
+        # Row panels come from L2 once for every column of tiles, vector panels from further out once for every block
+        # of rows.
         again, cost = (tile.vector_count * tile.lanes, INNER_PANEL_LINE)
         if pack.dimension != tile.rows:
             again, cost = (_size(plan, tile.rows, trips), OUTER_PANEL_LINE)
@@ -274,7 +296,7 @@ def _tile_traffic(
 def _unpacked(
     scop: Scop, access: Access, statement: Statement, plan: Plan, trips: Mapping[str, int], machine: Machine
 ) -> float:
-    """Lines of an operand read in place by the register tiles, in their order of loops."""
+    """Cycles for the lines of an operand that is not packed: register tiles read it in place, in their loop order."""
     tile = plan.tile
     order = [d.name for d in statement.dimensions if d.name not in (tile.rows, tile.vector, tile.reduction)]
     order += [tile.vector, tile.rows, tile.reduction]
@@ -289,8 +311,11 @@ def _unpacked(
 def packing_cycles(
     scop: Scop, statement: Statement, plan: Plan, read: int, trips: Mapping[str, int], machine: Machine
 ) -> float:
-    """Copying operand ``read`` into panels, every time its loop level is reached: elements, lines in and out, and a
-    page walk for each page where pages are left faster than the TLB can follow."""
+    """Cycles to pack operand ``read`` into panels, each time its loop level is reached.
+
+    Counted are the elements copied, the lines in and out, and a page walk for each page; for each element, where all
+    its strides are at least a page.
+    """
     access = statement.reads[read]
     pack = next(p for p in plan.packs if p.read == read)
     element, line = scop.array(access.array).element.size, machine.levels[0].line

@@ -1,7 +1,13 @@
-"""Estimated cycles of one statement in a loop schedule: arithmetic and loads of its register tiles, and the lines
-that its loops move (memopt.models.contraction_cost).
+"""Cost model of loop schedules: estimated cycles of one statement, given its loops and its leaf.
 
-It ranks schedules and tells when nothing is to be gained; the trial run measures.
+Example: ``b[i][j] = a[i-1][j] + a[i][j] + a[i+1][j]`` with rows i and vector j. A register tile of 4 rows and 1 vector
+loads 6 vectors of ``a`` for 4 results, a tile of 1 row 3 for one.
+
+In: a statement, its loops with their trip counts (``LeafNest``), the instruction set, a ``Machine``. Out: cycles of its
+register tiles, and of the cache lines that its loops move (``memopt.models.contraction_cost``). Arithmetic and lines
+hide each other for the most part.
+
+The figures rank schedules and tell when nothing is to be gained; the trial run measures.
 """
 
 from __future__ import annotations
@@ -20,43 +26,44 @@ from memopt.ir.scop import TRIPS, Access, Apply, Expression, Read, Scop, Stateme
 from memopt.machine.description import Machine
 from memopt.models.contraction_cost import AccessCost, traffic
 
-# Cycles on current server cores: throughput of one vector operation of each kind, latency of an addition.
+# Cycles on current server cores: reciprocal throughput of one vector operation of each kind, latency of an addition.
 VECTOR_LOAD = 0.6
 BROADCAST = 0.5
 STORE = 1.0
-GATHERED = 1.2  # for each element
-SCATTERED = 1.5
+GATHERED = 1.2  # per element
+SCATTERED = 1.5  # per element
 ARITHMETIC = 0.5
-DIVIDED = 1.25  # for each element of a vector
-DIVIDED_ALONE = 4.5
-CALLED = 8  # divisions that a call of a library function is worth
+DIVIDED = 1.25  # a division or square root, per element of a vector
+DIVIDED_ALONE = 4.5  # a scalar one
+CALLED = 8  # a call of a library function, in divisions
 LATENCY = 4.0
-LONG_LATENCY = 13.0
+LONG_LATENCY = 13.0  # of a division or square root
 INSTANCE = 15.0  # to enter and leave one macro instance
-TILE = 4.0
+TILE = 4.0  # to enter and leave one register tile
 
-SCALAR_CYCLES = 1.5
-CHOICE = 2.0  # what a branch that is predicted now and then costs more than an operation
-EXPOSED = 0.3  # the part of the shorter of arithmetic and lines that the longer does not hide
+SCALAR_CYCLES = 1.5  # of one iteration of a scalar loop, at least
+CHOICE = 2.0  # a minimum, maximum or select as a branch that is sometimes mispredicted, beyond an operation
+EXPOSED = 0.3  # the fraction of the shorter of arithmetic and lines that the longer does not hide
 
-LINE = 64
-SEQUENCES = 32  # of lines that hardware prefetches at a time
-STARTS = 4  # lines of a sequence, before it is prefetched
-MOST_SEQUENCES = 16  # that rows of a tile may make of theirs, before most of them are no longer prefetched
+LINE = 64  # bytes of a cache line
+SEQUENCES = 32  # sequences of lines that the hardware prefetches at the same time
+STARTS = 4  # first lines of a sequence, which are not prefetched yet
+MOST_SEQUENCES = 16  # of the rows of a tile; with more, most are no longer prefetched
 
-MOST_ROWS = 12
-MOST_NEIGHBOURS = 4  # rows that share loads alone: each is a sequence of lines for every access
+MOST_ROWS = 12  # of a register tile
+MOST_NEIGHBOURS = 4  # of a tile whose rows share loads only: each row adds a sequence of lines for every access
 
 
 class DimensionMap:
-    """A statement's dimensions as Linear over the variables of its loops."""
+    """The dimensions of a statement as ``Linear`` over the variables of its loops (tile loops, skewed loops)."""
 
     def __init__(self, dimensions: Mapping[str, Linear]) -> None:
         self.dimensions = dimensions
-        self._known: dict[int, tuple[Access, dict[str, int]]] = {}  # by identity
+        self._known: dict[int, tuple[Access, dict[str, int]]] = {}  # strides by the identity of the access
 
     def strides(self, scop: Scop, access: Access) -> dict[str, int]:
-        """Bytes that ``access`` moves by from one iteration of each variable to the next, where it does."""
+        """Bytes that ``access`` moves by from one iteration of each variable to the next; no entry: it does not move.
+        """
         known = self._known.get(id(access))
         if known is None:
             moved: dict[str, int] = {}
@@ -70,31 +77,35 @@ class DimensionMap:
 
 @dataclass(frozen=True)
 class LeafNest:
-    """A statement's loops, outermost first, as (variable, iterations); the last ones are those of ``rows``, ``vector``
-    and ``sequential`` that are named. ``place``: where these variables put an instance.
-    ``latency``: cycles that one step of the innermost loop waits for the one before."""
+    """The loops around a statement and inside its leaf."""
 
+    # (variable, iterations), outermost first. The last ones are ``rows``, ``vector`` and ``sequential``, if named.
     levels: tuple[tuple[str, int], ...]
-    place: DimensionMap
+    place: DimensionMap  # the statement's dimensions by these variables
     rows: str | None = None
     vector: str | None = None
     sequential: str | None = None
-    latency: float = 0.0
+    latency: float = 0.0  # cycles that one step of the innermost loop waits for the step before
 
     @cached_property
     def counts(self) -> dict[str, int]:
+        """Iterations of each variable."""
         return dict(self.levels)
 
     @property
     def instances(self) -> int:
+        """The number of macro instances."""
         leaf = (self.rows, self.vector, self.sequential)
         return prod(count for name, count in self.levels if name not in leaf)
 
 
 def average_trips(statement: Statement, first: int) -> dict[str, int]:
-    """Iterations of each loop, those that vary taken at the middle of the loops around them; ``first``: of the
-    patched one, and what other symbols are taken for. A condition on one loop and the patched loop's trips cuts it; one
-    on several is taken to halve the innermost, a pair that holds it near a plane to leave those few."""
+    """The average trip count of each loop; ``first``: that of the patched loop, and the value of all other symbols.
+
+    A trip count that depends on outer loops is taken in the middle of their ranges. A condition on one loop and R cuts
+    the range of that loop. A condition on several loops (a triangle) is taken to halve the innermost of them. A pair of
+    conditions that keeps the innermost within a constant distance of a plane (a band) leaves it the width of the band.
+    """
     middles: dict[str, int] = {}
     trips: dict[str, int] = {}
     for number, dimension in enumerate(statement.dimensions):
@@ -122,13 +133,13 @@ def average_trips(statement: Statement, first: int) -> dict[str, int]:
 
 
 def step(scop: Scop, access: Access, nest: LeafNest, variable: str | None) -> int:
-    """Bytes from one iteration of ``variable`` to the next."""
+    """Bytes that ``access`` moves by from one iteration of ``variable`` to the next; 0 without a variable."""
     return nest.place.strides(scop, access).get(variable, 0) if variable else 0
 
 
 @by_identity
 def lanes(scop: Scop, statement: Statement, isa: Isa) -> int:
-    """Iterations that one vector of the widest element holds; functions are called for one at a time."""
+    """Lanes of a vector: as many as it holds elements of the widest type; 1 where functions are called."""
     if has_calls(statement.expression):
         return 1
     return isa.vector_bytes // max(scop.array(a.array).element.size for a in (statement.write, *statement.reads))
@@ -136,7 +147,7 @@ def lanes(scop: Scop, statement: Statement, isa: Isa) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TileCost:
-    """Cycles of one step of a register tile of ``rows`` x ``vectors``, spread over its iterations."""
+    """A register tile of ``rows`` x ``vectors`` and its ``cycles`` for one iteration of the statement."""
 
     rows: int
     vectors: int
@@ -146,8 +157,7 @@ class TileCost:
 def best_tile(
     scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rough: bool = False
 ) -> TileCost:
-    """The register tile that costs least for an iteration, among those the register file holds; ``rough``: only one
-    of them is looked at."""
+    """The cheapest register tile per iteration among those that fit the register file; ``rough``: a typical one."""
     if rough or has_calls(statement.expression):
         shape = min(4, nest.counts[nest.rows]) if nest.rows else 1, 2 if nest.vector else 1
         shape = (1, 1) if has_calls(statement.expression) else shape
@@ -165,7 +175,10 @@ def best_tile(
 
 
 def _fits(scop: Scop, statement: Statement, nest: LeafNest, isa: Isa, promote: bool, rows: int, vectors: int) -> bool:
-    """Accumulators, and the operands of one row, in registers at once; of neighbours those that the next row reads."""
+    """Whether the tile's accumulators and the operands of one row fit the register file.
+
+    Of neighbouring reads (``a[i-1]``, ``a[i]``, ``a[i+1]``) only those that the next row reads again stay in registers.
+    """
     operands = [a for a in dict.fromkeys(statement.reads) if not (promote and a == statement.write)]
     varying = sum(step(scop, a, nest, nest.vector) != 0 for a in operands)
     constant = len(operands) - varying
@@ -213,7 +226,9 @@ def _step_cycles(
 
 
 def _loaded(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> Iterator[tuple[Access, int]]:
-    """An access of each group of neighbours, with the cells that all of them read in one vector of ``rows`` rows."""
+    """One access of each group of neighbours, and the number of distinct vectors that the group loads for ``rows``
+    rows.
+    """
     for access, offsets in neighbours(scop, statement):
         by = step(scop, access, nest, nest.rows)
         yield access, len({offset + row * by for offset in offsets for row in range(rows)})
@@ -221,7 +236,7 @@ def _loaded(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> Iter
 
 @by_identity
 def neighbours(scop: Scop, statement: Statement) -> tuple[tuple[Access, tuple[int, ...]], ...]:
-    """The reads in groups that differ by constants: the first access of each, and how many bytes apart all are."""
+    """The reads in groups that differ by constants (``a[i-1]``, ``a[i+1]``): the first access, the offsets of all."""
     groups: dict[tuple[str, tuple[object, ...]], list[Access]] = {}
     for access in dict.fromkeys(statement.reads):
         groups.setdefault((access.array, tuple(s.terms for s in access.subscripts)), []).append(access)
@@ -233,7 +248,7 @@ def neighbours(scop: Scop, statement: Statement) -> tuple[tuple[Access, tuple[in
 
 @by_identity
 def operation_counts(expression: Expression) -> tuple[int, int]:
-    """Operations, and those among them that take a divider; a call is worth several."""
+    """(simple operations, divisions and square roots); a call of a function counts as ``CALLED`` divisions."""
     if not isinstance(expression, Apply):
         return 0, 0
     simple, long = (0, 1) if expression.operator in ("div", "sqrt") else (1, 0)
@@ -246,7 +261,7 @@ def operation_counts(expression: Expression) -> tuple[int, int]:
 
 
 def chain(statement: Statement, read: Access) -> float:
-    """Cycles from the value of ``read`` to the value written; 0 when it is not used."""
+    """The latency in cycles from the value of ``read`` to the value written; 0 where the read is not used."""
 
     def depth(node: Expression) -> float | None:
         if isinstance(node, Read):
@@ -262,8 +277,11 @@ def chain(statement: Statement, read: Access) -> float:
 def original_cycles(
     scop: Scop, statement: Statement, latency: float, trips: Mapping[str, int], machine: Machine, width: int = 1
 ) -> float:
-    """A loop as compiled that waits ``latency`` cycles in each iteration for the one before, or computes with
-    ``width`` of them at a time."""
+    """Cycles of the loop as compiled.
+
+    ``latency``: cycles that an iteration waits for the one before. ``width``: iterations that the compiled code
+    computes at a time (vectorised).
+    """
     counts = tuple(trips[d.name] for d in statement.dimensions)
     nest = LeafNest(tuple(trips.items()), DimensionMap({n: Linear.symbol(n) for n in trips}))
     simple, long = operation_counts(statement.expression)
@@ -271,12 +289,12 @@ def original_cycles(
     compute = max(SCALAR_CYCLES, (simple + len(statement.reads)) * ARITHMETIC, long * LONG_LATENCY / 2, latency)
     levels = tuple((n, 1, count) for n, count in trips.items())
     streams = [_stream(scop, a, nest, levels, 0, a == statement.write) for a in _distinct(statement)
-               if not scop.array(a.array).private]  # those are registers
+               if not scop.array(a.array).private]  # the original keeps private values in registers
     return overlapped(prod(counts) * compute / width, traffic(streams, counts, machine))
 
 
 def _choices(expression: Expression) -> int:
-    """Operations that compilers make of branches as often as not."""
+    """The number of operations that compiled code often does by a branch: minima, maxima, selects."""
     if not isinstance(expression, Apply):
         return 0
     return (expression.operator in ("min", "max", "select", "smin", "smax", "umin", "umax")) + sum(
@@ -284,15 +302,15 @@ def _choices(expression: Expression) -> int:
 
 
 def overlapped(compute: float, lines: float) -> float:
-    """Arithmetic and the movement of lines hide each other for the most part."""
+    """The cycles of arithmetic and of moving lines together: the longer hides most of the shorter."""
     return max(compute, lines) + EXPOSED * min(compute, lines)
 
 
 def leaf_cycles(
     scop: Scop, statement: Statement, nest: LeafNest, tile: TileCost, isa: Isa, machine: Machine
 ) -> float:
-    """All of a statement's instances: its register tiles or its lines, whichever takes longer, and what it costs to
-    enter each macro instance."""
+    """Cycles of all instances of a statement: register tiles and cache lines (``overlapped``), and the entry of each
+    macro instance."""
     iterations = prod(count for _, count in nest.levels)
     width = lanes(scop, statement, isa) if nest.vector else 1
     levels = [(name, 1, count) for name, count in nest.levels
@@ -315,7 +333,7 @@ def leaf_cycles(
 
 @by_identity
 def _distinct(statement: Statement) -> tuple[Access, ...]:
-    """One access of each group that differs by constants: they walk over the same lines, one after the other."""
+    """One access of each group that differs by constants: the accesses of a group walk over the same lines."""
     first: dict[tuple[str, tuple[object, ...]], Access] = {}
     for access in (statement.write, *statement.reads):
         first.setdefault((access.array, tuple(s.terms for s in access.subscripts)), access)
@@ -323,15 +341,19 @@ def _distinct(statement: Statement) -> tuple[Access, ...]:
 
 
 def _starts(scop: Scop, access: Access, nest: LeafNest, rows: int, page: int) -> float:
-    """The part of the lines that begin a sequence. Rows that follow each other in memory are one sequence, which goes
-    on from row to row; where several of them are gone over at once, each begins anew. At a page any sequence does."""
+    """The fraction of lines that begin a sequence, and so are not prefetched.
+
+    Rows that are contiguous in memory are one sequence if they run one after the other. If a tile runs several of them
+    at once, each row begins a sequence. Prefetching stops at a page in any case, so rows a page or more apart cost
+    nothing extra.
+    """
     moved, by = step(scop, access, nest, nest.vector), abs(step(scop, access, nest, nest.rows))
     row = abs(moved) * nest.counts[nest.vector] if nest.vector else 0
     return min(1.0, STARTS * LINE / row) if rows > 1 and 0 < row <= by < min(2 * row, page) else 0.0
 
 
 def _sequences(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> int:
-    """Sequences of lines that the vectors of ``rows`` rows walk along at once."""
+    """The number of sequences of lines along which the vectors of ``rows`` rows walk at the same time."""
     groups = [*neighbours(scop, statement)]
     if statement.write not in statement.reads:
         groups.append((statement.write, (0,)))
@@ -346,11 +368,11 @@ def _sequences(scop: Scop, statement: Statement, nest: LeafNest, rows: int) -> i
 def _stream(
     scop: Scop, access: Access, nest: LeafNest, levels: tuple[tuple[str, int, int], ...], tile: int, written: bool
 ) -> AccessCost:
-    """``levels``: variables with the factor each of their loops steps by and its count, outermost first, the last
-    ``tile`` of them those of the register tile.
+    """The lines of ``access`` in this loop nest.
 
-    Hardware prefetches lines in sequence, for a few dozen sequences at a time: an access that comes back to the next
-    line later than that, or never, moves scattered lines.
+    ``levels``: (variable, step, iterations) of each loop, outermost first; the last ``tile`` of them are those inside
+    the register tile. The hardware prefetches a few dozen sequences of lines at a time. An access that starts more
+    sequences than that before it comes to the next line of the first, or never does, moves scattered lines.
     """
     strides = tuple(step(scop, access, nest, name) * factor for name, factor, _ in levels)
     element = scop.array(access.array).element.size

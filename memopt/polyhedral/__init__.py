@@ -9,6 +9,6 @@ May be touched: nothing is changed. Only ``isl`` imports islpy. No module here k
 - ``dependence_pieces``: the same dependences as a list of convex pieces (schedulers of loop plans).
 - ``loop_ast``: the loops that scan a schedule, from isl's AST generator.
 
-Tested by: tests/unit/memopt/polyhedral, tests/property/test_schedules.py. ``loop_ast`` is covered by
-tests/unit/passes/loop_code/test_nest_code.py, which runs the loops that are made from it.
+Tested by: tests/unit/memopt/polyhedral, a file for each module; tests/property/test_schedules.py. The loops of
+``loop_ast`` are also run by tests/unit/passes/loop_code/test_nest_code.py.
 """

@@ -1,6 +1,7 @@
-"""What a page shows of single functions: their instructions with their source, curves of working sets, addresses.
+"""Data of the page for single functions, loops and accesses: code with source, working-set curves, addresses.
 
-Only what matters: the functions, loops and accesses with the largest shares, and a bounded part of each.
+In: an open profile. Out: dictionaries that JSON can hold. Only the functions, loops and accesses with the largest
+shares are shown, and of each a bounded part, so that the page stays small.
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ from memopt.elf.lines import source_lines
 from memopt.store.queries import LEADS_TO
 from memopt.traces.notation import expanded
 
-_FUNCTIONS, _LEAST, _ROWS = 24, 0.01, 2500  # whose code is shown, from which share on; instructions of each
-_LOOPS, _ACCESSES = 12, 12
-_SEEN = 1 << 13  # how many addresses of an access are shown, from the first one on
+# Code is shown of at most 24 functions, each with at least 1 % of the weight, and of at most 2,500 instructions of
+# each.
+_FUNCTIONS, _LEAST, _ROWS = 24, 0.01, 2500
+_LOOPS, _ACCESSES = 12, 12  # at most so many curves, and clouds of addresses
+_SEEN = 1 << 13  # the first addresses of an access, which are shown
 
 Details = dict[str, Any]
 
 
 def details(connection: sqlite3.Connection) -> Details:
-    """``code``: by the number of the function. All is what JSON can hold."""
+    """The data of the page, all of which JSON can hold.
+
+    ``code``: functions by their id (``_code``). ``sets``: working-set curves (``_sets``). ``accesses``: addresses of
+    accesses (``_accesses``). ``caches``: pairs of name and bytes.
+    """
     return {"code": dict(_code(connection)), "sets": list(_sets(connection)), "accesses": list(_accesses(connection)),
             "caches": connection.execute("SELECT name, bytes FROM cache ORDER BY level").fetchall()}
 
 
 def _code(connection: sqlite3.Connection) -> Iterator[tuple[str, object]]:
-    """Of each function rows of (source line or null, address, text, depth of its loop, weight); the weights of all
-    instructions are samples' seconds, or how often each ran."""
+    """Pairs of a function's id and its code. A row of the code is (source line or None, address, text, depth of its
+    loop, weight). The weight of an instruction is the seconds of its samples; without samples, its execution count."""
     chosen = connection.execute(f"""
         WITH own AS (SELECT function, sum(instructions) AS weight FROM context GROUP BY function UNION ALL
                      SELECT b.function, sum(s.seconds) FROM sample s JOIN block b ON b.id = s.block GROUP BY b.function)
@@ -56,7 +63,7 @@ def _code(connection: sqlite3.Connection) -> Iterator[tuple[str, object]]:
 
 
 class _Lines:
-    """The source of a function, each line where its code begins."""
+    """Source lines of a function: a line is shown in front of its first instruction."""
 
     def __init__(self, path: str, start: int, end: int) -> None:
         self._rows = source_lines(path, start, end)
@@ -64,8 +71,8 @@ class _Lines:
         self._last: tuple[str, int] | None = None
 
     def before(self, address: int) -> str | None:
-        """What is to be shown before the instruction at ``address``, where that is of another line than the one
-        before; addresses are asked for upwards."""
+        """The source line to show in front of the instruction at ``address``; None if the instruction before has the
+        same line. Must be called in ascending order of addresses."""
         index = bisect.bisect_right(self._rows, address, key=lambda row: row[0]) - 1
         if index < 0 or self._rows[index][1:] == self._last:
             return None
@@ -85,7 +92,8 @@ class _Lines:
 
 
 def _sets(connection: sqlite3.Connection) -> Iterator[Details]:
-    """Of the heaviest loops, each in its heaviest context: points of (iterations, bytes of lines, bytes of pages)."""
+    """Working-set curves of the heaviest loops, each in its heaviest calling context. A point is (iterations, bytes of
+    cache lines, bytes of pages)."""
     rows = connection.execute("""
         SELECT x.inclusive, w.context, w.loop, f.name, l.header, w.iterations, w.lines, w.pages FROM working_set w
         JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
@@ -102,7 +110,7 @@ def _sets(connection: sqlite3.Connection) -> Iterator[Details]:
 
 
 def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
-    """The busiest ones: how their addresses begin, in bytes above the lowest shown."""
+    """The most frequent accesses that have a pattern, each with its first addresses, in bytes above the lowest one."""
     for number, kind, address, function, count, leads in connection.execute(f"""
             SELECT a.id, a.kind || a.size, a.address, f.name, a.count, {LEADS_TO}
             FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
@@ -124,7 +132,7 @@ def _accesses(connection: sqlite3.Connection) -> Iterator[Details]:
 
 
 class _Definitions(Mapping[int, str]):
-    """The texts of patterns, by their numbers."""
+    """The texts of a profile's patterns by their ids, read when they are needed."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -1,7 +1,9 @@
-"""A profile in the forms of other viewers: speedscope's JSON and callgrind's text.
+"""Exports of a profile: speedscope's JSON, and callgrind's text, which kcachegrind and callgrind_annotate read.
 
-Sources: speedscope's file format (its repository's wiki, "Importing from custom sources"), the Valgrind manual's
-section "Callgrind Format Specification".
+In: the tree of a profile (``memopt.store.tree``), or the open profile. Out: the text of the file.
+
+Sources: speedscope's file format (its repository's wiki, "Importing from custom sources"); the Valgrind manual, section
+"Callgrind Format Specification".
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from memopt.store.tree import Frame
 
 
 def speedscope(root: Frame, unit: str) -> str:
-    """One profile for each thread: every path from the thread downwards that has something of its own is a sample."""
+    """Speedscope's JSON, with one profile for each thread. Each path from the thread down to a frame with a weight of
+    its own is one sample. ``unit``: "seconds" or "instructions"."""
     frames: dict[tuple[str, str], int] = {}
     profiles = []
     for thread in root.below:
@@ -39,7 +42,10 @@ def speedscope(root: Frame, unit: str) -> str:
 
 
 def callgrind(connection: sqlite3.Connection) -> Iterator[str]:
-    """Lines: costs at the addresses of blocks, calls at those of their sites. Of a sampled profile, nanoseconds."""
+    """Lines of callgrind's format: costs at the addresses of blocks, calls at their call sites.
+
+    Costs are instructions; in a sampled profile nanoseconds, at the addresses of samples and without calls.
+    """
     (command,) = connection.execute("SELECT command FROM run").fetchone()
     exact = connection.execute("SELECT EXISTS (SELECT 1 FROM context)").fetchone()[0]
     yield from ("# callgrind format", "version: 1", f"creator: memopt {__version__}", f"cmd: {command}",

@@ -1,4 +1,7 @@
-"""Small drawings for a page, as SVG: a curve on logarithmic axes with the caches across it, and a cloud of dots."""
+"""Drawings of the page, as SVG: curves on logarithmic axes with a line for each cache size, and a cloud of dots.
+
+In: numbers. Out: the text of an ``<svg>`` element of fixed size.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def curves(points: Sequence[tuple[float, float, float]], caches: Sequence[tuple[str, int]]) -> str:
-    """``points``: (iterations, bytes, other bytes), all above 0, drawn as two curves; ``caches``: (name, bytes)."""
+    """Two working-set curves on logarithmic axes. ``points``: (iterations, bytes of lines, bytes of pages), all above
+    0. ``caches``: (name, bytes), each drawn as a horizontal line."""
     across = _Axis([x for x, _, _ in points], _LEFT, _WIDTH - 8)
     sizes = [*(y for point in points for y in point[1:]), *(size for _, size in caches)]
     upwards = _Axis(sizes, _HEIGHT - _BELOW, _ABOVE)
@@ -31,7 +35,8 @@ def curves(points: Sequence[tuple[float, float, float]], caches: Sequence[tuple[
 
 
 def dots(heights: Sequence[int]) -> str:
-    """A dot for each of ``heights``, in bytes above the lowest, from left to right; no more than a drawing has."""
+    """A dot for each of ``heights``, from left to right. A height is an address, in bytes above the lowest one. Dots
+    on the same pixel are drawn once."""
     last, highest = max(1, len(heights) - 1), max(1, *heights)
     across, upwards = (_WIDTH - _LEFT - 8) / last, (_HEIGHT - _BELOW - _ABOVE) / highest
     places = sorted({(round(_LEFT + across * at), round(_HEIGHT - _BELOW - upwards * height))
@@ -49,13 +54,14 @@ def dots(heights: Sequence[int]) -> str:
 
 
 class _Axis:
-    """A logarithmic one, from pixel ``first`` to pixel ``last``."""
+    """A logarithmic axis for ``values``, from pixel ``first`` to pixel ``last``."""
 
     def __init__(self, values: Sequence[float], first: float, last: float) -> None:
         self._low, self._high = math.log2(min(values)), math.log2(max(values))
         self._first, self._last = first, last
 
     def at(self, value: float) -> float:
+        """The pixel of ``value``."""
         part = (math.log2(value) - self._low) / (self._high - self._low) if self._high > self._low else 0.5
         return self._first + (self._last - self._first) * part
 

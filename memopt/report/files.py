@@ -1,4 +1,9 @@
-"""Writing a report to the file its user named: whole or not at all, and never through somebody else's link."""
+"""Writes a report to the file that the user named, atomically.
+
+The text is written to a temporary file beside it, which is then renamed. So the file holds the old text or the new
+text, never a part, and nothing is written through a symbolic link that another user placed under the temporary name.
+Devices and pipes are opened and written to.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,11 @@ import stat
 
 
 class ReportError(Exception):
-    """The file could not be written; the message is one line for the user."""
+    """The file could not be written. The message is one line for the user."""
 
 
 def write(path: str, text: str) -> None:
-    """Replaces the file at ``path`` by ``text`` in one step; a device or pipe is written to as it is.
+    """Replaces the contents of the file at ``path`` by ``text``, atomically; writes to a device or pipe in place.
 
     Raises ``ReportError``.
     """
@@ -39,7 +44,7 @@ def _write_through(path: str, text: str) -> None:
 
 
 def _replace(path: str, text: str) -> None:
-    """Written beside ``path`` under a name nobody else has, then renamed over it."""
+    """Writes a new file beside ``path`` and renames it to ``path``. The new file must not exist (O_EXCL)."""
     beside = f"{path}.{os.getpid()}.part"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:

@@ -1,7 +1,7 @@
-"""The report for machines: one JSON object. ``format`` changes when a key changes its meaning or goes.
+"""The report of a run for machines: one JSON object.
 
-Addresses are hexadecimal strings (a 64-bit number does not survive every JSON reader); times are seconds; what is
-not known is null.
+In: ``RunReport``. Out: text. Addresses are hexadecimal strings, because not every JSON reader keeps a 64-bit number.
+Times are seconds. Unknown values are null. The number ``format`` changes when a key is removed or changes its meaning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ FORMAT = 1
 
 
 def render(report: RunReport) -> str:
-    """The whole report as text that ends in a newline."""
+    """The report as JSON text with a newline at its end. Raises ``ValueError`` for a number that JSON does not have
+    (NaN, infinity)."""
     return json.dumps({"format": FORMAT, **_run(report)}, indent=2, allow_nan=False) + "\n"
 
 

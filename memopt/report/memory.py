@@ -1,4 +1,8 @@
-"""What loops do in memory, as lines for a terminal: dependences between iterations, working sets beside the caches."""
+"""Memory behaviour of loops, as text: whether dependences allow parallel iterations, working sets beside cache sizes.
+
+In: a profile of ``memopt profile --memory`` or ``--dependences``. Out: one line for each loop with a share worth
+showing.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from collections.abc import Iterator
 
 from memopt.store.queries import QUERIES
 
-_KIB_AT_0, _WIDTH = -4, 26  # a bar begins at 1 / 16 KiB and doubles with each character
+# A bar begins at 2**-4 KiB, and each of its 26 characters doubles the size.
+_KIB_AT_0, _WIDTH = -4, 26
 
 
 def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
-    """Nothing where memory was not watched. ``least``: percent below which a loop is left out."""
+    """The lines; none if the profile holds no dependences. Loops with a share below ``least`` percent are left out."""
     caches = connection.execute("SELECT level, bytes FROM cache ORDER BY level").fetchall()
     answer = connection.execute(QUERIES["parallel-candidates"].sql)
     columns = [column[0] for column in answer.description]
@@ -21,9 +26,9 @@ def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
     if not shown:
         return
     touched = any(row["kib"] is not None for row in shown)
-    names = ", ".join(f"{level} the level {level} cache" for level, _ in caches)
     yield ""
-    yield "loops through memory" + (f", and what an entry touches ({names})" if touched else "")
+    yield "loops, and the dependences that they carry through memory" + (
+        "; in front, the working set of one entry (a digit marks the size of that cache level)" if touched else "")
     for row in shown:
         kib = row["kib"] or 0.0
         sizes = f"{bar(kib, caches)}  {kib:10,.1f} KiB  " if touched else ""
@@ -31,7 +36,8 @@ def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
 
 
 def bar(kib: float, caches: list[tuple[int, int]]) -> str:
-    """As long as ``kib`` is large, with the level of each cache (level, bytes) where that is full."""
+    """A logarithmic bar for a size of ``kib`` KiB. The level of each cache (level, bytes) stands at the cache's
+    size."""
     text = ["#" if place < _place(kib) else " " for place in range(_WIDTH)]
     for level, size in caches:
         text[min(_WIDTH - 1, _place(size / 1024))] = str(level)

@@ -1,7 +1,10 @@
-"""What one run did, as a frozen value: the driver fills it in, ``text`` and ``json`` show it.
+"""The result of one run of ``memopt exec`` or ``memopt attach``, as frozen values.
 
-Invariant: a replaced loop has a plan and no reason; a kept loop has a reason (a dry run's is DRY_RUN, with a plan).
-Times are seconds; "per iteration" is per iteration of the outermost replaced loop.
+The driver fills in a ``RunReport``; ``text`` and ``json`` show it. Times are seconds. "Per iteration" means per
+iteration of the outermost replaced loop.
+
+Invariant: a replaced loop has a plan and no reason; a kept loop has a reason. In a dry run the reason is DRY_RUN, and
+the loop has a plan as well.
 """
 
 from __future__ import annotations
@@ -11,37 +14,35 @@ from enum import Enum
 
 from memopt.ir.reasons import Reason, VerifyError
 
-HOT_SHARE = 0.02  # a loop below this share of the samples is not worth a line
+HOT_SHARE = 0.02  # the report for people leaves out kept loops with a smaller share of the samples
 
 
 class Outcome(Enum):
+    """What became of a loop."""
+
     REPLACED = "replaced"
     KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True)
 class LoopReport:
-    """One loop. ``address``: its header in the running program. ``function``, ``source``: "" when unknown.
+    """One hot loop: what was done with it, and how fast it is. A time or ratio is None if it was not measured."""
 
-    ``share``: part of all samples, 0 to 1. ``detail``: the place or value behind ``reason``. ``runs`` and
-    ``iterations_run`` come from the version's own counters. ``shadow_speedup`` is what the trial copies measured.
-    """
-
-    address: int
-    share: float
+    address: int  # of its header in the running program
+    share: float  # of all samples, 0 to 1
     outcome: Outcome
-    function: str = ""
-    source: str = ""
+    function: str = ""  # "" if unknown; so is ``source``
+    source: str = ""  # file:line
     reason: Reason | None = None
-    detail: str = ""
-    plan: str = ""
+    detail: str = ""  # the place or value behind ``reason``
+    plan: str = ""  # the transformation, in words
     seconds_per_iteration_before: float | None = None
     seconds_per_iteration_after: float | None = None
-    installed_after_seconds: float | None = None
-    installed_after_first_sample_seconds: float | None = None
-    iterations_run: int = 0
-    runs: int = 0
-    shadow_speedup: float | None = None
+    installed_after_seconds: float | None = None  # from the start of the program
+    installed_after_first_sample_seconds: float | None = None  # from the first sample in the loop
+    iterations_run: int = 0  # outer iterations that the version ran, by its own counter
+    runs: int = 0  # entries that the version ran, by its own counter
+    shadow_speedup: float | None = None  # measured in trial copies of the process
 
     def __post_init__(self) -> None:
         if (self.outcome is Outcome.KEPT) != (self.reason is not None):
@@ -51,14 +52,14 @@ class LoopReport:
 
     @property
     def speedup(self) -> float | None:
-        """Before over after, or None unless both were measured."""
+        """Seconds per iteration before, divided by those after; None unless both were measured."""
         before, after = self.seconds_per_iteration_before, self.seconds_per_iteration_after
         return before / after if before and after else None
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A named stage of the driver and how long it took."""
+    """A stage of the driver, and the time it took."""
 
     name: str
     seconds: float
@@ -66,23 +67,20 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """``program``: its command line. ``notes``: what the user should know and that belongs to no loop, one line
-    each. ``samples``: what the shares are made of, in samples at the shortest interval. ``reason``: why the whole
-    program was left alone from its start, which the user has been told by then. ``processes``: what became of the
-    processes it started, where they were followed."""
+    """The result of one run, or of one process of it."""
 
-    version: str
-    program: tuple[str, ...]
+    version: str  # of memopt
+    program: tuple[str, ...]  # its command line
     loops: tuple[LoopReport, ...] = ()
     stages: tuple[Stage, ...] = ()
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    samples: int = 0
-    reason: Reason | None = None
-    processes: tuple[RunReport, ...] = ()
+    notes: tuple[str, ...] = ()  # messages for the user that belong to no loop, one line each
+    seconds: float = 0.0  # elapsed
+    samples: int = 0  # the total behind the shares, in samples at the shortest interval
+    reason: Reason | None = None  # why the whole program was left alone from its start; the user has been told
+    processes: tuple[RunReport, ...] = ()  # the processes that the program started, with --follow
 
     @property
     def hot_loops(self) -> tuple[LoopReport, ...]:
-        """The loops worth a line, hottest first; a replaced loop always is."""
+        """The loops that the report for people shows, hottest first: replaced ones, and those above ``HOT_SHARE``."""
         shown = (x for x in self.loops if x.share >= HOT_SHARE or x.outcome is Outcome.REPLACED)
         return tuple(sorted(shown, key=lambda x: (-x.share, x.address)))

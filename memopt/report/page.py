@@ -1,9 +1,10 @@
-"""A profile as one page that needs nothing else: an icicle of functions and loops, to be looked into by clicks.
+"""A profile as one HTML file: an icicle graph of functions and loops, through which the user clicks.
 
-Below it stands the code of the function that was clicked, and what is known of memory: curves of working sets beside
-the caches, and the addresses of the busiest accesses.
+In: the tree of a profile (``memopt.store.tree``), and ``memopt.report.details``. Out: HTML that needs no other file and
+no network. Below the graph stand the code of the function that was clicked, working-set curves beside the cache sizes,
+and the addresses of the most frequent accesses.
 
-Frames too narrow to be seen are left out, so that the page stays small whatever the size of the profile.
+Frames too narrow to be seen are left out, so that the page stays small for a profile of any size.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from memopt.report.details import Details
 from memopt.report.profile import amount
 from memopt.store.tree import Frame
 
-_LEAST = 0.0005  # part of the whole
-_MOST = 20_000  # frames
+_LEAST = 0.0005  # frames with a smaller share are left out
+_MOST = 20_000  # so many frames are shown at most
 
 _STYLE = """
 body { font: 13px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff; }
@@ -107,13 +108,14 @@ window.onresize = draw; wanted.oninput = draw;
 
 
 def page(root: Frame, unit: str, more: Details) -> str:
-    """HTML. ``more``: as ``memopt.report.details`` has it."""
+    """The HTML text. ``unit``: "seconds" or "instructions". ``more``: the result of ``memopt.report.details``."""
     data, code = (json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
                   for value in (_data(root), more["code"]))
     title = html.escape(root.name)
     return (f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-            f"<h1>{title}</h1><p>{amount(root.total, unit)}. Below a function or loop is what it calls or holds, as "
-            f"wide as its share; a click makes it the whole. <input id=find placeholder='show names with'></p>"
+            f"<h1>{title}</h1><p>{amount(root.total, unit)}. Below each function or loop stand its callees and inner "
+            f"loops, as wide as their shares. A click enlarges one to the full width. <input id=find "
+            f"placeholder='find a name'></p>"
             f"<p id=said></p><div id=view></div><div id=code></div>{''.join(_figures(more))}"
             f"<script>const unit = {json.dumps(unit)}, data = {data};\nconst code = {code};\n{_SCRIPT}</script></html>")
 
@@ -121,11 +123,11 @@ def page(root: Frame, unit: str, more: Details) -> str:
 def _figures(more: Details) -> Iterator[str]:
     sets, accesses, caches = more["sets"], more["accesses"], more["caches"]
     if sets:
-        yield "<h2>Working sets: bytes touched by so many iterations (blue: cache lines, brown: pages)</h2>"
+        yield "<h2>Working sets: bytes touched, by the number of iterations (blue: cache lines, brown: pages)</h2>"
     for loop in sets:
         yield _figure(figures.curves(loop["points"], caches), loop["name"])
     if accesses:
-        yield "<h2>Addresses of the busiest accesses, from the first one on</h2>"
+        yield "<h2>Addresses of the most frequent accesses, in the order of time</h2>"
     for access in accesses:
         rest = f", the first {len(access['heights']):,} shown" if len(access["heights"]) < access["count"] else ""
         yield _figure(figures.dots(access["heights"]), f"{access['name']}: {access['count']:,}{rest}; {access['text']}")
@@ -136,7 +138,8 @@ def _figure(drawing: str, caption: str) -> str:
 
 
 def _data(root: Frame) -> dict[str, object]:
-    """Name, kind, own, total, entries, iterations, file, function, below; the heaviest first."""
+    """The tree as nested objects: n name, k kind, o own, t total, e entries, i iterations, f file, u function, b the
+    frames below, heaviest first."""
     kept = sorted((f.total for _, f in root.walk()), reverse=True)[:_MOST]
     least = max(_LEAST * root.total, kept[-1] if len(kept) == _MOST else 0)
     made: dict[int, dict[str, object]] = {}

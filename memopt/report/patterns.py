@@ -1,4 +1,8 @@
-"""What the busiest accesses do, as lines for a terminal: their patterns, and what those are made of."""
+"""Access patterns of the most frequent accesses, as text, with the definitions of the patterns that they refer to.
+
+In: a profile of ``memopt profile --memory``. Out: lines such as ``R8 at 0x11c4 in dgemm: 1,000 accesses to block of
+main``, each with its patterns below it in the notation of ``memopt.traces.notation``.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from collections.abc import Iterator
 
 from memopt.store.queries import LEADS_TO
 
-_ACCESSES, _PARTS, _DEFINITIONS = 10, 8, 12
+_ACCESSES, _PARTS, _DEFINITIONS = 10, 8, 12  # shown at most: accesses, parts of each, definitions below each
 _ID = re.compile(r"\[ID(\d+)\]")
 
 
 def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
-    """Nothing where memory was not watched. ``least``: percent of all accesses below which one is left out."""
+    """The lines; none if the profile holds no accesses. An access with less than ``least`` percent of all accesses is
+    left out."""
     (total,) = connection.execute("SELECT COALESCE(sum(count), 0) FROM access").fetchone()
     rows = connection.execute(f"""
         SELECT a.id, a.kind || a.size, a.address, f.name, a.count, a.parts, {LEADS_TO}
@@ -24,12 +29,13 @@ def lines(connection: sqlite3.Connection, least: float) -> Iterator[str]:
     if not rows or not total:
         return
     yield ""
-    yield "addresses of the busiest accesses (8x67: 67 of 8 bytes; (+16+P)*34: 34 times P, each 16 bytes behind)"
+    yield ("addresses of the most frequent accesses (8x67: 67 accesses of 8 bytes; (+16+P)*34: 34 times P, each 16 "
+           "bytes behind the end of the one before)")
     for number, access, address, function, count, parts, leads in rows:
         yield (f"{access} at {address:#x} in {function or 'an unknown function'}: {count:,} accesses"
                + (f" to {leads}" if leads else ""))
         if parts is None:
-            yield "    no pattern"
+            yield "    no pattern was found"
         else:
             yield from _parts(connection, number, parts)
 

@@ -1,4 +1,8 @@
-"""A profile for people: the tree of functions and loops with their shares, as lines for a terminal."""
+"""A profile as text: the tree of functions and loops, with the share of each.
+
+In: the tree of a profile (``memopt.store.tree``). Out: one line for each frame: a bar, its share with and without the
+frames below it, its name, how often it was entered.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ _BAR = 20
 
 
 def lines(root: Frame, unit: str, least: float) -> Iterator[str]:
-    """``least``: percent below which a frame is left out."""
+    """The lines of the tree. ``unit``: "seconds" or "instructions". Frames below ``least`` percent are left out."""
     yield f"{root.name}: {amount(root.total, unit)}"
     yield f"{'':{_BAR}}   total     own"
     threads = len(root.below)
@@ -25,6 +29,7 @@ def lines(root: Frame, unit: str, least: float) -> Iterator[str]:
 
 
 def amount(value: float, unit: str) -> str:
+    """``value`` with its unit: "1,234 instructions" or "1.23 s"."""
     return f"{value:,.0f} instructions" if unit == "instructions" else f"{value:.2f} s"
 
 

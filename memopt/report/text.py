@@ -1,4 +1,7 @@
-"""The report for people: lines for ``memopt.console.say`` or a file, ending in the next useful command."""
+"""The report of a run for people: a few lines for each hot loop, and the command that is useful next.
+
+In: ``RunReport``. Out: lines without the prefix ``memopt:``, which ``memopt.console.say`` adds.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import shlex
 from memopt.ir.reasons import Reason
 from memopt.report.model import LoopReport, Outcome, RunReport
 
-# Reasons that hold for every loop: the user is told once.
+# Reasons that hold for the whole program: the report gives them once, not for each loop.
 _WHOLE_PROGRAM = frozenset({Reason.SECCOMP, Reason.PTRACE_FORBIDDEN, Reason.SET_UID, Reason.THIRTY_TWO_BIT})
 
 
 def lines(report: RunReport, *, verbose: bool = False) -> list[str]:
-    """Every line of the report, without the ``memopt:`` prefix. ``verbose`` adds the time of each stage."""
+    """All lines of the report. ``verbose`` adds the time of each stage."""
     body = list(report.notes)
     hot = report.hot_loops
     if hot and not verbose and all(loop.reason in _WHOLE_PROGRAM for loop in hot):
@@ -34,7 +37,7 @@ def _loop_lines(loop: LoopReport) -> list[str]:
     if loop.reason is Reason.DRY_RUN:
         return [head + "would be replaced", f"  {loop.plan}", *_speed_lines(loop)]
     if loop.reason is not None:
-        return [head + f"kept, because {_why(loop)}"]
+        return [head + f"left alone, because {_why(loop)}"]
     when = "" if loop.installed_after_seconds is None else f" {duration(loop.installed_after_seconds)} after the start"
     return [head + "replaced" + when, f"  {loop.plan}", *_speed_lines(loop)]
 
@@ -72,7 +75,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Three significant digits and a unit: ``1.21 s``, ``21.6 ms``, ``170 us``, ``80 ns``."""
+    """A time with three significant digits and its unit: ``1.21 s``, ``21.6 ms``, ``170 us``, ``80 ns``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= 0.9995 * size:
             return f"{seconds / size:.3g} {unit}" if seconds < 999.5 * size else f"{seconds / size:.0f} {unit}"
@@ -85,5 +88,5 @@ def _next_command(report: RunReport) -> str:
     if any(x.reason is Reason.DRY_RUN for x in hot):
         return f"memopt exec -- {program}"
     if any(x.outcome is Outcome.REPLACED for x in hot):
-        return f"memopt exec --json FILE -- {program}   (the same figures for machines)"
-    return f"memopt exec --verbose -- {program}   (what each stage did)"
+        return f"memopt exec --json FILE -- {program}   (the same figures as JSON)"
+    return f"memopt exec --verbose -- {program}   (with the time of each stage)"

@@ -1,6 +1,8 @@
-"""What ``memopt exec``, ``profile`` and ``attach`` begin with: start the program, then choose the driver for it.
+"""The start of ``memopt exec``, ``profile`` and ``attach``: start the program, then choose what looks after it.
 
-Invariant: a program that is to be improved is started before anything but the launcher is imported.
+Example: for ``memopt exec -- ./dgemm`` the program runs before ``memopt.session.watching`` is imported. In:
+``Options``. Out: the exit code. A program that is to be improved is started before anything but the launcher is
+imported: so this module imports nothing else at its top.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import gc
 import os
 
 from runtime.launch.identify import identify
-from runtime.launch.launch import launch, release_inherited_files
+from runtime.launch.launch import launch_prepared, release_inherited_files
 from runtime.sampling.perf_events import Events
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
@@ -22,31 +24,31 @@ if TYPE_CHECKING:
     from runtime.sampling.samples import Sample
 
 
-_COLLECTIONS = (20_000, 20, 20)  # the default ones take a twelfth of a decision, a fifth of an exact profile
+_COLLECTIONS = (20_000, 20, 20)  # gc's defaults take a twelfth of the time of a decision, a fifth of an exact profile's
 
 
 def start(arguments: Sequence[str], *, children: bool = False) -> tuple[Target, Events]:
-    """The program, before anything else is made ready, and what samples it and, ``children``, what it starts, and tells
-    what becomes of these processes. Raises ``CannotRun``."""
-    events: list[Events] = []
-    target = launch(identify(arguments[0], os.environ.get("PATH")), arguments,
-                    prepare=lambda pid: events.append(Events(pid, on_exec=True, children=children, news=children)))
+    """Start the program; it is sampled from its first instruction on. ``children``: the processes that it starts are
+    sampled as well, and their starts and ends are told. Raises ``CannotRun``."""
+    target, events = launch_prepared(identify(arguments[0], os.environ.get("PATH")), arguments,
+                                     lambda pid: Events(pid, on_exec=True, children=children, news=children))
     release_inherited_files()
-    return target, events[0]
+    return target, events
 
 
 def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
-    """``memopt exec`` and ``memopt profile``: exit code of the program, or minus the signal it died by. ``started``:
-    it was started already. Raises ``CannotRun``."""
+    """``memopt exec`` and ``memopt profile``: the exit code of the program, or minus the signal it died by.
+
+    ``started``: the program, where it runs already. Raises ``CannotRun``."""
     gc.set_threshold(*_COLLECTIONS)
-    if options.exact or options.paths:
+    if options.mode not in ("sampled", "affine"):
         from memopt.session.profiling.exact import record
 
         return record(options)
     if options.profile is None:
         target, events = started or start(options.arguments)
         from memopt.session.watching.launched import Session
-    else:  # nothing is to be missed, and the program may wait
+    else:  # nothing must be missed, and the program may wait
         from memopt.session.profiling.sampled import Profiling
         target, events = start(options.arguments, children=True)
 
@@ -65,7 +67,7 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
 
 
 def attach(options: Options) -> int:
-    """``memopt attach``; see memopt.session.watching.attached."""
+    """``memopt attach``: 0, or 1 where the process could not be looked at."""
     gc.set_threshold(*_COLLECTIONS)
     from memopt.session.watching import attached
 

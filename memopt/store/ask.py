@@ -1,6 +1,7 @@
-"""``memopt query``: a question to a profile, its answer as a table, CSV or JSON.
+"""``memopt query``: runs one query on a profile, and formats the result as a table, CSV or JSON.
 
-Invariant: a profile is only ever read.
+In: the path of a profile; SQL, or the name of a query in ``queries``. Out: lines of text. Profiles are opened for
+reading only, so no query can change one.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from itertools import chain
 from memopt.store.queries import QUERIES
 from memopt.store.schema import StoreError, open_existing
 
-_WIDEST = 60  # characters of a column of a table
+_WIDEST = 60  # a longer text is cut in a table
 
 Row = Sequence[object]
 
 
 def answer(path: str, question: str, form: str) -> Iterable[str]:
-    """Lines. ``question``: SQL, or the name of one of ``QUERIES``; ``form``: "table", "csv" or "json". Raises
-    ``StoreError`` for what is no profile or no question."""
+    """The lines of the answer. ``question``: SQL, or the name of one of ``QUERIES``; ``form``: "table", "csv" or
+    "json".
+
+    A table without rows ends in a line that names the empty tables behind it, and the queries that this profile can
+    answer. Raises ``StoreError`` if the file is no profile or the query fails.
+    """
     named = QUERIES.get(question)
     if named is None and " " not in question.strip():
-        raise StoreError(f"{question}: no query has this name; memopt query --list shows them all")
+        raise StoreError(f"{question}: no query has this name; memopt query --list shows all names")
     connection = open_existing(path)
     sql = question if named is None else named.sql
     try:
@@ -43,14 +48,14 @@ def answer(path: str, question: str, form: str) -> Iterable[str]:
         return (json.dumps([dict(zip(columns, map(_plain, row), strict=True)) for row in rows], indent=1),)
     if form == "csv":
         return _csv(columns, rows)
-    instead = f"it answers {', '.join(others)}; " if others else ""
-    why = (f"no rows: {', '.join(empty)} empty in this profile; {instead}"
-           "memopt query --schema tells what fills each table")
+    instead = f"this profile can answer {', '.join(others)}; " if others else ""
+    why = (f"no rows: this profile has nothing in {', '.join(empty)}; {instead}"
+           "memopt query --schema tells which option fills each table")
     return chain(_table(columns, rows), [why] if empty else [])
 
 
 def _empty_tables(connection: sqlite3.Connection, sql: str) -> list[str]:
-    """Of those that a question names."""
+    """The tables that ``sql`` names and that hold no rows."""
     named = {name.lower() for name in re.findall(r"\b(?:from|join)\s+(\w+)", sql, re.IGNORECASE)}
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     return [name for (name,) in tables
@@ -58,7 +63,7 @@ def _empty_tables(connection: sqlite3.Connection, sql: str) -> list[str]:
 
 
 def names() -> Iterable[str]:
-    """A line for each of ``QUERIES``."""
+    """One line for each of ``QUERIES``: its name and its title."""
     width = max(map(len, QUERIES))
     return (f"{name:<{width}}  {query.title}" for name, query in QUERIES.items())
 
@@ -72,7 +77,7 @@ def _csv(columns: Sequence[str], rows: Iterable[Row]) -> Iterable[str]:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Row]) -> Iterable[str]:
-    """Numbers to the right, text to the left, cut where it is too long."""
+    """A table: columns of numbers aligned to the right, others to the left; long texts are cut."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     right = [bool(rows) and all(isinstance(row[n], int | float) for row in rows) for n in range(len(columns))]

@@ -1,7 +1,10 @@
-"""Several profiles as one: those of the ranks of one run, or of several runs of one program.
+"""``memopt merge``: one profile of several, such as those of the ranks of one run, or of several runs of one program.
 
-Files and functions that are in more than one become one; what was counted stays apart by threads and contexts, so that
-queries add it up.
+In: paths of profiles. Out: a new profile. Files, functions, loops and blocks that several sources hold are written
+once. Counts are not added up: each source keeps its own threads and calling contexts, and queries sum over them.
+
+Ids of rows are renumbered. So are all columns that hold ids: foreign keys, the columns ``last``, and the ids in texts
+of patterns (``[ID4]``).
 """
 
 from __future__ import annotations
@@ -14,19 +17,20 @@ from contextlib import closing
 from memopt.store.schema import create, open_existing
 
 _ID = re.compile(r"\[ID(\d+)\]")
+# Columns that hold ids of rows but are not declared as foreign keys: by (table, column) the table of the ids.
 _INSIDE = {("loop", "last"): "loop", ("context", "last"): "context"}
-"""Columns with numbers of rows beside those that refer to them."""
+# By table: the columns that tell whether a row is in the target already, together with everything that belongs to it.
 _SAME: dict[str, tuple[str, ...]] = {"image": ("path",), "function": ("image", "start", "end"),
                                      "loop": ("function", "header"), "block": ("function", "start")}
-"""What rows are told by that may be there already, with all that belongs to them."""
+# Tables whose rows belong to a block, by the column that holds the block's id.
 _OF_BLOCKS = {"edge": "source", "instruction": "block", "call": "block"}
-_ONCE = frozenset({"cache"})
+_ONCE = frozenset({"cache"})  # tables in which equal rows are written once
 
 Row = tuple[object, ...]
 
 
 def merge(target: str, sources: Sequence[str]) -> None:
-    """A profile at ``target`` of all that ``sources`` hold. Raises ``StoreError``."""
+    """Writes a profile to ``target`` that holds everything in ``sources``. Raises ``StoreError``."""
     opened = [open_existing(source) for source in sources]
     with closing(create(target)) as connection:
         tables = [name for (name,) in connection.execute(
@@ -39,16 +43,16 @@ def merge(target: str, sources: Sequence[str]) -> None:
 
 
 class _Merging:
-    """Of one source. ``_numbers``: by table, of its rows in the target."""
+    """Copies one source into the target. ``_numbers``: by table, the id in the target of each id in the source."""
 
     def __init__(self, connection: sqlite3.Connection, source: sqlite3.Connection) -> None:
         self._connection, self._source = connection, source
         self._numbers: dict[str, dict[object, int]] = {}
-        self._known_functions: set[object] = set()  # by their numbers in the target
+        self._known_functions: set[object] = set()  # ids in the target of functions that were there before
         self._known_blocks: set[object] = set()
 
     def all(self, tables: Sequence[str]) -> None:
-        """``tables`` in any order; what others refer to comes first."""
+        """Copies ``tables``, given in any order. Tables to which others refer are copied first."""
         first = [*_SAME, "context", "pattern", "access", "nest", "value"]
         for table in (*first, *(t for t in tables if t not in first)):
             self._copy(table)
@@ -81,7 +85,7 @@ class _Merging:
         return _ID.sub(lambda found: f"[ID{self._numbers['pattern'][int(found[1])]}]", text)
 
     def _number(self, table: str, columns: Sequence[str], refers: dict[str, str], rows: Sequence[Row]) -> None:
-        """What the rows are called in the target: those that are the same as theirs there, the others numbered on."""
+        """Chooses the ids of ``rows`` in the target: the id of the same row there, or the next free id."""
         known: dict[Row, int] = {}
         keys = _SAME.get(table, ())
         if keys:
@@ -102,7 +106,7 @@ class _Merging:
             numbers[row[number]] = there
 
     def _fresh(self, table: str, columns: Sequence[str]) -> Callable[[Row], bool]:
-        """Whether a row, as it is to be in the target, is not there yet."""
+        """A predicate on rows with their new ids: is the row missing in the target?"""
         if table == "image":
             there = {number for (number,) in self._connection.execute("SELECT id FROM image")}
             return lambda row: row[0] not in there

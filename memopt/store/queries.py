@@ -1,6 +1,7 @@
-"""Questions that have a name: what engineers ask a profile first.
+"""The named queries of ``memopt query``: the questions that engineers ask a profile first.
 
-Each is one SELECT over the tables of ``memopt.store.schema``; its columns are what its title promises.
+Each is one SELECT over the tables of ``memopt.store.schema``. A title that begins with options (``--memory:``) tells
+which ``memopt profile`` option fills the tables that the query reads.
 """
 
 from __future__ import annotations
@@ -8,42 +9,47 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# Fragments of SQL: the seconds of all samples; the seconds of each loop itself, as the table ``own``; columns for the
+# function and an address.
 _ALL_TIME = "(SELECT sum(seconds) FROM sample)"
 _OF_LOOPS = """
 WITH own AS (SELECT b.loop AS loop, sum(s.seconds) AS seconds FROM sample s JOIN block b ON b.id = s.block
              WHERE b.loop IS NOT NULL GROUP BY b.loop)
 """
 _PLACE = "f.name AS function, printf('%#x', {0}) AS address"
+# The name of the object ``o`` that an access touches.
 LEADS_TO = ("CASE o.kind WHEN 'block' THEN 'block of ' || COALESCE(o.name, '?') "
             "ELSE o.kind || COALESCE(' ' || o.name, '') END")
-"""What an object, o, is called."""
+# Mnemonics that move vectors without requiring alignment.
 _OF_VECTORS = "('movups', 'movupd', 'movdqu', 'lddqu', 'vmovups', 'vmovupd', 'vmovdqu', 'vlddqu')"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    title: str
+    """A named query."""
+
+    title: str  # one line for users: ``memopt query --list``
     sql: str
 
 
 QUERIES: Mapping[str, Query] = {
-    "hot-functions": Query("functions by the time spent in themselves", f"""
+    "hot-functions": Query("functions by their own time, without callees", f"""
 SELECT f.name AS function, round(100 * sum(s.seconds) / {_ALL_TIME}, 1) AS percent,
        round(sum(s.seconds), 3) AS seconds, m.path AS file
 FROM sample s JOIN block b ON b.id = s.block JOIN function f ON f.id = b.function JOIN image m ON m.id = f.image
 GROUP BY f.id ORDER BY sum(s.seconds) DESC"""),
-    "hot-loops": Query("loops by the time spent in them, loops inside included", f"""{_OF_LOOPS}
+    "hot-loops": Query("loops by their time, inner loops included, callees not", f"""{_OF_LOOPS}
 SELECT {_PLACE.format('l.header')}, l.depth, round(100 * sum(o.seconds) / {_ALL_TIME}, 1) AS percent,
        round(100 * sum(o.seconds * (o.loop = l.id)) / {_ALL_TIME}, 1) AS own_percent, m.path AS file
 FROM loop l JOIN own o ON o.loop BETWEEN l.id AND l.last JOIN function f ON f.id = l.function
      JOIN image m ON m.id = f.image
 GROUP BY l.id ORDER BY sum(o.seconds) DESC, l.id"""),
-    "hot-instructions": Query("instructions by the time at which they were met", f"""
+    "hot-instructions": Query("instructions by their share of the samples", f"""
 SELECT {_PLACE.format('s.address')}, i.mnemonic, i.operands, round(100 * sum(s.seconds) / {_ALL_TIME}, 1) AS percent
 FROM sample s JOIN instruction i ON i.block = s.block AND i.address = s.address JOIN block b ON b.id = s.block
      JOIN function f ON f.id = b.function
 GROUP BY s.image, s.address ORDER BY sum(s.seconds) DESC"""),
-    "tree": Query("--exact: what was executed, by calling context and loop, from the program's start downwards", """
+    "tree": Query("--exact: the calling context tree with loops: entries, iterations, instructions", """
 WITH lines AS (
     SELECT c.id, 0 AS kind, c.id AS item, c.entries, NULL AS iterations, c.instructions, c.inclusive,
            COALESCE(f.name, printf('%#x', c.entry)) AS name, c.id AS under
@@ -56,18 +62,18 @@ SELECT (SELECT count(*) FROM context a WHERE n.under BETWEEN a.id AND a.last) AS
        n.instructions, n.inclusive,
        round(100.0 * n.inclusive / (SELECT sum(instructions) FROM context), 2) AS percent
 FROM lines n WHERE n.inclusive * 1000 >= (SELECT sum(instructions) FROM context) ORDER BY n.id, n.kind, n.item"""),
-    "counted-functions": Query("--exact: functions by the instructions executed in them", """
+    "counted-functions": Query("--exact: functions by the instructions executed in them, without callees", """
 SELECT f.name AS function, sum(c.entries) AS entries, sum(c.instructions) AS instructions,
        round(100.0 * sum(c.instructions) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM context c JOIN function f ON f.id = c.function JOIN image m ON m.id = f.image
 GROUP BY f.id ORDER BY sum(c.instructions) DESC"""),
-    "counted-loops": Query("--exact: loops by the instructions executed in them and in what they call", f"""
+    "counted-loops": Query("--exact: loops by the instructions executed in them and in their callees", f"""
 SELECT {_PLACE.format('l.header')}, l.depth, sum(x.entries) AS entries, sum(x.iterations) AS iterations,
        sum(x.instructions) AS instructions, sum(x.inclusive) AS inclusive,
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.function JOIN image m ON m.id = f.image
 GROUP BY l.id ORDER BY sum(x.inclusive) DESC, l.id"""),
-    "parallel-candidates": Query("--memory: loops by their share, what their iterations share, what entries touch", """
+    "parallel-candidates": Query("--memory, --dependences: loops with the dependences they carry, and working sets", """
 WITH carried AS (SELECT loop, sum(kind = 'RAW' AND NOT reduction) AS handed,
                         sum(kind = 'RAW' AND reduction) AS combined, sum(kind <> 'RAW') AS reused,
                         min(CASE WHEN kind = 'RAW' AND NOT reduction THEN least END) AS distance
@@ -76,7 +82,7 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, sum(x.iter
        round(100.0 * sum(x.inclusive) / (SELECT sum(instructions) FROM context), 2) AS percent,
        CASE WHEN COALESCE(c.handed, 0) THEN 'serial, distance ' || c.distance || ' or more'
             WHEN COALESCE(c.combined, 0) THEN 'reduction'
-            WHEN COALESCE(c.reused, 0) THEN 'parallel with copies of what it reuses'
+            WHEN COALESCE(c.reused, 0) THEN 'parallel with private copies'
             ELSE 'parallel' END AS through_memory,
        (SELECT round(sum(w.lines * w.entries) / sum(w.entries) / 1024, 1) FROM working_set w
         WHERE w.loop = l.id AND w.at_end = 1) AS kib, m.path AS file
@@ -84,7 +90,7 @@ FROM context_loop x JOIN loop l ON l.id = x.loop JOIN function f ON f.id = l.fun
      LEFT JOIN carried c ON c.loop = l.id
 WHERE EXISTS (SELECT 1 FROM watched) AND NOT EXISTS (SELECT 1 FROM watched WHERE complete = 0)
 GROUP BY l.id HAVING sum(x.iterations) > sum(x.entries) ORDER BY sum(x.inclusive) DESC, l.id"""),
-    "access-patterns": Query("--memory: how the addresses of each access in each context follow each other", f"""
+    "access-patterns": Query("--memory: access patterns: sequential, strided, irregular, by calling context", f"""
 WITH main AS (SELECT access, bytes, max(count) AS count FROM stride GROUP BY access)
 SELECT f.name AS function, printf('0x%x', a.address) AS address, i.mnemonic || ' ' || i.operands AS instruction,
        a.kind, a.size, a.count,
@@ -102,8 +108,8 @@ FROM access a JOIN context c ON c.id = a.context LEFT JOIN main m ON m.access = 
      LEFT JOIN block b ON b.function = f.id AND a.address >= b.start AND a.address < b.end
      LEFT JOIN instruction i ON i.block = b.id AND i.address = a.address
 GROUP BY a.id ORDER BY a.count DESC, a.id"""),
-    "missing-prefetch": Query("--memory: reads beyond the level 2 cache in steps that neither hardware nor their loop "
-                              "fetches ahead of", f"""
+    "missing-prefetch": Query("--memory: reads beyond the level 2 cache that nothing prefetches: irregular, or strides "
+                              "of 4 KiB or more", f"""
 WITH main AS (SELECT access, bytes, max(count) AS count FROM stride GROUP BY access),
      steps AS (SELECT a.*, m.bytes AS step, 10 * m.count >= 9 * (a.count - 1) OR 2 * a.steady >= a.count AS even
                FROM access a JOIN main m ON m.access = a.id)
@@ -118,7 +124,7 @@ WHERE s.kind <> 'W' AND s.highest - s.lowest > COALESCE((SELECT max(bytes) FROM 
   AND NOT EXISTS (SELECT 1 FROM block q JOIN instruction p ON p.block = q.id
                   WHERE q.loop = b.loop AND p.mnemonic LIKE 'prefetch%')
 GROUP BY f.id, s.address ORDER BY sum(s.count) DESC, s.address"""),
-    "working-sets": Query("--memory: what loops touch after so many iterations, and the cache that holds it", """
+    "working-sets": Query("--memory: working sets of loops by the number of iterations, and the cache they fit in", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
        CASE WHEN w.at_end THEN 'end, ' ELSE '' END || round(w.iterations, 1) AS iterations, w.entries,
        round(w.lines / 1024, 1) AS kib, round(w.most_lines / 1024.0, 1) AS most_kib,
@@ -128,17 +134,17 @@ SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth,
 FROM working_set w JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function
      JOIN context_loop x ON x.context = w.context AND x.loop = w.loop
 ORDER BY x.inclusive DESC, w.context, w.loop, w.at_end, w.iterations"""),
-    "hot-paths": Query("--paths: acyclic paths by how often they were taken", """
+    "hot-paths": Query("--paths: acyclic paths by the number of times they were taken", """
 SELECT COALESCE(f.name, printf('0x%x', p.entry)) AS function, p.number, p.paths, round(p.count) AS count,
        round(100.0 * p.count / (SELECT sum(count) FROM path), 2) AS percent, p.blocks
 FROM path p LEFT JOIN function f ON f.id = p.function ORDER BY p.count DESC, p.entry, p.number"""),
-    "trip-counts": Query("--memory, --values: how many iterations loops have, by classes of powers of two", """
+    "trip-counts": Query("--memory, --values: trip counts of loops, in classes of powers of two", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, l.depth, t.least AS iterations_from,
        2 * t.least - 1 AS iterations_to, sum(t.entries) AS entries,
        round(100.0 * sum(t.entries) / sum(sum(t.entries)) OVER (PARTITION BY t.loop), 2) AS percent
 FROM trips t JOIN loop l ON l.id = t.loop JOIN function f ON f.id = l.function
 GROUP BY t.loop, t.least ORDER BY sum(sum(t.least * t.entries)) OVER (PARTITION BY t.loop) DESC, t.loop, t.least"""),
-    "cycles": Query("--values: functions by their cycles, and loops of theirs by what an entry takes", """
+    "cycles": Query("--values: cycles of functions and their loops: least, mean and most of an entry", """
 SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop,
        sum(v.count) AS entries, min(v.least) AS least, round(sum(v.total) * 1.0 / sum(v.count)) AS mean,
        max(v.most) AS most, sum(v.total) AS cycles, sum(o.total) AS own_cycles,
@@ -148,7 +154,7 @@ FROM value v JOIN context c ON c.id = v.context JOIN function f ON f.id = c.func
      LEFT JOIN value o ON v.loop IS NULL AND o.context = v.context AND o.loop IS NULL AND o.name = 'own cycles'
 WHERE v.name = 'cycles' GROUP BY f.id, v.loop
 ORDER BY sum(sum(o.total)) OVER (PARTITION BY f.id) DESC, f.id, v.loop"""),
-    "cycles-by-context": Query("--values: cycles by calling context, from the program's start downwards", """
+    "cycles-by-context": Query("--values: the calling context tree with cycles", """
 WITH own AS (SELECT context, sum(total) AS cycles FROM value WHERE name = 'own cycles' GROUP BY context),
      whole AS (SELECT sum(cycles) AS cycles FROM own)
 SELECT (SELECT count(*) FROM context a WHERE c.id BETWEEN a.id AND a.last) AS depth,
@@ -157,7 +163,7 @@ SELECT (SELECT count(*) FROM context a WHERE c.id BETWEEN a.id AND a.last) AS de
 FROM whole JOIN context c JOIN own i ON i.context BETWEEN c.id AND c.last LEFT JOIN own o ON o.context = c.id
      LEFT JOIN function f ON f.id = c.function
 GROUP BY c.id HAVING sum(i.cycles) * 1000 >= whole.cycles ORDER BY c.id"""),
-    "cycle-classes": Query("--values: how long entries of functions and loops take, by classes of powers of two", """
+    "cycle-classes": Query("--values: cycles of entries of functions and loops, in classes of powers of two", """
 SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop,
        d.least AS cycles_from, max(2 * d.least - 1, 0) AS cycles_to, sum(d.count) AS entries,
        round(100.0 * sum(d.count) / sum(sum(d.count)) OVER (PARTITION BY f.id, v.loop), 2) AS percent
@@ -165,7 +171,7 @@ FROM distribution d JOIN value v ON v.id = d.value JOIN context c ON c.id = v.co
      JOIN function f ON f.id = c.function LEFT JOIN loop l ON l.id = v.loop
 WHERE v.name = 'cycles' GROUP BY f.id, v.loop, d.least
 ORDER BY sum(sum(d.count * d.least)) OVER (PARTITION BY f.id, v.loop) DESC, f.id, v.loop, d.least"""),
-    "values": Query("--values: arguments of functions, and what stays the same in loops, with what they mostly are", """
+    "values": Query("--values: arguments of functions and invariants of loops, with their most frequent value", """
 WITH often AS (SELECT value, amount, max(count) AS count FROM frequent GROUP BY value)
 SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', l.header) END AS loop, v.name,
        v.count, v.least, v.most, COALESCE(v.alignment, 0) AS alignment, v.changes, o.amount AS often,
@@ -173,7 +179,7 @@ SELECT f.name AS function, CASE WHEN v.loop IS NULL THEN '' ELSE printf('0x%x', 
 FROM value v JOIN often o ON o.value = v.id JOIN context c ON c.id = v.context
      LEFT JOIN function f ON f.id = c.function LEFT JOIN loop l ON l.id = v.loop
 WHERE v.total IS NULL ORDER BY v.count DESC, v.id"""),
-    "blocks": Query("--memory: allocated memory by the calls that led to it, innermost first, and accesses to it", """
+    "blocks": Query("--memory: allocations with their call chains, innermost call first, and the accesses to them", """
 WITH RECURSIVE made AS (SELECT o.context, sum(a.count) AS accesses, count(*) AS by_instructions FROM object o
                         JOIN access a ON a.id = o.access WHERE o.context IS NOT NULL GROUP BY o.context),
      path AS (SELECT m.context, c.parent, 1 AS depth,
@@ -186,26 +192,26 @@ WITH RECURSIVE made AS (SELECT o.context, sum(a.count) AS accesses, count(*) AS 
 SELECT p.calls, printf('0x%x', c.site) AS called_at, c.entries AS calls_in_all, m.accesses, m.by_instructions, m.context
 FROM made m JOIN path p ON p.context = m.context JOIN context c ON c.id = m.context
 WHERE p.depth = (SELECT max(depth) FROM path q WHERE q.context = m.context) ORDER BY m.accesses DESC, m.context"""),
-    "banks": Query("--memory: accesses by the eighths of cache lines they begin in, and what divides all addresses", """
+    "banks": Query("--memory: accesses by their offset in the cache line, and the alignment of their addresses", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.alignment,
        b.offset, round(100.0 * b.count / a.count, 1) AS percent, a.context
 FROM bank b JOIN access a ON a.id = b.access JOIN context c ON c.id = a.context
      LEFT JOIN function f ON f.id = c.function
 ORDER BY a.count DESC, a.id, b.offset"""),
-    "derived-sets": Query("--affine: what loops of hot nests touch after so many iterations, from their subscripts", """
+    "derived-sets": Query("--affine: working sets of hot nests' loops, derived from subscripts and loop bounds", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, d.depth, d.iterations,
        round(d.lines / 1024.0, 1) AS kib, round(d.pages / 1024.0, 1) AS pages_kib,
        COALESCE((SELECT k.name FROM cache k WHERE k.bytes >= d.lines ORDER BY k.level LIMIT 1), 'memory') AS fits_in,
-       CASE d.exact WHEN 1 THEN 'yes' ELSE 'but for the last' END AS exact
+       CASE d.exact WHEN 1 THEN 'yes' ELSE 'without the last iteration' END AS exact
 FROM derived_set d LEFT JOIN loop l ON l.id = d.loop LEFT JOIN function f ON f.id = l.function
 ORDER BY d.nest, d.depth, d.loop, d.iterations"""),
-    "patterns": Query("--memory: all addresses of each access; the rest is in the tables part and pattern", """
+    "patterns": Query("--memory: the first access pattern of each access; tables part and pattern hold all", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, a.count, a.parts,
        printf('0x%x', p.address) AS first, t.level, t.text AS pattern, t.affine
 FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
      LEFT JOIN part p ON p.access = a.id AND p.position = 0 LEFT JOIN pattern t ON t.id = p.pattern
 ORDER BY a.count DESC, a.id"""),
-    "reuse-distances": Query("--reuse: by loop, how many other lines are touched between touches of a line", """
+    "reuse-distances": Query("--reuse: reuse distances by loop: other lines touched between two touches of a line", """
 SELECT f.name AS function, printf('0x%x', l.header) AS loop, COALESCE(r.lines, 'never before') AS lines,
        sum(r.count) AS count,
        round(100.0 * sum(r.count) / sum(sum(r.count)) OVER (PARTITION BY c.function, b.loop), 2) AS percent,
@@ -218,7 +224,7 @@ FROM reuse r JOIN access a ON a.id = r.access JOIN context c ON c.id = a.context
 GROUP BY c.function, b.loop, r.lines
 ORDER BY sum(sum(r.count)) OVER (PARTITION BY c.function, b.loop) DESC, c.function, b.loop,
          r.lines IS NULL, r.lines"""),
-    "worst-reuse": Query("--reuse: accesses by how many touches of lines are beyond the caches", """
+    "worst-reuse": Query("--reuse: accesses by the number of reuses whose distance exceeds the caches", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.kind || a.size AS access, sum(r.count) AS touches,
        sum(r.count * (r.lines IS NULL)) AS first_touches,
        sum(r.count * (r.lines * 64 >= (SELECT min(bytes) FROM cache))) AS beyond_first_cache,
@@ -227,17 +233,17 @@ FROM reuse r JOIN access a ON a.id = r.access JOIN context c ON c.id = a.context
      LEFT JOIN function f ON f.id = c.function
 GROUP BY c.function, a.address, a.kind, a.size
 ORDER BY COALESCE(beyond_last_cache, 0) DESC, COALESCE(beyond_first_cache, 0) DESC, touches DESC"""),
-    "stride-histogram": Query("--memory: how far from one address to the next of the same access", """
+    "stride-histogram": Query("--memory: strides: distances between successive addresses of an access", """
 SELECT s.bytes AS stride, sum(s.count) AS count,
        round(100.0 * sum(s.count) / (SELECT sum(count) FROM access), 2) AS percent,
        count(DISTINCT a.address) AS accesses
 FROM stride s JOIN access a ON a.id = s.access GROUP BY s.bytes ORDER BY sum(s.count) DESC, s.bytes"""),
-    "misaligned": Query("--memory: accesses at addresses that are no multiples of their sizes", """
+    "misaligned": Query("--memory: accesses at addresses that are no multiple of their size", """
 SELECT f.name AS function, printf('0x%x', a.address) AS address, a.size, sum(a.count) AS count,
        round(100.0 * sum(a.misaligned) / sum(a.count), 2) AS percent_misaligned
 FROM access a JOIN context c ON c.id = a.context LEFT JOIN function f ON f.id = c.function
 GROUP BY c.function, a.address, a.size HAVING sum(a.misaligned) ORDER BY sum(a.misaligned) DESC, a.address"""),
-    "dependences": Query("--memory: what reads and writes after what, by the loop that carries it", """
+    "dependences": Query("--memory, --dependences: dependences through memory, by the loop that carries them", """
 SELECT d.kind, p.name AS source_function, printf('0x%x', d.source) AS source, q.name AS sink_function,
        printf('0x%x', d.sink) AS sink, printf('0x%x', l.header) AS carried_by, min(d.least) AS least,
        max(d.most) AS most, sum(d.count) AS count, max(d.reduction) AS reduction
@@ -245,7 +251,7 @@ FROM dependence d JOIN context a ON a.id = d.source_context JOIN context b ON b.
      LEFT JOIN function p ON p.id = a.function LEFT JOIN function q ON q.id = b.function
      LEFT JOIN loop l ON l.id = d.loop
 GROUP BY d.kind, d.source, d.sink, d.loop, a.function, b.function ORDER BY sum(d.count) DESC, d.source, d.sink"""),
-    "attribution": Query("--exact: functions by their own instructions, and by those of their loops with calls", """
+    "attribution": Query("--exact: functions by their own instructions, and by those of their loops with callees", """
 WITH outermost AS (SELECT c.function, sum(x.inclusive) AS inclusive
                    FROM context_loop x JOIN context c ON c.id = x.context JOIN loop l ON l.id = x.loop
                    WHERE l.parent IS NULL GROUP BY c.function),
@@ -257,7 +263,7 @@ SELECT f.name AS function, round(100.0 * o.instructions / (SELECT sum(instructio
 FROM own o JOIN function f ON f.id = o.function JOIN image m ON m.id = f.image
      LEFT JOIN outermost t ON t.function = f.id
 ORDER BY o.instructions DESC"""),
-    "listing": Query("--exact: heads of loops, jumps back to them and calls, in the order of their addresses", f"""
+    "listing": Query("--exact: loop headers, back edges and calls in address order, with counts", f"""
 WITH counted AS (SELECT loop, sum(iterations) AS iterations, sum(inclusive) AS inclusive
                  FROM context_loop GROUP BY loop),
      called AS (SELECT p.function, c.site, sum(c.entries) AS entries, sum(c.inclusive) AS inclusive
@@ -277,29 +283,29 @@ SELECT {_PLACE.format('s.address')}, s.what, s.loop, s.count, s.inclusive,
        round(100.0 * s.inclusive / (SELECT sum(instructions) FROM context), 2) AS percent, m.path AS file
 FROM marks s JOIN function f ON f.id = s.function JOIN image m ON m.id = f.image
 ORDER BY f.image, f.start, s.address"""),
-    "unobserved": Query("--exact: which part of its time the program ran unobserved, by samples", """
+    "unobserved": Query("--exact: the share of the samples in code that was not counted", """
 SELECT sum(outside) AS samples_unobserved, sum(samples) AS samples,
        round(100.0 * sum(outside) / sum(samples), 2) AS percent FROM observation"""),
-    "counted-files": Query("--exact: instructions executed by the file they are in", """
+    "counted-files": Query("--exact: executed instructions by file", """
 SELECT m.path AS file, sum(e.instructions) AS instructions,
        round(100.0 * sum(e.instructions) / (SELECT sum(instructions) FROM execution), 2) AS percent
 FROM execution e JOIN image m ON m.id = e.image GROUP BY m.id ORDER BY sum(e.instructions) DESC"""),
-    "block-sizes": Query("how many blocks have how many instructions", """
+    "block-sizes": Query("basic blocks by their number of instructions", """
 SELECT instructions, count(*) AS blocks FROM (SELECT count(*) AS instructions FROM instruction GROUP BY block)
 GROUP BY instructions ORDER BY instructions"""),
-    "instruction-mix": Query("how often each instruction stands in the code, and its part of the time", f"""
+    "instruction-mix": Query("mnemonics by their number in the code, with their share of the time", f"""
 SELECT i.mnemonic, count(*) AS instructions, round(100 * COALESCE(sum(t.seconds), 0) / {_ALL_TIME}, 1) AS percent
 FROM instruction i LEFT JOIN (SELECT block, address, sum(seconds) AS seconds FROM sample GROUP BY block, address) t
      ON t.block = i.block AND t.address = i.address
 GROUP BY i.mnemonic ORDER BY COALESCE(sum(t.seconds), 0) DESC, count(*) DESC"""),
-    "unaligned-vectors": Query("vectors in loops that are moved as if they were not aligned", f"""{_OF_LOOPS}
+    "unaligned-vectors": Query("unaligned vector moves in loops", f"""{_OF_LOOPS}
 SELECT {_PLACE.format('i.address')}, i.mnemonic, i.operands,
        round(100 * COALESCE(o.seconds, 0) / {_ALL_TIME}, 1) AS percent_of_loop
 FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
      LEFT JOIN own o ON o.loop = b.loop
 WHERE b.loop IS NOT NULL AND i.mnemonic IN {_OF_VECTORS} AND i.operands LIKE '%[%'
 ORDER BY COALESCE(o.seconds, 0) DESC, f.id, i.address"""),
-    "missed-fma": Query("products in loops whose only use may be the sum right behind them", f"""{_OF_LOOPS}
+    "missed-fma": Query("products in loops that could be fused with the sum behind them", f"""{_OF_LOOPS}
 SELECT {_PLACE.format('p.address')}, p.mnemonic || ' ' || p.operands AS product, a.mnemonic || ' ' || a.operands AS sum,
        round(100 * COALESCE(o.seconds, 0) / {_ALL_TIME}, 1) AS percent_of_loop
 FROM instruction p JOIN instruction a ON a.block = p.block AND a.address = (
@@ -309,7 +315,7 @@ FROM instruction p JOIN instruction a ON a.block = p.block AND a.address = (
 WHERE b.loop IS NOT NULL AND replace(p.mnemonic, 'v', '') IN ('mulss', 'mulsd', 'mulps', 'mulpd')
   AND replace(a.mnemonic, 'v', '') IN ('add' || substr(p.mnemonic, -2), 'sub' || substr(p.mnemonic, -2))
 ORDER BY COALESCE(o.seconds, 0) DESC, f.id, p.address"""),
-    "spills": Query("registers that are put on the stack and fetched again in one loop", f"""{_OF_LOOPS}
+    "spills": Query("registers that a loop spills to the stack and reloads", f"""{_OF_LOOPS}
 SELECT {_PLACE.format('w.address')}, w.operands AS spill, printf('%#x', r.address) AS filled_at, r.operands AS fill,
        round(100 * COALESCE(o.seconds, 0) / {_ALL_TIME}, 1) AS percent_of_loop
 FROM instruction w JOIN block b ON b.id = w.block JOIN block c ON c.loop = b.loop
@@ -318,7 +324,7 @@ FROM instruction w JOIN block b ON b.id = w.block JOIN block c ON c.loop = b.loo
      JOIN function f ON f.id = b.function LEFT JOIN own o ON o.loop = b.loop
 WHERE w.mnemonic LIKE '%mov%' AND w.operands GLOB '*ptr [[]r[sb]p*],*'
 ORDER BY COALESCE(o.seconds, 0) DESC, f.id, w.address"""),
-    "calls-in-loops": Query("calls that stand in loops, by the time of the loop", f"""{_OF_LOOPS}
+    "calls-in-loops": Query("calls in loops, by the time of the loop", f"""{_OF_LOOPS}
 SELECT {_PLACE.format('k.address')}, COALESCE(k.symbol, g.name, printf('%#x', k.target), 'through a pointer')
        AS callee, l.depth, round(100 * COALESCE(o.seconds, 0) / {_ALL_TIME}, 1) AS percent_of_loop
 FROM call k JOIN block b ON b.id = k.block JOIN loop l ON l.id = b.loop JOIN function f ON f.id = b.function

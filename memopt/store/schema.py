@@ -1,8 +1,12 @@
-"""The tables of a profile, and how a file of an older version becomes one of this version.
+"""The SQL schema of a profile: tables, columns, and migrations of files of older versions.
 
-Invariant: a file is written in one transaction for each part, so that one cut short holds whole parts; ``user_version``
-is the version of its tables. All addresses of ``image`` files are link-time addresses; those of a process are these
-plus its ``mapping.bias``. Columns are documented where they are declared: ``memopt query FILE --schema`` prints this.
+In: the path of a profile. Out: a connection, to a new profile (``create``) or to an existing one (``open_existing``).
+``memopt query --schema`` prints the tables with the comments below, which describe each column.
+
+All addresses in ``image`` files are link-time addresses; the address in a process is that plus ``mapping.bias``. Each
+part of a profile is written in one transaction, so that a profile that was cut short holds whole parts. SQLite's
+``user_version`` holds the version of the tables. A file of an older version is migrated in memory when it is opened;
+the file itself does not change.
 """
 
 from __future__ import annotations
@@ -15,143 +19,145 @@ VERSION = 5
 _APPLICATION = 0x6D656D6F  # "memo", in the header of the file (sqlite.org/fileformat.html, offset 68)
 
 _COUNTS = """
-CREATE TABLE execution (          -- memopt profile --exact: how often each piece of straight code ran, in all
+CREATE TABLE execution (          -- memopt profile --exact: executions of each straight piece of code
     image    INTEGER NOT NULL REFERENCES image,
-    start    INTEGER NOT NULL,    -- bytes [start, end); pieces that are entered in the middle may overlap
+    start    INTEGER NOT NULL,    -- bytes [start, end); pieces may overlap, because some are entered in the middle
     end      INTEGER NOT NULL,
     count    INTEGER NOT NULL,
-    instructions INTEGER NOT NULL -- executed; a repeated string instruction counts for each repetition, too
+    instructions INTEGER NOT NULL -- executed; a string instruction with rep counts once for each repetition, too
 );
-CREATE TABLE context (            -- --exact: a function as called from its caller's context
-    id       INTEGER PRIMARY KEY, -- after the context it is called from; [id, last] are nested intervals
+CREATE TABLE context (            -- --exact: a calling context: a function, called from its caller's context
+    id       INTEGER PRIMARY KEY, -- preorder number: contexts called from this one have ids in [id, last]
     last     INTEGER NOT NULL,
     thread   INTEGER NOT NULL,
-    parent   INTEGER REFERENCES context,  -- NULL: called by nothing that was recorded
-    function INTEGER REFERENCES function, -- NULL: code that belongs to none
+    parent   INTEGER REFERENCES context,  -- the caller's context; NULL: the caller was not recorded
+    function INTEGER REFERENCES function, -- NULL: code in no known function
     image    INTEGER REFERENCES image,
-    entry    INTEGER NOT NULL,    -- address at which it is entered
-    site     INTEGER,             -- address of the call in the parent's function; NULL: a signal, an unwinding
-    loop     INTEGER REFERENCES loop,     -- the innermost one around the call
+    entry    INTEGER NOT NULL,    -- address at which the function is entered
+    site     INTEGER,             -- address of the call in the parent's function; NULL: a signal or unwinding
+    loop     INTEGER REFERENCES loop,     -- the innermost loop around the call
     entries  INTEGER NOT NULL,
-    instructions INTEGER NOT NULL,-- executed in itself
-    inclusive INTEGER NOT NULL    -- with everything called from it
+    instructions INTEGER NOT NULL,-- executed in the function itself
+    inclusive INTEGER NOT NULL    -- executed in the function and in everything that it calls
 );
-CREATE TABLE context_loop (       -- --exact: a loop of a function in a context
+CREATE TABLE context_loop (       -- --exact: a loop in a calling context
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER NOT NULL REFERENCES loop,
     entries  INTEGER NOT NULL,
-    iterations INTEGER NOT NULL,  -- an exit from the test at its head is none
-    instructions INTEGER NOT NULL,-- executed in it, loops inside and functions called left out
-    inclusive INTEGER NOT NULL,   -- with both
+    iterations INTEGER NOT NULL,  -- a test at the loop's head that leaves the loop does not count
+    instructions INTEGER NOT NULL,-- executed in the loop, without inner loops and called functions
+    inclusive INTEGER NOT NULL,   -- executed in the loop, with both
     PRIMARY KEY (context, loop)
 ) WITHOUT ROWID;
 CREATE INDEX context_of ON context (function);
 """
 
 _MEMORY = """
-CREATE TABLE watched (            -- --memory: threads whose accesses to memory were watched
+CREATE TABLE watched (            -- --memory: one row for each thread whose memory accesses were traced
     thread   INTEGER NOT NULL,
-    words    INTEGER NOT NULL,    -- of their traces
-    complete INTEGER NOT NULL     -- 0: not to the end
+    words    INTEGER NOT NULL,    -- length of the trace, in words of 8 bytes
+    complete INTEGER NOT NULL     -- 1: traced to the end of the thread; 0: not
 );
-CREATE TABLE dependence (         -- --memory: what must stay in order, within a thread
-    kind     TEXT NOT NULL,       -- RAW, WAR, WAW: read after write, ...
+CREATE TABLE dependence (         -- --memory, --dependences: a data dependence through memory within a thread
+    kind     TEXT NOT NULL,       -- RAW (read after write), WAR, WAW
     source_context INTEGER NOT NULL REFERENCES context,
-    source   INTEGER NOT NULL,    -- address of the instruction that comes first
+    source   INTEGER NOT NULL,    -- address of the instruction that accesses the memory first
     sink_context INTEGER NOT NULL REFERENCES context,
-    sink     INTEGER NOT NULL,    -- of the one after it
-    context  INTEGER REFERENCES context,  -- of the loop that carries it; NULL: none does
+    sink     INTEGER NOT NULL,    -- address of the instruction that accesses it next
+    context  INTEGER REFERENCES context,  -- calling context of the loop that carries it; NULL: no loop does
     loop     INTEGER REFERENCES loop,
-    least    INTEGER NOT NULL,    -- iterations from source to sink; 0: in the same one
-    most     INTEGER NOT NULL,    -- 16384: as many or more
-    count    INTEGER NOT NULL,    -- how often: bytes that depend, by the size of the smaller access
-    reduction INTEGER NOT NULL    -- 1: the sink reads what the source wrote to combine it with something
+    least    INTEGER NOT NULL,    -- smallest distance from source to sink, in iterations; 0: the same iteration
+    most     INTEGER NOT NULL,    -- largest distance; 16384: that or more
+    count    INTEGER NOT NULL,    -- how often: dependent bytes, divided by the size of the smaller access
+    reduction INTEGER NOT NULL    -- 1: the sink reads the value to combine it with another one (x = x + ...)
 );
-CREATE TABLE access (             -- --memory: an instruction that reads or writes memory, in a context
+CREATE TABLE access (             -- --memory: a memory operand of an instruction, in a calling context
     id       INTEGER PRIMARY KEY,
     context  INTEGER NOT NULL REFERENCES context,
-    address  INTEGER NOT NULL,    -- of the instruction; a string instruction may have two rows
-    kind     TEXT NOT NULL,       -- R, W, RW
+    address  INTEGER NOT NULL,    -- of the instruction; a string instruction may have two operands, and so two rows
+    kind     TEXT NOT NULL,       -- R (read), W (write), RW
     size     INTEGER NOT NULL,    -- bytes
-    count    INTEGER NOT NULL,    -- how often
-    lowest   INTEGER NOT NULL,    -- of the addresses
-    highest  INTEGER NOT NULL,
-    steady   INTEGER NOT NULL,    -- how often it went as far as the time before
-    misaligned INTEGER NOT NULL,  -- how often at no multiple of its size
-    parts    INTEGER,             -- rows of part that together are all of it; NULL: too many, none is here
-    alignment INTEGER             -- the largest power of two that divides all addresses; NULL: not known
+    count    INTEGER NOT NULL,    -- number of accesses
+    lowest   INTEGER NOT NULL,    -- lowest address
+    highest  INTEGER NOT NULL,    -- highest address
+    steady   INTEGER NOT NULL,    -- accesses with the same stride as the access before them
+    misaligned INTEGER NOT NULL,  -- accesses at addresses that are no multiple of the size
+    parts    INTEGER,             -- number of rows in the table part; NULL: too many, they were not written
+    alignment INTEGER             -- the largest power of two that divides all addresses; NULL: unknown
 );
-CREATE TABLE pattern (            -- --memory: what addresses do, as memopt.traces.notation says
+CREATE TABLE pattern (            -- --memory: an access pattern, in the notation of memopt.traces.notation
     id       INTEGER PRIMARY KEY,
-    level    INTEGER NOT NULL,    -- 0: accesses one behind the other; 1: those again and again; 2: these, ...
-    text     TEXT NOT NULL,       -- [[ID222],(+15728+[ID222])*34]: the pattern 222, and 34 more of it
-    affine   TEXT,                -- 516 i0 + 4 i1, i0 < 35, i1 < 67: as loops; NULL: it is none
-    accesses INTEGER NOT NULL,
+    level    INTEGER NOT NULL,    -- 0: contiguous accesses; 1: repetitions of level 0; 2: repetitions of level 1; ...
+    text     TEXT NOT NULL,       -- e.g. [[ID222],(+15728+[ID222])*34]: the pattern 222, then 34 more of it
+    affine   TEXT,                -- as loops, e.g. 516 i0 + 4 i1, i0 < 35, i1 < 67; NULL: not affine
+    accesses INTEGER NOT NULL,    -- number of accesses
     span     INTEGER NOT NULL     -- bytes from the start of its first access to the end of its last one
 );
-CREATE TABLE part (               -- --memory: the patterns of an access, one after the other
+CREATE TABLE part (               -- --memory: the patterns that an access follows, in the order of time
     access   INTEGER NOT NULL REFERENCES access,
     position INTEGER NOT NULL,    -- 0, 1, ...
-    address  INTEGER NOT NULL,    -- of the first byte
+    address  INTEGER NOT NULL,    -- first address of the pattern
     pattern  INTEGER NOT NULL REFERENCES pattern,
     PRIMARY KEY (access, position)
 ) WITHOUT ROWID;
-CREATE TABLE stride (             -- --memory: from one address of an access to the next
+CREATE TABLE stride (             -- --memory: distances between successive addresses of an access
     access   INTEGER NOT NULL REFERENCES access,
     bytes    INTEGER NOT NULL,
-    count    INTEGER NOT NULL     -- at least; at most a fifth of access.count more. The four most frequent are here
+    count    INTEGER NOT NULL     -- a lower bound, too low by at most a fifth of access.count; the four most
+                                  -- frequent strides have rows
 );
-CREATE TABLE reuse (              -- --reuse: other cache lines touched since a line was touched before
+CREATE TABLE reuse (              -- --reuse: reuse distances, in classes of powers of two
     access   INTEGER NOT NULL REFERENCES access,
-    lines    INTEGER,             -- least of its class: 0, 1, 2, 4, 8, ...; NULL: the line was never touched before
-    count    INTEGER NOT NULL     -- touches of lines
+    lines    INTEGER,             -- other cache lines touched since the last touch of this line, lower bound of the
+                                  -- class: 0, 1, 2, 4, 8, ...; NULL: the first touch of the line
+    count    INTEGER NOT NULL     -- touches of cache lines
 );
-CREATE TABLE working_set (        -- --memory: what entries of a loop in a context have touched
+CREATE TABLE working_set (        -- --memory: working sets of a loop in a calling context
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER NOT NULL REFERENCES loop,
-    at_end   INTEGER NOT NULL,    -- 1: where they end; 0: after so many iterations
-    iterations REAL NOT NULL,     -- runs of its header: 1, 2, 4, ...; at the end on average
-    entries  INTEGER NOT NULL,    -- that had as many
-    lines    REAL NOT NULL,       -- bytes of the cache lines touched, on average
-    most_lines INTEGER NOT NULL,  -- and at most
-    pages    REAL NOT NULL,       -- bytes of the pages touched, on average
-    most_pages INTEGER NOT NULL
+    at_end   INTEGER NOT NULL,    -- 1: at the end of entries; 0: after the given number of iterations
+    iterations REAL NOT NULL,     -- executions of the loop header: 1, 2, 4, ...; at the end the mean
+    entries  INTEGER NOT NULL,    -- entries that had so many iterations
+    lines    REAL NOT NULL,       -- bytes of the cache lines touched, mean over entries
+    most_lines INTEGER NOT NULL,  -- and maximum
+    pages    REAL NOT NULL,       -- bytes of the pages touched, mean over entries
+    most_pages INTEGER NOT NULL   -- and maximum
 );
-CREATE TABLE path (               -- --paths: an acyclic path of a function that was taken
-    function INTEGER REFERENCES function,  -- NULL: of code that is in no function
-    entry    INTEGER NOT NULL,    -- address where the numbering begins
-    number   INTEGER NOT NULL,    -- as Ball and Larus number it
-    paths    INTEGER NOT NULL,    -- how many there are
-    count    REAL NOT NULL,       -- how often it was taken; where only windows were seen, what they stand for
-    blocks   TEXT NOT NULL        -- addresses of its blocks
+CREATE TABLE path (               -- --paths: an acyclic path of a function, taken at least once
+    function INTEGER REFERENCES function,  -- NULL: code in no known function
+    entry    INTEGER NOT NULL,    -- address of the entry for which paths are numbered
+    number   INTEGER NOT NULL,    -- number of the path by Ball and Larus (1996)
+    paths    INTEGER NOT NULL,    -- how many acyclic paths there are
+    count    REAL NOT NULL,       -- how often it was taken; without --exact an estimate from windows
+    blocks   TEXT NOT NULL        -- addresses of its basic blocks
 );
-CREATE TABLE windows (            -- --paths: one row
-    windows  INTEGER NOT NULL,    -- times that threads were watched
-    seconds  REAL NOT NULL        -- and how long, in all
+CREATE TABLE windows (            -- --paths: one row: the windows in which paths were counted
+    windows  INTEGER NOT NULL,    -- number of windows
+    seconds  REAL NOT NULL        -- their total length
 );
-CREATE TABLE nest (               -- --affine: a hot nest, lifted from its machine code
+CREATE TABLE nest (               -- --affine: a hot loop nest, lifted from its machine code
     id       INTEGER PRIMARY KEY,
     image    INTEGER REFERENCES image,
     header   INTEGER NOT NULL,    -- address of the outermost loop
-    trips    INTEGER NOT NULL,    -- R: iterations of that which were left when it was met
-    text     TEXT NOT NULL        -- its arrays, and its statements with loops and subscripts
+    trips    INTEGER NOT NULL,    -- R: iterations of the outermost loop that were left when a sample met the nest
+    text     TEXT NOT NULL        -- arrays, and statements with their loops and subscripts
 );
-CREATE TABLE derived_set (        -- --affine: what an entry of a loop touches, from subscripts and bounds
+CREATE TABLE derived_set (        -- --affine: working set of a loop's entry, derived from subscripts and bounds
     nest     INTEGER NOT NULL REFERENCES nest,
-    loop     INTEGER REFERENCES loop,  -- NULL: of a function called in it
+    loop     INTEGER REFERENCES loop,  -- NULL: a loop of a function that the nest calls
     depth    INTEGER NOT NULL,    -- 1: outermost
-    exact    INTEGER NOT NULL,    -- 0: the end of the last iteration is not known, and is left out
-    iterations INTEGER NOT NULL,  -- 1, 2, 4, ..., and all; of depth 1 those left, if it is unknown how many were over
+    exact    INTEGER NOT NULL,    -- 0: the end of the last iteration is unknown, and left out
+    iterations INTEGER NOT NULL,  -- 1, 2, 4, ..., and all; at depth 1 those left, if the number of past ones is unknown
     lines    INTEGER NOT NULL,    -- bytes of the cache lines touched
     pages    INTEGER NOT NULL     -- bytes of the pages touched
 );
-CREATE TABLE trips (              -- --memory, --values: how many iterations entries of a loop in a context had
+CREATE TABLE trips (              -- --memory, --values: trip counts of a loop in a calling context, by classes
     context  INTEGER NOT NULL REFERENCES context,
     loop     INTEGER NOT NULL REFERENCES loop,
-    least    INTEGER NOT NULL,    -- runs of its header: 1, 2 to 3, 4 to 7, ...
+    least    INTEGER NOT NULL,    -- lower bound of the class of trip counts: 1 (1), 2 (2 to 3), 4 (4 to 7), ...
     entries  INTEGER NOT NULL
 );
-CREATE TABLE cache (              -- of this machine
+CREATE TABLE cache (              -- data caches of the machine
     level    INTEGER NOT NULL,
     name     TEXT NOT NULL,
     bytes    INTEGER NOT NULL
@@ -163,105 +169,105 @@ CREATE INDEX reuse_of ON reuse (access);
 """
 
 _VALUES = """
-CREATE TABLE value (              -- --values: what a function or a loop had in a context whenever it was entered
+CREATE TABLE value (              -- --values: the distribution of one value over all entries of a function or loop
     id       INTEGER PRIMARY KEY,
     context  INTEGER NOT NULL REFERENCES context,
-    loop     INTEGER REFERENCES loop,  -- NULL: the function
-    name     TEXT NOT NULL,       -- cycles: of the time stamp counter, until it was left, with what was called and what
-                                  -- probes cost; own cycles: without what was called; trips: runs of the header;
-                                  -- rdi, ...: registers, arguments of a function, what a loop reads and never changes
+    loop     INTEGER REFERENCES loop,  -- NULL: the value belongs to the function
+    name     TEXT NOT NULL,       -- cycles: time stamp counter from entry to exit, callees and probes included;
+                                  -- own cycles: without callees; trips: executions of the loop header;
+                                  -- rdi, ...: registers: arguments of a function, invariants that a loop reads
     count    INTEGER NOT NULL,
-    least    INTEGER NOT NULL,    -- registers as signed numbers of 64 bits
-    most     INTEGER NOT NULL,
-    total    INTEGER,             -- NULL: of a register
-    alignment INTEGER,            -- of a register: the largest power of two that divides all, up to 2**62; NULL: all
-                                  -- are zero
-    changes  INTEGER NOT NULL     -- how often it was another than the time before
+    least    INTEGER NOT NULL,    -- smallest; registers are signed 64-bit numbers
+    most     INTEGER NOT NULL,    -- largest
+    total    INTEGER,             -- sum; NULL: the value is a register
+    alignment INTEGER,            -- of a register: the largest power of two that divides all values, at most 2**62;
+                                  -- NULL: all values are zero
+    changes  INTEGER NOT NULL     -- entries at which it differed from the entry before
 );
-CREATE TABLE frequent (           -- --values: the most frequent ones
+CREATE TABLE frequent (           -- --values: the most frequent values
     value    INTEGER NOT NULL REFERENCES value,
     amount   INTEGER NOT NULL,
-    count    INTEGER NOT NULL,    -- exact where there are fewer than eight; else up to a ninth of value.count too low
+    count    INTEGER NOT NULL,    -- exact if fewer than eight values occurred; else too low by value.count / 9 at most
     PRIMARY KEY (value, amount)
 ) WITHOUT ROWID;
-CREATE TABLE distribution (       -- --values: of cycles and of trips
+CREATE TABLE distribution (       -- --values: distributions of cycles and trips, by classes
     value    INTEGER NOT NULL REFERENCES value,
-    least    INTEGER NOT NULL,    -- of the class: 0, 1, 2 to 3, 4 to 7, ...
+    least    INTEGER NOT NULL,    -- lower bound of the class: 0, 1, 2 (2 to 3), 4 (4 to 7), ...
     count    INTEGER NOT NULL,
     PRIMARY KEY (value, least)
 ) WITHOUT ROWID;
-CREATE TABLE bank (               -- --memory: where in a cache line an access begins
+CREATE TABLE bank (               -- --memory: offsets in the cache line at which accesses begin
     access   INTEGER NOT NULL REFERENCES access,
-    offset   INTEGER NOT NULL,    -- 0, 8, ..., 56: bytes from the start of the line, or up to 7 more
+    offset   INTEGER NOT NULL,    -- bytes from the start of the line, rounded down to 0, 8, ..., 56
     count    INTEGER NOT NULL,
     PRIMARY KEY (access, offset)
 ) WITHOUT ROWID;
-CREATE TABLE object (             -- --memory: what an access leads to, where that is known of all its addresses
+CREATE TABLE object (             -- --memory: the object that an access touches, if all its addresses lie in one
     access   INTEGER PRIMARY KEY REFERENCES access,
-    kind     TEXT NOT NULL,       -- variable; block: allocated by malloc and the like; stack, heap (brk), mapped: of
-                                  -- these kinds of memory; file
-    name     TEXT,                -- of the variable, the file, or the function that called for the block
-    offset   INTEGER NOT NULL,    -- of the lowest address from the start of the variable, block, or memory
-    context  INTEGER REFERENCES context  -- of the call that has allocated the block, the last one there
+    kind     TEXT NOT NULL,       -- variable; block (allocated by malloc and the like); stack, heap (brk), mapped
+                                  -- (other memory of these kinds); file
+    name     TEXT,                -- of the variable, the file, or the function that allocated the block
+    offset   INTEGER NOT NULL,    -- of the lowest address, from the start of the object
+    context  INTEGER REFERENCES context  -- calling context of the allocation; if several, of the last one
 );
-CREATE TABLE observation (        -- --exact: one row, where the system tells: samples of processor time
-    samples  INTEGER NOT NULL,
-    outside  INTEGER NOT NULL     -- of them, how many met code that ran unobserved
+CREATE TABLE observation (        -- --exact: one row, if the system allows sampling: how much ran uncounted
+    samples  INTEGER NOT NULL,    -- samples of processor time
+    outside  INTEGER NOT NULL     -- those in code that ran without being counted
 );
 CREATE INDEX value_of ON value (context);
 """
 _THREADS = """
-CREATE TABLE thread (             -- a thread that was seen, of the program or of a process that it has made
-    thread   INTEGER NOT NULL,    -- its number, of which that of the first in a process is the number of the process
-    process  INTEGER NOT NULL,
-    parent   INTEGER,             -- the process that has made this one; NULL: memopt; 0: not known
-    program  TEXT                 -- path of what is executed
+CREATE TABLE thread (             -- a thread of the program, or of a process that it started
+    thread   INTEGER NOT NULL,    -- thread id; that of the first thread of a process is the process id
+    process  INTEGER NOT NULL,    -- process id
+    parent   INTEGER,             -- id of the parent process; NULL: memopt; 0: unknown
+    program  TEXT                 -- path of the executable
 );
 """
 TABLES = """
-CREATE TABLE run (                -- one row: how the profile was made
-    memopt   TEXT NOT NULL,       -- version
+CREATE TABLE run (                -- one row for each run: how the profile was made
+    memopt   TEXT NOT NULL,       -- version of memopt
     command  TEXT NOT NULL,       -- program and arguments, quoted for a shell
-    machine  TEXT NOT NULL,       -- name of the processor
+    machine  TEXT NOT NULL,       -- model name of the processor
     started  TEXT NOT NULL,       -- date and time, UTC, ISO 8601
-    seconds  REAL NOT NULL,       -- elapsed
+    seconds  REAL NOT NULL,       -- elapsed time
     ended    TEXT NOT NULL        -- "exit 0", "signal 9"
 );
-CREATE TABLE image (              -- a file with code
+CREATE TABLE image (              -- an executable or library
     id       INTEGER PRIMARY KEY,
     path     TEXT NOT NULL UNIQUE
 );
-CREATE TABLE function (
+CREATE TABLE function (           -- a function in such a file
     id       INTEGER PRIMARY KEY,
     image    INTEGER NOT NULL REFERENCES image,
-    name     TEXT NOT NULL,       -- demangled; 'function 0x11a0' where only the range is known
+    name     TEXT NOT NULL,       -- demangled; 'function 0x11a0' if it has no symbol
     start    INTEGER NOT NULL,    -- bytes [start, end)
     end      INTEGER NOT NULL
 );
-CREATE TABLE loop (               -- each after the one around it
-    id       INTEGER PRIMARY KEY,
+CREATE TABLE loop (               -- a loop of a function
+    id       INTEGER PRIMARY KEY, -- preorder number: loops inside this one have ids in [id, last]
     function INTEGER NOT NULL REFERENCES function,
-    parent   INTEGER REFERENCES loop,
-    header   INTEGER NOT NULL,    -- address
+    parent   INTEGER REFERENCES loop,  -- the loop around it
+    header   INTEGER NOT NULL,    -- address of its header
     depth    INTEGER NOT NULL,    -- 1: outermost
-    last     INTEGER NOT NULL,    -- highest id of a loop inside: [id, last] are nested intervals
-    irreducible INTEGER NOT NULL  -- 1: entered at other blocks, too
+    last     INTEGER NOT NULL,    -- highest id of a loop inside
+    irreducible INTEGER NOT NULL  -- 1: irreducible: has entries other than its header
 );
-CREATE TABLE block (
+CREATE TABLE block (              -- a basic block
     id       INTEGER PRIMARY KEY,
     function INTEGER NOT NULL REFERENCES function,
-    loop     INTEGER REFERENCES loop,  -- the innermost one
+    loop     INTEGER REFERENCES loop,  -- the innermost loop around it
     start    INTEGER NOT NULL,    -- bytes [start, end)
     end      INTEGER NOT NULL,
-    enter    INTEGER NOT NULL,    -- a dominates b in one function: b.enter BETWEEN a.enter AND a.leave
+    enter    INTEGER NOT NULL,    -- block a dominates block b of its function if b.enter BETWEEN a.enter AND a.leave
     leave    INTEGER NOT NULL,
-    kind     TEXT NOT NULL        -- how it ends: plain jump conditional call return indirect trap
+    kind     TEXT NOT NULL        -- its last instruction: plain jump conditional call return indirect trap
 );
-CREATE TABLE edge (
+CREATE TABLE edge (               -- an edge of the control-flow graph
     source   INTEGER NOT NULL REFERENCES block,
-    target   INTEGER REFERENCES block,   -- NULL: outside the function
-    address  INTEGER NOT NULL,    -- of the target
-    back     INTEGER NOT NULL     -- 1: closes a loop, whose header the target is
+    target   INTEGER REFERENCES block,  -- NULL: leads out of the function
+    address  INTEGER NOT NULL,    -- address of the target
+    back     INTEGER NOT NULL     -- 1: a back edge: the target is the header of a loop around the source
 );
 CREATE TABLE instruction (
     address  INTEGER NOT NULL,
@@ -271,31 +277,31 @@ CREATE TABLE instruction (
     operands TEXT NOT NULL,       -- Intel syntax
     PRIMARY KEY (block, address)
 ) WITHOUT ROWID;
-CREATE TABLE call (
+CREATE TABLE call (               -- a call instruction
     block    INTEGER NOT NULL REFERENCES block,
-    address  INTEGER NOT NULL,    -- of the call
-    target   INTEGER,             -- address, NULL where it is not in the code
-    symbol   TEXT,                -- name of the function of another file that it leads to
+    address  INTEGER NOT NULL,    -- address of the call
+    target   INTEGER,             -- address called; NULL: an indirect call
+    symbol   TEXT,                -- name of the called function, if it is in another file
     callee   INTEGER REFERENCES function
 );
-CREATE TABLE mapping (            -- where code of a file lay in the process
+CREATE TABLE mapping (            -- code of a file in the address space of the process
     image    INTEGER NOT NULL REFERENCES image,
-    start    INTEGER NOT NULL,    -- live bytes [start, end)
+    start    INTEGER NOT NULL,    -- addresses [start, end) in the process
     end      INTEGER NOT NULL,
-    bias     INTEGER NOT NULL     -- live address less link-time address
+    bias     INTEGER NOT NULL     -- address in the process minus link-time address
 );
-CREATE TABLE sample (             -- processor time, by statistical sampling
+CREATE TABLE sample (             -- processor time, by sampling
     thread   INTEGER NOT NULL,
-    image    INTEGER REFERENCES image,  -- NULL: code that is in no file
-    block    INTEGER REFERENCES block,  -- NULL: in no block that was found
-    address  INTEGER NOT NULL,    -- link-time, or a live one in no file; below 0: of the kernel
-    count    INTEGER NOT NULL,
-    seconds  REAL NOT NULL        -- that the samples stand for
+    image    INTEGER REFERENCES image,  -- NULL: code in no file
+    block    INTEGER REFERENCES block,  -- NULL: in no known block
+    address  INTEGER NOT NULL,    -- link-time address; in no file that of the process; negative: in the kernel
+    count    INTEGER NOT NULL,    -- number of samples
+    seconds  REAL NOT NULL        -- processor time that they stand for
 );
 CREATE INDEX function_at ON function (image, start);
 CREATE INDEX block_at ON block (function, start);
 CREATE INDEX sample_in ON sample (block);
-CREATE VIEW place AS              -- an instruction with everything around it
+CREATE VIEW place AS              -- an instruction with its block, loop, function and file
     SELECT i.address, i.mnemonic, i.operands, b.id AS block, b.loop, f.id AS function, f.name, m.path
     FROM instruction i JOIN block b ON b.id = i.block JOIN function f ON f.id = b.function
          JOIN image m ON m.id = f.image;
@@ -305,36 +311,37 @@ CREATE VIEW place AS              -- an instruction with everything around it
 def _with_values(copy: sqlite3.Connection) -> None:
     copy.executescript(_VALUES)
     if "alignment" not in [name for _, name, *_ in copy.execute("PRAGMA table_info(access)")]:
-        copy.execute("ALTER TABLE access ADD COLUMN alignment INTEGER")  # else the table is younger than the file
+        copy.execute("ALTER TABLE access ADD COLUMN alignment INTEGER")  # not if a migration has just made the table
 
 
+# By version of a file: the function that migrates it to the next version.
 _MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], object]] = {
     1: lambda copy: copy.executescript(_COUNTS),
     2: lambda copy: copy.executescript(_MEMORY),
     3: _with_values,
     4: lambda copy: copy.executescript(_THREADS),
 }
-"""By the version that a file has: what makes it one of the next version."""
 
 
 class StoreError(Exception):
-    """The file is no profile, or cannot be read or written; the message is for the user."""
+    """The file is no profile, or cannot be read or written. The message is one line for the user."""
 
 
 def check_new(path: str) -> None:
-    """A profile can be written to ``path``: nothing is there, an empty file, or a profile. Raises ``StoreError``."""
+    """Checks that a profile can be written to ``path``. Only an empty file or an earlier profile may be there: nothing
+    else is overwritten. Raises ``StoreError``."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.exists(path):
         if not os.path.isfile(path) or not os.access(path, os.W_OK):
-            raise StoreError(f"{path}: cannot be written; name a file that can")
+            raise StoreError(f"{path}: cannot be written; name another file")
         if os.path.getsize(path):
             _identified(path).close()
     elif not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise StoreError(f"{path}: cannot be written there; name a file that can")
+        raise StoreError(f"{path}: cannot be written there; name a file in another folder")
 
 
 def create(path: str) -> sqlite3.Connection:
-    """A new, empty profile at ``path``, in place of the one that was there. Raises ``StoreError``."""
+    """Creates an empty profile at ``path``, and removes the earlier one there. Raises ``StoreError``."""
     check_new(path)
     try:
         if os.path.exists(path):
@@ -343,25 +350,25 @@ def create(path: str) -> sqlite3.Connection:
         connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; "
                                  f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; {TABLES}")
     except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path}: cannot be written ({error}); name a file that can") from error
+        raise StoreError(f"{path}: cannot be written ({error}); name another file") from error
     return connection
 
 
 def open_existing(path: str) -> sqlite3.Connection:
-    """The profile at ``path``, for reading, brought to this version in memory where it is older. Raises
-    ``StoreError``."""
+    """Opens the profile at ``path`` for reading. One of an older version is migrated in memory; its file stays as it
+    is. Raises ``StoreError``."""
     if not os.path.exists(path):
-        raise StoreError(f"{path}: there is no such file; memopt profile -o {path} -- PROGRAM makes one")
+        raise StoreError(f"{path}: there is no such file; make one with memopt profile -o {path} -- PROGRAM")
     connection = _identified(path)
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         connection.close()
-        raise StoreError(f"{path}: made by a newer memopt; use that one to read it")
+        raise StoreError(f"{path}: was made by a newer memopt; read it with that one")
     return connection if version == VERSION else _migrated(connection, version)
 
 
 def _identified(path: str) -> sqlite3.Connection:
-    """The file at ``path``, which is a profile of whatever version; ``StoreError`` where it is none."""
+    """Opens the profile at ``path``, of any version, for reading. Raises ``StoreError`` if it is no profile."""
     why = "it was not made by memopt profile"
     try:
         connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, isolation_level=None)

@@ -1,4 +1,8 @@
-"""The structure of functions into the tables of a profile."""
+"""Writes the static structure of functions into a profile: functions, loops, blocks, edges, instructions and calls.
+
+In: an open profile, ``FunctionStructure`` of each function of a file. Out: rows. The ids of loops are preorder numbers
+of the loop nesting, so that the loops inside a loop are those with ids in [id, last].
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,15 @@ from memopt.ir.graph import Kind
 
 
 def add_image(connection: sqlite3.Connection, path: str) -> int:
-    """The number of the file at ``path``, which is entered where it is new."""
+    """The id of the file at ``path``. Inserts a row for a new file."""
     connection.execute("INSERT OR IGNORE INTO image (path) VALUES (?)", (path,))
     (number,) = connection.execute("SELECT id FROM image WHERE path = ?", (path,)).fetchone()
     return int(number)
 
 
 def add_functions(connection: sqlite3.Connection, image: int, found: Iterable[FunctionStructure]) -> None:
-    """All of ``found`` in one transaction, and which calls lead to which of them."""
+    """Writes all functions of ``found``, then connects calls with the functions of this file that they call. One
+    transaction."""
     connection.execute("BEGIN")
     for structure in found:
         _add_function(connection, image, structure)
@@ -34,7 +39,7 @@ def _add_function(connection: sqlite3.Connection, image: int, structure: Functio
                                 (image, function.shown, function.start, function.end)).lastrowid
     first_loop = _next_id(connection, "loop")
     last = list(range(len(nesting.loops)))
-    for index in reversed(range(len(last))):  # a loop comes after the one around it
+    for index in reversed(range(len(last))):  # inner loops first: a loop has a higher index than the loop around it
         parent = nesting.loops[index].parent
         if parent is not None:
             last[parent] = max(last[parent], last[index])

@@ -1,6 +1,10 @@
-"""A profile as one tree of functions and loops: by calling context where everything was counted, else by samples.
+"""A profile as one tree: program, threads, functions and loops.
 
-Invariant: what a frame and everything below it hold is the sum of what is told of its parts in the tables.
+If calls were counted, a function stands below its caller's loop, once for each calling context, and weights are
+instructions. In a sampled profile functions stand directly below their thread, and weights are seconds.
+
+In: an open profile. Out: the ``Frame`` at the root. Invariant: the total of a frame is its own weight plus the totals
+of the frames below it.
 """
 
 from __future__ import annotations
@@ -13,22 +17,20 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Frame:
-    """``kind``: "program", "thread", "function" or "loop"; ``function``: its number, or that of the
-    loop's. ``own``, ``total``: instructions or seconds, without and with what is below. ``entries``, ``iterations``:
-    None where they were not counted."""
+    """A node of the tree."""
 
     name: str
-    kind: str
-    own: float = 0
-    entries: int | None = None
+    kind: str  # "program", "thread", "function" or "loop"
+    own: float = 0  # instructions or seconds, without those of the frames below
+    entries: int | None = None  # None if not counted; so is ``iterations``
     iterations: int | None = None
-    file: str = ""
+    file: str = ""  # the executable or library that holds the code
     below: list[Frame] = field(default_factory=list)
-    total: float = 0
-    function: int | None = None
+    total: float = 0  # instructions or seconds, with those of the frames below
+    function: int | None = None  # id of the function; of a loop, id of the function around it
 
     def walk(self) -> Iterator[tuple[int, Frame]]:
-        """Depth and frame, this one first, what is below in the order of its weight."""
+        """Pairs of depth and frame in preorder: this frame first, then the frames below, the heaviest first."""
         pending = [(0, self)]
         while pending:
             depth, frame = pending.pop()
@@ -37,7 +39,7 @@ class Frame:
 
 
 def read_tree(connection: sqlite3.Connection) -> tuple[Frame, str]:
-    """The program with its threads below, and what is counted: "instructions" or "seconds"."""
+    """The root of the tree, and the unit of its weights: "instructions" or "seconds"."""
     (command,) = connection.execute("SELECT command FROM run").fetchone()
     root = Frame(command, "program")
     names = _thread_names(connection)
@@ -50,7 +52,8 @@ def read_tree(connection: sqlite3.Connection) -> tuple[Frame, str]:
 
 
 def _thread_names(connection: sqlite3.Connection) -> dict[int, str]:
-    """Those of processes that the program has made say so."""
+    """Names of the threads of processes that the program started, by thread number. Threads of the program itself are
+    left out: the caller names them by number."""
     rows = connection.execute("SELECT thread, process, program FROM thread WHERE parent IS NOT NULL")
     return {thread: f"thread {thread} of process {process}, {os.path.basename(program or '?')}"
             for thread, process, program in rows}
@@ -98,7 +101,7 @@ def _samples(connection: sqlite3.Connection, root: Frame, names: Mapping[int, st
             root.below.append(threads[thread])
         key = thread, function
         if key not in functions:
-            functions[key] = Frame(name or "code of no known function", "function", file=file or "", function=function)
+            functions[key] = Frame(name or "unknown function", "function", file=file or "", function=function)
             threads[thread].below.append(functions[key])
         frame, around = functions[key], []
         current = loop

@@ -1,10 +1,15 @@
-"""Blocks of memory that a program has allocated: where, how large, and in which context, from a trace.
+"""Heap allocations: address, size and calling context of each block that malloc and the like have returned.
 
-The entry of a function that allocates is told with its first two arguments, the block where a call comes back with what
-rax holds (memopt.traces.core.format: EXTRA). While the function and what it calls run, nodes are no lower than its own;
-the
-first call that comes back in a lower one is its own, and rax is the block. What it has handed its work on to by a jump
-comes back with it.
+Example: for ``p = malloc(100)`` the trace has the first two arguments at the entry of ``malloc``, and rax in the block
+behind the call. The size is 100, the address is what rax holds.
+
+In: the BLOCK and EXTRA words of a thread's trace (``core/format.py``), with what ``allocators.py`` says of each block.
+
+Out: one ``Allocation`` for each address, the latest one.
+
+Why a return is matched with the right call: while the allocating function and its callees run, the trace has no node
+lower than the function's own. So the first return to a lower node is the function's own return. This also holds where
+the function ends with a tail jump to another one: both return at once.
 """
 
 from __future__ import annotations
@@ -20,8 +25,9 @@ from memopt.traces.core.format import BLOCK, EXTRA, FLAGS, BlockShape, Words
 from memopt.traces.core.reader import Reading
 from memopt.traces.core.tables import larger, new_table, pointer, slot
 
-_MOST = 1 << 20  # blocks that are kept
-_PENDING = 64
+_MOST = 1 << 20  # addresses that are kept; further ones are left out
+_PENDING = 64  # calls of allocating functions that have not returned yet
+# Columns of the state. _AWAITED: the next word is the node of _BLOCK_NOW. _EXTRAS: EXTRA words met in this block.
 _AWAITED, _BLOCK_NOW, _NODE_NOW, _EXTRAS, _WAITING, _KNOWN = range(6)
 _DONE, _MORE = range(2)
 _ADDRESS_BITS = (1 << 48) - 1
@@ -29,16 +35,18 @@ _ADDRESS_BITS = (1 << 48) - 1
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """``node``: of the function that has allocated it."""
+    """A block of memory that an allocating function has returned."""
 
     address: int
-    size: int
-    node: int
+    size: int  # in bytes
+    node: int  # the calling context: the node of the function that has allocated it
 
 
 @kernel()
 def _returned(state, waiting, node, address, table, places):
-    """``node`` goes on behind a call, which has returned ``address``."""
+    """Handles a return to ``node`` with ``address`` in rax: it ends the pending calls of higher nodes. The outermost of
+    them has allocated the block.
+    """
     at = state[_WAITING]
     while at > 0 and waiting[2 * at - 1] > node:
         at -= 1
@@ -54,7 +62,7 @@ def _returned(state, waiting, node, address, table, places):
 
 @kernel(nogil=True)
 def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
-    """Go on at the word ``at``: where it stopped, and whether the table must grow first."""
+    """Reads from the word ``at`` on. Returns where it stopped, and _MORE if the table must grow first, else _DONE."""
     words, kinds = pointer(all_words.ctypes.data), pointer(all_kinds.ctypes.data)
     waiting, table = pointer(all_waiting.ctypes.data), pointer(all_table.ctypes.data)
     places = len(all_table)
@@ -85,7 +93,7 @@ def _feed(all_words, at, state, all_kinds, all_waiting, all_table):
 
 
 class Allocations(Reading):
-    """Those of one thread."""
+    """Finds the allocations of one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,10 +103,12 @@ class Allocations(Reading):
         self._table = new_table(1 << 10, 4)  # address, 0, size, node
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
+        """Adds blocks and loops; both are numbered on."""
         super().know(blocks, loops)
         self._kinds = numpy.concatenate((self._kinds, numpy.array([b.allocates for b in blocks], numpy.int64)))
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         pending = words.view(numpy.int64)
         at, more = 0, -1
         while more != _DONE:
@@ -107,6 +117,6 @@ class Allocations(Reading):
                 self._table = larger(self._table)
 
     def all(self) -> Iterator[Allocation]:
-        """The last ones at their addresses."""
+        """Yields for each address the allocation that has returned it last."""
         for address, _, size, node in self._table[self._table[:, 1] != -1].tolist():
             yield Allocation(address, size, node)

@@ -1,8 +1,15 @@
-"""How often each acyclic path of each function was taken, from runs of blocks.
+"""Path profile: how often each acyclic path of each function was taken (Ball and Larus, 1996).
 
-A path begins where its function does or behind a jump back, goes on behind the calls in it, and ends at a jump back or
-where the function is left; its number is the sum of values that its edges have (memopt.instrumentation.path_numbering).
-What the trace shows only the end of is left out.
+Example: each iteration of ``for (...) { if (c) a(); else b(); }`` is one of two paths.
+
+In: the blocks and nodes of a thread's trace (no accesses), and the values that ``instrumentation/path_numbering.py``
+has given to edges. Out: (function, path, count).
+
+The method is that of Ball and Larus, Efficient path profiling (MICRO 1996).
+
+A path begins at the entry of its function or behind a back edge, goes on behind the calls in it, and ends at a back
+edge or where the function is left. Its number is the sum of the values of its edges. A path of which the trace shows
+only the end, because recording began within it, is not counted.
 """
 
 from __future__ import annotations
@@ -17,20 +24,20 @@ from memopt.traces.core.format import RESUMED, Words
 from memopt.traces.core.tables import extended, joined, larger, new_table, pointer, slot
 
 _FRAMES = 4096
-_UNKNOWN = -1
-_ENTRY = 0  # what paths begin with where their function does
+_UNKNOWN = -1  # a path whose beginning the trace does not show
+_ENTRY = 0  # the number that a path begins with at the entry of its function
 _FRAME, _PATHS, _COUNTED, _NUMBERS = range(4)
 _DONE, _MORE = range(2)
 
 
 @dataclass(frozen=True, slots=True)
 class PathBlock:
-    """``start``, ``end``: what a path gets that begins or ends here, None where none does. ``edges``: (number of the
-    block it leads to, value, what the next path begins with behind a jump back or None)."""
+    """A block, and what it adds to the numbers of paths."""
 
-    unit: int
-    start: int | None
-    end: int | None
+    unit: int  # the number of its function
+    start: int | None  # what a path that begins here begins with; None if none does
+    end: int | None  # what is added to a path that ends here; None if none does
+    # For each edge: number of the block it leads to, value, and behind a back edge what the next path begins with.
     edges: tuple[tuple[int, int, int | None], ...]
 
 
@@ -46,7 +53,7 @@ def _count(counts, places, state, unit, path, times):
 
 @kernel()
 def _over(frames, frame, blocks, counts, places, state):
-    """The function of a frame was left behind its last block."""
+    """The function of ``frame`` was left behind its last block: the path ends there and is counted."""
     block, path = frames[3 * frame + 1], frames[3 * frame + 2]
     if path >= 0 and blocks[3 * block + 2] >= 0:
         _count(counts, places, state, blocks[3 * block], path + blocks[3 * block + 2], 1)
@@ -54,7 +61,7 @@ def _over(frames, frame, blocks, counts, places, state):
 
 @kernel()
 def _frame_of(frames, top, node):
-    """The highest frame of ``node``, -1 where there is none."""
+    """The highest frame of ``node`` from ``top`` downwards; -1 if there is none."""
     while top >= 0 and frames[3 * top] != node:
         top -= 1
     return top
@@ -62,10 +69,15 @@ def _frame_of(frames, top, node):
 
 @kernel()
 def _go_on(frames, frame, node, block, blocks, edges, many, counts, places, state):
-    """``block`` runs in the frame on top, of ``node``: the frame that it is in, and the path until there."""
+    """Adds the edge to ``block``, which runs in the top frame, of ``node``, to the path of that frame. Returns the
+    frame that the block runs in, and its path up to there.
+
+    All frames of a recursive function have one node. So an edge that does not exist means that the function was left
+    and entered again, or has returned to a caller of the same node, or has called itself.
+    """
     edge = 4 * slot(edges, 4, many, frames[3 * frame + 1], block)
     while (edges[edge + 1] == -1 and blocks[3 * block + 1] != _ENTRY and frame > 0
-           and frames[3 * frame - 3] == node):  # the frames of a recursive function have one node
+           and frames[3 * frame - 3] == node):  # returned to a recursive caller
         _over(frames, frame, blocks, counts, places, state)
         frame -= 1
         edge = 4 * slot(edges, 4, many, frames[3 * frame + 1], block)
@@ -87,7 +99,9 @@ def _go_on(frames, frame, node, block, blocks, edges, many, counts, places, stat
 
 @kernel(nogil=True)
 def _read(words, state, all_frames, all_blocks, all_edges, all_counts, at):
-    """From the word ``at`` on: where it stopped, and whether there must be room for more."""
+    """Reads from the word ``at`` on. Returns where it stopped, and _MORE if the table of counts must grow first, else
+    _DONE.
+    """
     frames, blocks = pointer(all_frames.ctypes.data), pointer(all_blocks.ctypes.data)
     edges, counts = pointer(all_edges.ctypes.data), pointer(all_counts.ctypes.data)
     many, places, end = len(all_edges), len(all_counts), len(words)
@@ -113,7 +127,7 @@ def _read(words, state, all_frames, all_blocks, all_edges, all_counts, at):
 
 
 class Paths:
-    """Those of one thread. ``paths``: how many have ended."""
+    """Counts the paths of one thread, in windows of time that each have a weight."""
 
     def __init__(self) -> None:
         self._state = numpy.array([-1, 0, 0], numpy.int64)
@@ -127,10 +141,11 @@ class Paths:
 
     @property
     def paths(self) -> int:
+        """How many paths have ended."""
         return int(self._state[_PATHS])
 
     def know(self, blocks: Sequence[PathBlock]) -> None:
-        """More blocks, numbered on."""
+        """Adds blocks; they are numbered on."""
         first = len(self._blocks)
         self._blocks = extended(self._blocks, [
             (b.unit, _UNKNOWN if b.start is None else b.start, _UNKNOWN if b.end is None else b.end) for b in blocks])
@@ -142,6 +157,7 @@ class Paths:
                 _add_edge(self._edges, number, target, value, _UNKNOWN if start is None else start)
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         pending = joined(self._rest, words)
         at, more = 0, -1
         while more != _DONE:
@@ -151,7 +167,7 @@ class Paths:
         self._rest = pending[at:].copy()
 
     def _grow(self) -> None:
-        """Weights stay with their rows."""
+        """Doubles the table of counts; the weights move with their rows."""
         old, weights = self._counts, self._weights
         self._counts = larger(old)
         self._weights = numpy.zeros(len(self._counts))
@@ -159,14 +175,15 @@ class Paths:
             self._weights[_row(self._counts, old[row, 0], old[row, 1])] = weights[row]
 
     def end_window(self, weight: float) -> None:
-        """What was counted since the last time stands for ``weight`` times as much. The frames are forgotten: the
-        program goes on unseen."""
+        """Adds what was counted in this window to the result, times ``weight``: the window stands for so much of the
+        run. Forgets the frames, since the program now runs unseen.
+        """
         self._weights += weight * self._counts[:, 2]
         self._counts[:, 2] = 0
         self._state[_FRAME] = -1
 
     def all(self) -> Iterator[tuple[int, int, float]]:
-        """Unit, path and its count in all windows that have ended."""
+        """Yields function, path and weighted count, over all windows that have ended."""
         for row in numpy.nonzero(self._weights)[0].tolist():
             yield int(self._counts[row, 0]), int(self._counts[row, 1]), float(self._weights[row])
 

@@ -1,9 +1,14 @@
-"""Reuse distances: how many other cache lines were touched since a line was touched before.
+"""Reuse distances: how many other cache lines were touched since a line was touched before (LRU stack distance).
 
-Mattson et al., Evaluation techniques for storage hierarchies (1970): an access hits in a fully associative cache of
-more lines than its distance. The most recent lines are kept in their order; older ones have a place in a tree of counts
-(Bennett and Kruskal, LRU stack processing, 1975), by when they left the most recent ones. Distances are counted by
-powers of two for each access in each context.
+Example: when lines are touched in the order A B C A, the second touch of A has the distance 2.
+
+In: the accesses of a thread's trace. Out: for each access in each context, how many touches fall into each class of
+distances (by powers of two), and how many touch a line for the first time.
+
+An access hits in a fully associative LRU cache of more lines than its distance (Mattson et al., Evaluation techniques
+for storage hierarchies, 1970). The most recent lines are kept in a list, in their order. An older line has a place in a
+tree of counts (Bennett and Kruskal, LRU stack processing, 1975), numbered by when it left the list; the lines at higher
+places were touched since.
 """
 
 from __future__ import annotations
@@ -19,10 +24,10 @@ from memopt.traces.core.reader import Reading, first_site, named
 from memopt.traces.core.tables import Array, larger, longer, new_table, pointer, slot, zeros
 
 COLD = 47  # column of first touches
-_COLUMNS = 48  # 0: no other line; n: from 1 << n - 1 on, and less than 1 << n
-_RECENT = 16
-_LINES = 64  # of a page of the table
-_NEVER, _IS_RECENT = 0, -1  # instead of a place in the tree
+_COLUMNS = 48  # column 0: no other line; column n: at least 2 ** (n - 1) lines and less than 2 ** n
+_RECENT = 16  # lines in the list of the most recent ones
+_LINES = 64  # lines of a page of the table
+_NEVER, _IS_RECENT = 0, -1  # in ``times``, in place of a place in the tree
 (_BLOCK_NOW, _CURRENT, _PAGES, _NEXT, _PLACE, _OLD, _FILLED, _DONE_OF_REPEATED, _NEWEST,
  _NUMBERS) = range(10)
 _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_PAGES, _MORE_PLACES = range(5)
@@ -30,15 +35,16 @@ _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_PAGES, _MORE_PLACES = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """How often in each class of distances: 0 lines, 1, 2 to 3, 4 to 7, ...; ``cold``: touches of new lines."""
+    """The reuse distances of one access in one context."""
 
     access: Access
-    counts: tuple[int, ...]
-    cold: int
+    counts: tuple[int, ...]  # touches by class of distance: 0 lines, 1, 2 to 3, 4 to 7, ...
+    cold: int  # first touches of a line
 
 
 @kernel(forceinline=True)
 def _add(tree, places, at, value):
+    """Adds ``value`` at the place ``at`` of a tree of counts (a binary indexed tree)."""
     while at <= places:
         tree[at] += value
         at += at & -at
@@ -46,6 +52,7 @@ def _add(tree, places, at, value):
 
 @kernel(forceinline=True)
 def _until(tree, at):
+    """The sum of the counts up to the place ``at``."""
     count = 0
     while at > 0:
         count += tree[at]
@@ -55,6 +62,7 @@ def _until(tree, at):
 
 @kernel()
 def _column(distance):
+    """The class of a distance: the number of its bits."""
     column = 0
     while distance:
         distance >>= 1
@@ -64,7 +72,9 @@ def _column(distance):
 
 @kernel()
 def _touch(state, recent, times, tree, places, row, where):
-    """The line whose word is ``where``, by the site with its columns at ``row``."""
+    """Counts a touch of the line whose word in ``times`` is at ``where``, in the columns ``row`` of its access, and
+    makes it the most recent line.
+    """
     filled, rank = state[_FILLED], 0
     if times[where] == _IS_RECENT:
         while recent[rank] != where:
@@ -95,7 +105,9 @@ def _touch(state, recent, times, tree, places, row, where):
 
 @kernel(forceinline=True)
 def _access(state, recent, times, room, tree, places, pages, page_places, row, address, size):
-    """All lines of an access, those before _DONE_OF_REPEATED bytes left out; 0, or what there must be more of first."""
+    """Touches all lines of an access but those of its first _DONE_OF_REPEATED bytes, which were touched before a table
+    had to grow. Returns what must grow first, or _DONE.
+    """
     first, last = (address + state[_DONE_OF_REPEATED]) // LINE, (address + size - 1) // LINE
     for line in range(first, last + 1):
         if line == state[_NEWEST]:
@@ -121,7 +133,7 @@ def _access(state, recent, times, room, tree, places, pages, page_places, row, a
 @kernel(nogil=True)
 def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, rows, recent, all_times,
           all_tree, all_pages):
-    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+    """Reads from the word ``at`` on. Returns where it stopped, and what must grow first, or _DONE."""
     words, count = pointer(all_words.ctypes.data), len(all_words)
     blocks, shapes = pointer(all_blocks.ctypes.data), pointer(all_shapes.ctypes.data)
     contexts, counts, last = (pointer(all_contexts.ctypes.data), pointer(all_counts.ctypes.data),
@@ -162,7 +174,7 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
 
 
 class Reuses(Reading):
-    """Those of one thread, found as its trace comes in."""
+    """Finds the reuse distances of one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,6 +186,7 @@ class Reuses(Reading):
         self._tree = numpy.zeros((1 << 16) + 1, numpy.int64)
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != _DONE:
@@ -190,7 +203,7 @@ class Reuses(Reading):
         self._rest = pending[at:].copy()
 
     def all(self) -> Iterator[Reuse]:
-        """In the order in which they were met."""
+        """Yields the result of each access that was met, in the order in which they were met first."""
         sites = self._sites()
         for site in numpy.nonzero(self._rows.any(axis=1))[0].tolist():
             *counts, cold = self._rows[site].tolist()
@@ -198,7 +211,9 @@ class Reuses(Reading):
 
 
 def renumbered(times: Array, state: Array, places: int) -> Array:
-    """The tree, with old lines at its first places, in their order; twice as large where more than half are in use."""
+    """A new tree with the old lines at its first places, in their order; ``times`` then has their new places. It is
+    twice as large if more than half of the places are in use.
+    """
     flat = times.reshape(-1)
     old = numpy.nonzero(flat > 0)[0]
     order = old[numpy.argsort(flat[old])]

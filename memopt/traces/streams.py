@@ -1,6 +1,10 @@
-"""What the addresses of each access in each context are, one after the other: bounds, strides, alignment, patterns.
+"""Address streams: bounds, strides, alignment, cache banks and patterns of the addresses of each access.
 
-Strides are counted as ``memopt.traces.core.frequent`` does it.
+Example: the load in ``for (i = 0; i < n; i++) sum += a[4 * i];`` (``double``) has the stride 32, ``n - 1`` times.
+
+In: the accesses of a thread's trace. Out: a ``Stream`` for each access in each context, and the patterns that streams
+are made of (``patterns.py``). Counts of strides are exact for up to PLACES different strides; beyond that they are the
+most frequent ones (``core/frequent.py``).
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from memopt.traces.core.format import BLOCK, FLAGS, LINE, Access, Words
 from memopt.traces.core.frequent import count_value, counted
 from memopt.traces.core.reader import Reading, first_site, named
 from memopt.traces.core.tables import Array, longer, pointer, zeros
-from memopt.traces.patterns import Pattern, Patterns, follow, pointers
+from memopt.traces.pattern_levels import follow, pointers
+from memopt.traces.patterns import Pattern, Patterns
 
-PLACES = 4  # for strides of an access
-BANKS, BANK = 8, 8  # of a cache line, and their bytes
-# Columns of a row, one for each access; from STRIDES on pairs of stride and count, from BANKS on counts.
+PLACES = 4  # different strides that are counted for an access
+BANKS, BANK = 8, 8  # how many banks a cache line has, and the bytes of each
+# Columns of the row of an access. From _STRIDES on: pairs of stride and count; from _BANKS on: a count for each bank.
 _COUNT, _LAST, _BEFORE, _STEADY, _LOWEST, _HIGHEST, _MISALIGNED, _BITS, _STRIDES = range(9)
 _BANKS = _STRIDES + 2 * PLACES
 _COLUMNS = _BANKS + BANKS
@@ -29,27 +34,26 @@ _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_OF_PATTERNS = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """``count`` accesses, the first bytes of which lie from ``lowest`` to ``highest``; ``steady``: how many went as far
-    as the one before them; ``misaligned``: at no multiple of their size; ``strides``: how often in bytes;
-    ``alignment``: the largest power of two that divides all addresses; ``banks``: how many, by the eighth of a cache
-    line they begin in; ``parts``:
-    address and number of the patterns that all its accesses are, one behind the other, None where they are too many."""
+    """The addresses of one access in one context. An address is that of the first byte."""
 
     access: Access
-    count: int
-    lowest: int
-    highest: int
-    steady: int
-    misaligned: int
-    strides: dict[int, int]
-    alignment: int
-    banks: tuple[int, ...]
+    count: int  # how many accesses
+    lowest: int  # lowest address
+    highest: int  # highest address
+    steady: int  # how many accesses had the same stride as the access before
+    misaligned: int  # how many addresses are no multiple of the access's size
+    strides: dict[int, int]  # how often, by stride in bytes
+    alignment: int  # the largest power of two that divides all addresses
+    banks: tuple[int, ...]  # how many accesses begin in each eighth of a cache line
+    # Address and number of each pattern; in this order they are all accesses. None if there are too many patterns.
     parts: tuple[tuple[int, int], ...] | None
 
 
 @kernel()
 def _banks_of_run(rows, row, address, size, times):
-    """Of a repeated access; where it begins comes again after as many as there are bytes in a line."""
+    """Counts the banks of a repeated access. The bank repeats after as many steps as a line has bytes, so these are
+    looked at and the rest is multiplied.
+    """
     rounds = times // LINE
     for step in range(min(times, LINE)):
         rows[row + _BANKS + ((address + step * size) // BANK & BANKS - 1)] += rounds + (step < times - rounds * LINE)
@@ -57,6 +61,8 @@ def _banks_of_run(rows, row, address, size, times):
 
 @kernel(forceinline=True)
 def _access(rows, row, address, size, times):
+    """Counts ``times`` accesses of ``size`` bytes, each directly behind the one before, in the columns from ``row`` on.
+    """
     if rows[row + _COUNT]:
         stride = address - rows[row + _LAST]
         count_value(rows, row + _STRIDES, row + _BANKS, stride, 1)
@@ -88,8 +94,10 @@ def _access(rows, row, address, size, times):
 @kernel(nogil=True)
 def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts, all_last, all_rows, numbers, patterns,
           table, sites, levels, entries, one, two):
-    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on (from
-    _MORE_OF_PATTERNS on: what ``follow`` returned, plus that). ``numbers`` and what comes behind: the patterns."""
+    """Reads from the word ``at`` on. Returns where it stopped, and what must grow first, or _DONE; from
+    _MORE_OF_PATTERNS on it is that plus what ``follow`` returned. ``numbers`` and the arrays after it are those of
+    ``Patterns``.
+    """
     t = pointers(numbers, patterns, table, sites, levels, entries, one, two)
     words, count = pointer(all_words.ctypes.data), len(all_words)
     blocks, shapes = pointer(all_blocks.ctypes.data), pointer(all_shapes.ctypes.data)
@@ -136,7 +144,7 @@ def _feed(all_words, at, state, all_blocks, all_shapes, all_contexts, all_counts
 
 
 class Streams(Reading):
-    """Those of one thread, found as its trace comes in."""
+    """Finds the address streams of one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,6 +153,7 @@ class Streams(Reading):
         self._patterns = Patterns(len(self._rows))
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != _DONE:
@@ -160,7 +169,9 @@ class Streams(Reading):
         self._rest = pending[at:].copy()
 
     def all(self) -> Iterator[Stream]:
-        """In the order in which they were met, now that the trace has ended."""
+        """Yields the streams, in the order in which their accesses were met first. To be called once, at the end of the
+        trace.
+        """
         sites = self._sites()
         parts = self._patterns.finish(self._sizes(sites))
         for site in numpy.nonzero(self._rows[:, _COUNT])[0].tolist():
@@ -170,11 +181,11 @@ class Streams(Reading):
                          strides, row[_BITS] & -row[_BITS], tuple(row[_BANKS:]), parts[site])
 
     def patterns(self) -> list[Pattern]:
-        """By number, behind ``all``."""
+        """The patterns by number, for the ``parts`` of streams. To be called after ``all``."""
         return self._patterns.all()
 
     def _sizes(self, sites: Array) -> Array:
-        """Of the accesses of each site, in bytes."""
+        """By site, the bytes of its access."""
         sizes = numpy.zeros(len(self._rows), numpy.int64)
         for _, block, site in sites.tolist():
             shape, count = self._blocks[block, :2]

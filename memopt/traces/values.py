@@ -1,13 +1,21 @@
-"""What functions and loops had when they were entered and left, from a trace of values.
+"""Value profile: arguments, trip counts, cycles and register values of functions and loops, as distributions.
 
-An entry of such a trace is: BLOCK and the number of a point (memopt.instrumentation.value_probes), its node, the time
-stamp counter,
-the stack pointer, how much of the time memopt was waited for, then what belongs to its moment: at the entry of a
-function its caller's node and the registers, at that of a loop how often its header has run until now and the
-registers, at its exit how often it has run then.
+Example: of ``for (i = 0; i < n; i++)`` it tells how often the loop was entered, how many iterations and cycles its
+entries had, and which values the registers had at entry.
 
-The stack pointer tells which functions have returned, whatever the way (System V AMD64 ABI 3.2.2: the stack grows
-down): a frame entered below it is over. So functions that change to another stack and back are not told rightly.
+In: the words of a trace of values. Each record belongs to a point of ``instrumentation/value_probes.py`` and has
+
+- BLOCK and the number of the point, its node, the time stamp counter, the stack pointer, and the cycles for which the
+  program has waited for memopt until now;
+- at the entry of a function: the caller's node, then the registers;
+- at the entry of a loop: how often its header has run until now, then the registers;
+- at the exit of a loop: how often its header has run until then.
+
+Out: a ``Value`` for each value of each point in each node.
+
+The stack pointer tells which functions have returned, however they did so. The stack grows downwards (System V AMD64
+ABI 3.2.2), so a record with a higher stack pointer shows that all frames below it have ended. The result is wrong for
+functions that switch to another stack and back.
 """
 
 from __future__ import annotations
@@ -25,47 +33,46 @@ from memopt.traces.core.reader import Reading, first_site
 from memopt.traces.core.tables import Array, extended, longer, pointer, zeros
 
 AMOUNTS = ("cycles", "own cycles", "trips")  # names of values that are no registers
-PLACES = 8  # for values that are told one by one
+PLACES = 8  # different values that are counted one by one
 CLASSES = 64  # 0, 1, 2 to 3, 4 to 7, ...: by the number of bits
-_FRAMES = 1 << 14
+_FRAMES = 1 << 14  # active functions and loops, at most
 _ENTRY, _BACK, _LOOP_ENTRY, _LOOP_EXIT = (moment.value for moment in Moment)
-# Columns of a row, one for each value of each point in each node.
+# Columns of a distribution. From _PAIRS on: pairs of value and count; from _CLASSES on: a count for each class.
 _COUNT, _LEAST, _MOST, _TOTAL, _BITS, _CHANGES, _LAST, _PAIRS = range(8)
 _CLASSES = _PAIRS + 2 * PLACES
 _COLUMNS = _CLASSES + CLASSES
 # Columns of a point.
 _MOMENT, _VALUES, _LOOP, _STEP, _WIDTH = range(5)
-# Columns of what is active: a function, where its loop is -1, or a loop of the function below it.
+# Columns of an active function (_IN_LOOP is -1) or of an active loop of the function below it: node, loop, its first
+# distribution, cycles at entry, stack pointer at entry, cycles in its callees, runs of the header until its entry.
 _NODE, _IN_LOOP, _ROW, _SINCE, _STACK, _INSIDE, _HEADER = range(7)
 _ACTIVE_COLUMNS = 8
 _TOP, _NOW = range(2)
-_HIGHEST = (1 << 63) - 1  # no stack lies as high
+_HIGHEST = (1 << 63) - 1  # higher than any stack
 _DONE, _MORE_CONTEXTS, _MORE_ROWS = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """``loop``: index among those of the function of ``node``, None for the function; ``name``: "cycles", "own cycles",
-    "trips", or that of a register. ``total`` is modulo 2**64; ``changes``: how often it was another than before;
-    ``bits``: all of them, by or; ``frequent``: how often, by value; ``classes``: how often, by the least of a class,
-    for amounts alone."""
+    """The distribution of one value of one point in one node."""
 
     node: int
     point: int
-    loop: int | None
-    name: str
+    loop: int | None  # index among the loops of the node's function; None for the function itself
+    name: str  # "cycles", "own cycles" (without callees), "trips", or a register
     count: int
     least: int
     most: int
-    total: int
-    bits: int
-    changes: int
-    frequent: dict[int, int]
-    classes: dict[int, int]
+    total: int  # modulo 2**64
+    bits: int  # bitwise or of all values
+    changes: int  # how often the value differed from the one before
+    frequent: dict[int, int]  # how often, by value (see ``core/frequent.py``)
+    classes: dict[int, int]  # how often, by the least value of a class; for amounts only
 
 
 @kernel(forceinline=True)
 def _note(rows, number, value):
+    """Adds ``value`` to the distribution of this number."""
     row = _COLUMNS * number
     if rows[row + _COUNT] == 0:
         rows[row + _LEAST], rows[row + _MOST] = value, value
@@ -82,7 +89,7 @@ def _note(rows, number, value):
 
 @kernel(forceinline=True)
 def _note_amount(rows, number, value):
-    """A value whose class matters as well."""
+    """Adds ``value``, an amount, to its distribution and to the counts by class."""
     _note(rows, number, value)
     bits, rest = 0, value
     while rest > 0:
@@ -93,7 +100,7 @@ def _note_amount(rows, number, value):
 
 @kernel()
 def _function_below(active, top):
-    """The highest active function from ``top`` downwards, -1 where there is none."""
+    """The highest active function from ``top`` downwards; -1 if there is none."""
     while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
         top -= 1
     return top
@@ -101,7 +108,7 @@ def _function_below(active, top):
 
 @kernel()
 def _return(active, top, rows, now):
-    """The function at ``top`` is over, and what is active above it: what is on top then."""
+    """Ends the function at ``top`` and what is active above it. Returns the new top."""
     frame = _ACTIVE_COLUMNS * top
     cycles = now - active[frame + _SINCE]
     _note_amount(rows, active[frame + _ROW], cycles)
@@ -114,7 +121,9 @@ def _return(active, top, rows, now):
 
 @kernel()
 def _unwind(active, top, rows, stack, caller, now):
-    """What was entered below ``stack`` is over, or at it by another than the node ``caller``."""
+    """Ends the functions that were entered with a stack pointer below ``stack``, and those that were entered at
+    ``stack`` itself, unless ``caller`` is their node or 0. Returns the new top.
+    """
     while True:
         function = _function_below(active, top)
         if function < 0:
@@ -127,7 +136,7 @@ def _unwind(active, top, rows, stack, caller, now):
 
 @kernel()
 def _loop_below(active, top, node, loop):
-    """The loop among those active in the function on top, of ``node``; -1 where it is not."""
+    """The active loop ``loop`` of the function on top, which is that of ``node``; -1 if it is not active."""
     while top >= 0 and active[_ACTIVE_COLUMNS * top + _IN_LOOP] >= 0:
         if active[_ACTIVE_COLUMNS * top + _IN_LOOP] == loop and active[_ACTIVE_COLUMNS * top + _NODE] == node:
             return top
@@ -137,7 +146,7 @@ def _loop_below(active, top, node, loop):
 
 @kernel()
 def _push(active, top, node, loop, row, now, stack, header):
-    """Where too much is active, all of it is forgotten."""
+    """Makes a function or loop active and returns the new top. If too many are active, all of them are forgotten."""
     top = 0 if top + 1 == _FRAMES else top + 1
     frame = _ACTIVE_COLUMNS * top
     active[frame + _NODE], active[frame + _IN_LOOP], active[frame + _ROW] = node, loop, row
@@ -148,7 +157,7 @@ def _push(active, top, node, loop, row, now, stack, header):
 
 @kernel(nogil=True)
 def _feed(all_words, at, state, all_points, all_contexts, all_counts, all_last, all_rows, all_active):
-    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on."""
+    """Reads from the word ``at`` on. Returns where it stopped, and what must grow first, or _DONE."""
     words, count = pointer(all_words.ctypes.data), len(all_words)
     points, rows, active = (pointer(all_points.ctypes.data), pointer(all_rows.ctypes.data),
                             pointer(all_active.ctypes.data))
@@ -200,13 +209,13 @@ def _feed(all_words, at, state, all_points, all_contexts, all_counts, all_last, 
 
 @kernel()
 def _end(state, all_rows, all_active):
-    """All functions are over."""
+    """Ends all active functions at the end of the trace."""
     _unwind(pointer(all_active.ctypes.data), state[_TOP], pointer(all_rows.ctypes.data), _HIGHEST, 0, state[_NOW])
     state[_TOP] = -1
 
 
 class Values(Reading):
-    """Those of one thread."""
+    """Finds the distributions of values of one thread."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +226,7 @@ class Values(Reading):
         self._active = numpy.zeros((_FRAMES, _ACTIVE_COLUMNS), numpy.int64)
 
     def know_points(self, points: Sequence[Point]) -> None:
-        """More of them, numbered on."""
+        """Adds points; they are numbered on."""
         self._points = extended(self._points, [
             (p.moment.value, len(names(p)), -1 if p.loop is None else p.loop, 1 if p.trips is None else p.trips.step,
              64 if p.trips is None else p.trips.bits) for p in points])
@@ -225,6 +234,7 @@ class Values(Reading):
         self._known += points
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their points are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != _DONE:
@@ -237,8 +247,9 @@ class Values(Reading):
         self._rest = pending[at:].copy()
 
     def all(self) -> Iterator[Value]:
-        """In the order in which their points were met, now that the trace has ended. Functions that are active end
-        there."""
+        """Yields the distributions, in the order in which their points were met. To be called once, at the end of the
+        trace: functions that are active end there.
+        """
         _end(self._state, self._rows, self._active)
         found = self._context_blocks[self._context_blocks[:, 1] != -1]
         for node, number, first in found[numpy.argsort(found[:, 2])].tolist():
@@ -256,7 +267,9 @@ def _value(node: int, point: Point, name: str, row: Array) -> Value:
 
 
 def names(point: Point) -> tuple[str, ...]:
-    """Of the values that belong to a point; those of a loop are known when it is left."""
+    """The names of the values of a point, in order. The cycles and trips of a loop are known when it is left, but
+    belong to its entry.
+    """
     match point.moment:
         case Moment.ENTRY:
             return ("cycles", "own cycles", *point.registers)

@@ -1,9 +1,12 @@
-"""Working sets of loops: how many different cache lines and pages an entry of a loop has touched after how many
-iterations.
+"""Working sets of loops: how many different cache lines and pages an entry of a loop has touched after n iterations.
 
-A line is new to an entry when it was last touched before that began: the time of the last touch of each line tells it
-for all active loops at once, from the innermost outwards. Curves are kept at 1, 2, 4, ... iterations and where loops
-end; an iteration is a run of the header.
+Example: each entry of ``for (j = 0; j < 512; j++) sum += a[j];`` (``double``, aligned) touches 64 lines.
+
+In: the accesses of a thread's trace. Out: for each loop in each context a curve at 1, 2, 4, ... iterations and at the
+end of the loop, and how many entries had how many iterations. An iteration is a run of the loop's header.
+
+A line is new to an entry if its last touch was before the entry began. So the time of the last touch of each line tells
+this for all active loops at once, from the innermost outwards.
 """
 
 from __future__ import annotations
@@ -34,15 +37,15 @@ from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import BLOCK, LINE, PAGE, RESUMED, Words
 from memopt.traces.core.tables import Array, larger, longer, new_table, pointer, slot, zeros
 
-POINTS = 40  # of a curve: after 1 << 0, 1 << 1, ... iterations
+POINTS = 40  # points of a curve: after 1 << 0, 1 << 1, ... iterations
 _LINES = PAGE // LINE
-_TIMES = _LINES + 8  # words for a page: its time, and those of its lines
-_POINT = 5  # words: entries, lines, most lines, pages, most pages
-_ITERATIONS = _POINT * (POINTS + 1)  # behind the points and the end: of all entries
-_TRIPS = _ITERATIONS + 3  # how many entries had from 1 << n iterations on, and less than twice as many
+_TIMES = _LINES + 8  # words for a page: the time of its last touch, and those of its lines
+_POINT = 5  # words of a point: entries, lines, most lines, pages, most pages
+_ITERATIONS = _POINT * (POINTS + 1)  # column of the iterations of all entries, behind the points and the end
+_TRIPS = _ITERATIONS + 3  # from here on: how many entries had at least 1 << n iterations, and less than 1 << n + 1
 _ROW = _TRIPS + POINTS
 _CACHE = 1 << 10
-_PIECE = 1 << 16  # bytes of a repeated access that are looked at in one go
+_PIECE = 1 << 16  # bytes of a repeated access that are touched at a time
 
 _SEEN, _PAGES, _PAGE_PLACES, _NEXT, _ROOM, _DONE_OF_REPEATED, _CURVE_ROOM, _NUMBERS = range(OWN, OWN + 8)
 _MORE_PAGES, _MORE_TIMES, _MORE_CURVES = range(MORE_OWN, MORE_OWN + 3)
@@ -50,33 +53,37 @@ _MORE_PAGES, _MORE_TIMES, _MORE_CURVES = range(MORE_OWN, MORE_OWN + 3)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Of ``entries`` of a loop, after ``iterations`` (where it ends: how many they had on average): lines and pages
-    touched, on average and at most."""
+    """A point of the curve of a loop: average and maximum over its entries."""
 
-    iterations: float
-    entries: int
-    lines: float
+    iterations: float  # after how many; at the end of the loop: how many entries had on average
+    entries: int  # how many got so far
+    lines: float  # touched, on average
     most_lines: int
-    pages: float
+    pages: float  # touched, on average
     most_pages: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """Of the loop ``loop`` in the context ``node``. ``trips``: how many entries had 1 iteration, 2 to 3, 4 to 7, ...,
-    by the least of them."""
+    """The working set of one loop in one context."""
 
     node: int
     loop: int
     curve: tuple[Point, ...]
     end: Point
-    trips: dict[int, int]
+    trips: dict[int, int]  # how many entries had 1 iteration, 2 to 3, 4 to 7, ..., by the least of each class
 
 
 class _Tables(NamedTuple):
-    """Pointers; the first ones as Activity and Reading have them. levels: for each active loop that was seen time of
-    its entry, its number in its context, iteration, lines, pages. curves: for each loop in a context its points, and
-    where it ends. pages: number, 0, first of its times. cache: number of a page, the same. times: as _TIMES says."""
+    """Pointers to the tables. The first ones are those of ``Activity`` and ``Reading``.
+
+    levels: for each active loop the time of its entry, its number in its context, iteration, lines, pages.
+
+    curves: for each loop in a context the points of its curve, and its end.
+
+    pages: number of a page, 0, the place of its times. cache: number of a page, the place of its times. times: see
+    _TIMES.
+    """
 
     state: Any
     frames: Any
@@ -99,6 +106,7 @@ class _Tables(NamedTuple):
 
 @kernel()
 def _note(t, place, lines, pages):
+    """Adds an entry that has touched so many lines and pages to a point of a curve."""
     t.curves[place] += 1
     t.curves[place + 1] += lines
     t.curves[place + 2] = max(t.curves[place + 2], lines)
@@ -108,7 +116,7 @@ def _note(t, place, lines, pages):
 
 @kernel()
 def _end(t, level):
-    """The loop seen at ``level`` is not active any more."""
+    """Ends the loop at ``level``: adds its entry to the end of its curve and to its trip counts."""
     row = 5 * level
     place = _ROW * t.levels[row + 1] + _POINT * POINTS
     _note(t, place, t.levels[row + 3], t.levels[row + 4])
@@ -123,7 +131,7 @@ def _end(t, level):
 
 @kernel()
 def _turn(t):
-    """Loops have ended, begun, or begun another iteration."""
+    """Follows what a new block has changed: loops have ended, begun, or begun another iteration."""
     active, level = t.state[ACTIVE], t.state[_SEEN] - 1
     while level >= 0 and (level >= active or t.levels[5 * level] != t.active[ROW * level + ENTERED]
                           or t.levels[5 * level + 1] != t.active[ROW * level + NUMBER]):
@@ -149,7 +157,9 @@ def _turn(t):
 
 @kernel(forceinline=True)
 def _touched(t, before, column):
-    """A line (``column`` 3) or page (4) that was last touched at the time ``before``."""
+    """Counts a line (``column`` 3) or page (``column`` 4) that was last touched at the time ``before``: it is new to
+    all loops that were entered since.
+    """
     level = t.state[_SEEN] - 1
     while level >= 0 and before < t.levels[5 * level]:
         t.levels[5 * level + column] += 1
@@ -158,7 +168,7 @@ def _touched(t, before, column):
 
 @kernel(forceinline=True)
 def _access(t, address, size):
-    """An access of _PIECE bytes at most; 0, or what there must be more of first."""
+    """Touches the lines of an access of at most _PIECE bytes. Returns what must grow first, or 0."""
     state, line, last = t.state, address // LINE, (address + size - 1) // LINE
     time = state[TIME]
     if 2 * (state[_PAGES] + _PIECE // PAGE + 2) > state[_PAGE_PLACES]:
@@ -187,7 +197,7 @@ def _access(t, address, size):
 
 @kernel()
 def _repeat(t, address, size):
-    """An access of any size; 0, or what there must be more of before it goes on."""
+    """Touches the lines of an access of any size, in pieces. Returns what must grow before it can go on, or 0."""
     while t.state[_DONE_OF_REPEATED] < size:
         done = t.state[_DONE_OF_REPEATED]
         piece = min(_PIECE, size - done)
@@ -237,8 +247,9 @@ def _go_on(t, words, count, at):
 @kernel(nogil=True)
 def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, context_blocks, context_loops, last, counts,
           levels, curves, pages, cache, times, callers):
-    """Go on at the word ``at``: where it stopped, and what there must be more of before it goes on. At the end of the
-    trace (``at`` below 0) loops that are active end."""
+    """Reads from the word ``at`` on. Returns where it stopped, and what must grow first, or DONE. With ``at`` below 0
+    the trace has ended: it ends the active loops.
+    """
     t = _Tables(pointer(state.ctypes.data), pointer(frames.ctypes.data), pointer(active.ctypes.data),
                 pointer(rings.ctypes.data), pointer(blocks.ctypes.data), pointer(shapes.ctypes.data),
                 pointer(loops.ctypes.data), pointer(context_blocks.ctypes.data), pointer(context_loops.ctypes.data),
@@ -254,7 +265,7 @@ def _feed(words, at, state, frames, active, rings, blocks, shapes, loops, contex
 
 
 class WorkingSets(Activity):
-    """Those of the loops of one thread, found as its trace comes in."""
+    """Finds the working sets of the loops of one thread."""
 
     def __init__(self) -> None:
         super().__init__(_NUMBERS)
@@ -264,6 +275,7 @@ class WorkingSets(Activity):
         self._times = zeros(1 << 20, 1)
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         pending = self._pending(words)
         at, more = 0, -1
         while more != DONE:
@@ -289,7 +301,7 @@ class WorkingSets(Activity):
         return at, more
 
     def all(self) -> Iterator[WorkingSet]:
-        """Of all loops, now that the trace has ended."""
+        """Yields the working sets of all loops. To be called once, at the end of the trace."""
         self._kernel(self._rest, -1)
         for number, (node, loop) in self._loops_by_number().items():
             row = self._curves[number].tolist()

@@ -1,10 +1,13 @@
-"""Instruction objects to bytes: the only module that imports Keystone.
+"""The assembler: instruction objects to bytes. The only module that imports Keystone.
 
-Every distinct form is assembled once, all in one call, with placeholders where the bytes depend on the place (``rip``
-operands) or where Keystone 0.9.2 is wrong (EVEX displacements that are multiples of the vector length). The four
-placeholder bytes are patched afterwards. Jumps are encoded here, with 32-bit displacements (jrcxz has only 8 bits).
-Invariant: every instruction that leaves this module was decoded again and compared with what was meant
+In: a code sequence (``memopt.x86.instructions``) and the address it is for. Out: its bytes, the addresses of its
+labels, a listing. Every instruction that leaves this module was decoded again and compared with what was meant
 (``memopt.x86.verify``).
+
+Keystone assembles every distinct form once, all in one call. A form has a placeholder for its displacement where the
+bytes depend on the place (``rip`` operands), and where Keystone 0.9.2 is wrong (EVEX displacements that are multiples
+of the vector length). The four placeholder bytes are patched afterwards. Jumps are encoded here, with 32-bit
+displacements (jrcxz has 8 bits only).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from memopt.x86.decoder import decode
 from memopt.x86.instructions import Align, Bytes, Code, Imm, Instruction, Label, LabelRef, Mem, Reg
 from memopt.x86.verify import verify_run
 
-# Odd and too large for any disp8 * N: it always gets four unscaled bytes, right even for EVEX.
+# Odd, and too large for EVEX's compressed disp8 * N: Keystone always encodes it in four unscaled bytes, correctly.
 _PLACEHOLDER = 0x12345679
 _PLACEHOLDER_BYTES = _PLACEHOLDER.to_bytes(4, "little")
 _DECIMAL = re.compile(r"\b\d+\b")
@@ -33,19 +36,19 @@ _NOPS = tuple(bytes.fromhex(h) for h in (
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """``code`` belongs at the base address it was assembled for; ``labels`` are absolute addresses.
+    """Assembled code."""
 
-    ``listing`` is the source with labels, without addresses: the same wherever the code is placed.
-    """
-
-    code: bytes
-    labels: Mapping[str, int]
-    listing: str
+    code: bytes  # for the base address that it was assembled for
+    labels: Mapping[str, int]  # absolute addresses
+    listing: str  # the source with labels, without addresses: the same wherever the code is placed
 
 
 def assemble(code: Code, base: int) -> Assembled:
-    """Bytes of ``code`` for address ``base``. ``VerifyError`` for an unknown or repeated label, an instruction that
-    Keystone refuses or encodes wrongly, or a displacement out of reach: all bugs of the code's maker."""
+    """Assemble ``code`` for address ``base``.
+
+    Raises ``VerifyError`` for an unknown or repeated label, an instruction that Keystone refuses or encodes wrongly, or
+    a displacement out of reach: all of them bugs of the code generator.
+    """
     forms = _encode_forms(i for i in code if isinstance(i, Instruction) and not _is_jump(i))
     pieces: list[bytes] = []
     starts: list[int] = []
@@ -73,7 +76,7 @@ def assemble(code: Code, base: int) -> Assembled:
 
 
 def listing(code: Code) -> str:
-    """The text form of ``code``, one item a line."""
+    """The text form of ``code``, one item per line."""
     lines = []
     for item in code:
         match item:
@@ -90,7 +93,7 @@ def listing(code: Code) -> str:
 
 
 def padding(size: int) -> bytes:
-    """``size`` bytes of no-operations, as few instructions as possible."""
+    """``size`` bytes of no-operations, in as few instructions as possible."""
     return _NOPS[9] * (size // 9) + _NOPS[size % 9]
 
 
@@ -121,7 +124,7 @@ def _needs_evex(register: str) -> bool:
 
 @lru_cache(maxsize=16384)
 def _form(instruction: Instruction) -> Instruction:
-    """The instruction with placeholders: what Keystone is given."""
+    """The instruction as Keystone gets it: with a placeholder where the displacement is patched later."""
     memory = instruction.memory
     if memory is None:
         return instruction
@@ -136,7 +139,7 @@ def _form(instruction: Instruction) -> Instruction:
 
 
 def _has_placeholder(instruction: Instruction, memory: Mem) -> bool:
-    """Every EVEX displacement, and every other that needs four bytes anyway: fewer distinct forms."""
+    """Whether the displacement is patched: every one of EVEX; every one of four bytes, for fewer distinct forms."""
     return not -128 <= memory.displacement < 128 or _is_evex(instruction)
 
 
@@ -151,7 +154,7 @@ def _check_memory(instruction: Instruction, memory: Mem) -> None:
 
 
 def _encode_forms(instructions: Iterable[Instruction]) -> dict[Instruction, bytes]:
-    """Bytes of each distinct form. The blob is cut where Capstone sees boundaries; ``_verify`` checks the meaning."""
+    """The bytes of each distinct form. Capstone finds where instructions end; ``_verify`` checks their meaning."""
     forms = list(dict.fromkeys(map(_form, instructions)))
     if not forms:
         return {}
@@ -163,12 +166,12 @@ def _encode_forms(instructions: Iterable[Instruction]) -> dict[Instruction, byte
 
 
 def _in_hexadecimal(text: str) -> str:
-    """Keystone's default radix is not initialised: in some processes it takes "192" for 0x192."""
+    """``text`` with hexadecimal numbers: Keystone's default radix is uninitialised, so it may read "192" as 0x192."""
     return _DECIMAL.sub(lambda found: hex(int(found[0])), text)
 
 
 def _run_keystone(texts: list[str], attempts: int = 3) -> bytes:
-    """One call for all; a refusal is tried again: once seen for a valid instruction, and never since."""
+    """Assemble all ``texts`` in one call. A refusal is tried again: Keystone was once seen to refuse a valid one."""
     import keystone
 
     for attempt in range(attempts):
@@ -187,7 +190,7 @@ def _run_keystone(texts: list[str], attempts: int = 3) -> bytes:
 
 
 def _culprit(texts: list[str]) -> str:
-    """The first text that Keystone refuses on its own; only for the message of an error."""
+    """The first text that Keystone refuses when it is alone; for error messages only."""
     for text in texts:
         try:
             _run_keystone([text], 1)

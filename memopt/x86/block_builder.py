@@ -1,17 +1,20 @@
-"""Builds the operations of one block, folding as it goes: what comes out is free of packing and unpacking noise.
+"""Builds the operations of one basic block, with constant folding, algebraic simplification and value numbering.
 
-Invariant: every rule is an identity on bit patterns; no rule touches floating-point operators.
+Example: ``zext.64(trunc.32(and(x, 0xffffffff)))``, as VEX writes a 32-bit register, becomes ``zext.64(trunc.32(x))``.
+
+In: operations, one after the other. Out: a ``Block`` without the packing and unpacking of registers that VEX adds,
+without overwritten Puts (dead stores) and without unused values. Every rule is an identity on bit patterns, and no rule
+touches floating-point operators, so exception flags stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from memopt.ir.evaluate import evaluate
 from memopt.ir.operations import (
     CLOBBERED,
-    RAISING,
     AlignmentCheck,
     Block,
     Compute,
@@ -27,6 +30,7 @@ from memopt.ir.operations import (
     Store,
     Temp,
 )
+from memopt.x86.dead_operations import drop_overwritten, drop_unused, renumbered
 
 _EXTENDED = (8, 16, 32)  # bits
 _NEGATED = {"eq": "ne", "ne": "eq", "slt": "sle", "sle": "slt", "ult": "ule", "ule": "ult"}
@@ -35,9 +39,11 @@ _COMMUTATIVE = frozenset(("add", "mul", "and", "or", "xor", "eq", "ne"))
 
 
 class BlockBuilder:
-    """Mutable builder of one ``Block``: values are numbered, locations forwarded, dead code is dropped at the end.
+    """Mutable builder of one ``Block``.
 
-    ``mnemonics``: of the instructions, by address, without the v of AVX.
+    ``compute`` numbers values: the same computation gives the same operand. ``get`` forwards what ``put`` wrote.
+    ``finish`` drops dead code. ``address`` is that of the instruction that is lifted. ``mnemonics``: the mnemonic of
+    each instruction by its address, without the v of AVX.
     """
 
     def __init__(self, mnemonics: Mapping[int, str] = MappingProxyType({})) -> None:
@@ -52,14 +58,15 @@ class BlockBuilder:
         self._forgone: set[int] = set()
 
     def begins(self, *prefixes: str) -> bool:
-        """Whether the instruction that is lifted has such a mnemonic."""
+        """Whether the mnemonic of the instruction that is lifted begins with one of ``prefixes``."""
         return self._mnemonics.get(self.address, "").startswith(prefixes)
 
     def width(self, operand: Operand) -> int:
+        """The width of an operand in bits."""
         return operand.width if isinstance(operand, Literal) else self._widths[operand.index]
 
     def definition(self, operand: Operand) -> Compute | None:
-        """The computation that made ``operand``; None for literals, loads and locations."""
+        """The ``Compute`` that made ``operand``; None for literals, loads and locations."""
         return self._definitions.get(operand.index) if isinstance(operand, Temp) else None
 
     def _fresh(self, width: int) -> Temp:
@@ -67,6 +74,7 @@ class BlockBuilder:
         return Temp(len(self._widths) - 1)
 
     def get(self, location: str) -> Operand:
+        """The current value of a location, 64 bits."""
         if location not in self.locations:
             result = self._fresh(64)
             self.operations.append(Get(self.address, result.index, location, 64))
@@ -74,36 +82,43 @@ class BlockBuilder:
         return self.locations[location]
 
     def put(self, location: str, value: Operand) -> None:
+        """Write a location; nothing if it holds ``value`` already."""
         if self.locations.get(location) == value:
             return
         self.locations[location] = value
         self.operations.append(Put(self.address, location, value))
 
     def load(self, pointer: Operand, width: int) -> Operand:
+        """A load of ``width`` bits. Loads are never shared: a store may come between them."""
         result = self._fresh(width)
         self.operations.append(Load(self.address, result.index, pointer, width))
         return result
 
     def store(self, pointer: Operand, value: Operand) -> None:
+        """A store of ``value`` at its own width."""
         self.operations.append(Store(self.address, pointer, value, self.width(value)))
 
     def exit(self, condition: Operand, target: int) -> None:
+        """A conditional exit from the block to ``target``; nothing if the condition is false."""
         if condition != Literal(0, 1):
             self.operations.append(Exit(self.address, condition, target))
 
     def check_alignment(self, pointer: Operand, size: int) -> None:
+        """The instruction faults unless ``pointer`` is a multiple of ``size``."""
         self.operations.append(AlignmentCheck(self.address, pointer, size))
 
     def forget(self, *, in_rax: bool) -> None:
+        """A call that leaves unknown values in the registers that calls clobber (``memopt.ir.operations.Forget``)."""
         self.operations.append(Forget(self.address, in_rax))
         for location in (*CLOBBERED, "rax"):
             self.locations.pop(location, None)
 
     def jump(self, target: Operand | int, kind: str) -> None:
+        """The jump that ends the block; ``kind``: "fallthrough", "boring", "indirect", "call", "ret"."""
         self.operations.append(Jump(self.address, target, kind))
 
     def compute(self, operator: str, operands: tuple[Operand, ...], width: int) -> Operand:
-        """The value of an operator, simplified; the same computation gives the same value."""
+        """The value of an operator, simplified; the same computation gives the same operand."""
         if operator in _COMMUTATIVE and isinstance(operands[0], Literal):
             operands = (operands[1], operands[0])
         folded = self._fold(operator, operands, width)
@@ -119,17 +134,20 @@ class BlockBuilder:
         return self._numbers[key]
 
     def forgo(self, operation: Compute) -> None:
-        """``operation`` is none of the machine's, but a part of one: it goes if nothing uses it."""
+        """Drop ``operation`` if nothing uses it, although it may raise flags.
+
+        It is only a part of what the machine executes: VEX splits one instruction (a negated multiply-add) in two.
+        """
         self._forgone.add(operation.result)
 
     def finish(self, address: int, size: int) -> Block:
-        """The block, without overwritten Puts and unused values, its temporaries numbered densely."""
-        kept = _drop_unused(_drop_overwritten(self.operations), self._forgone)
+        """The block at ``address``, ``size`` bytes of code: without dead code, temporaries numbered from 0 on."""
+        kept = drop_unused(drop_overwritten(self.operations), self._forgone)
         numbers: dict[int, int] = {}
         for operation in kept:
             if isinstance(operation, (Get, Load, Compute)):
                 numbers[operation.result] = len(numbers)
-        return Block(address, size, tuple(_renumber(o, numbers) for o in kept), len(numbers))
+        return Block(address, size, tuple(renumbered(o, numbers) for o in kept), len(numbers))
 
     # -- folding ---------------------------------------------------------------------------------------------------
 
@@ -144,11 +162,12 @@ class BlockBuilder:
         return rule(self, operands, width) if rule else None
 
     def is_a(self, operand: Operand, *operators: str) -> Compute | None:
+        """The definition of ``operand`` if its operator is one of ``operators``, else None."""
         definition = self.definition(operand)
         return definition if definition and definition.operator in operators else None
 
     def narrow(self, operand: Operand, width: int) -> Operand | None:
-        """The lowest bits of what is extended from so many, or a sum of such, where that is known."""
+        """The low ``width`` bits of an operand that was extended from that width, or a sum of those; else None."""
         if isinstance(operand, Literal):
             return Literal(operand.value & _ones(width), width)
         if (operand, width) not in self._narrowed:
@@ -168,82 +187,6 @@ class BlockBuilder:
         """``operand`` truncated or extended to ``width``."""
         own = self.width(operand)
         return operand if own == width else self.compute("trunc" if width < own else extension, (operand,), width)
-
-
-def _operands(operation: Operation) -> tuple[Operand, ...]:
-    match operation:
-        case Compute(operands=operands):
-            return operands
-        case Put(value=value):
-            return (value,)
-        case Load(pointer=pointer) | AlignmentCheck(pointer=pointer):
-            return (pointer,)
-        case Store(pointer=pointer, value=value):
-            return (pointer, value)
-        case Exit(condition=condition):
-            return (condition,)
-        case Jump(target=target) if not isinstance(target, int):
-            return (target,)
-        case _:
-            return ()
-
-
-def _drop_overwritten(operations: list[Operation]) -> list[Operation]:
-    """Without the Puts that another Put of the location follows before control can leave the block."""
-    kept: list[Operation] = []
-    overwritten: set[str] = set()
-    for operation in reversed(operations):
-        if isinstance(operation, (Exit, Jump)):
-            overwritten.clear()
-        if isinstance(operation, Put):
-            if operation.location in overwritten:
-                continue
-            overwritten.add(operation.location)
-        kept.append(operation)
-    return kept[::-1]
-
-
-def _drop_unused(operations: list[Operation], forgone: Collection[int]) -> list[Operation]:
-    """Without the values nobody needs. Loads stay, since they may fault and belong to the accesses of the code, and so
-    do floating-point operations but those in ``forgone``: they raise flags."""
-    kept: list[Operation] = []
-    used: set[int] = set()
-    for operation in reversed(operations):
-        if isinstance(operation, (Get, Compute)) and operation.result not in used and (
-                operation.result in forgone or not _raises(operation)):
-            continue
-        used.update(o.index for o in _operands(operation) if isinstance(o, Temp))
-        kept.append(operation)
-    return kept[::-1]
-
-
-def _raises(operation: Operation) -> bool:
-    return isinstance(operation, Compute) and operation.operator in RAISING
-
-
-def _renumber(operation: Operation, numbers: dict[int, int]) -> Operation:
-    def new(operand: Operand) -> Operand:
-        return Temp(numbers[operand.index]) if isinstance(operand, Temp) else operand
-
-    match operation:
-        case Get(address, result, location, width):
-            return Get(address, numbers[result], location, width)
-        case Put(address, location, value):
-            return Put(address, location, new(value))
-        case Load(address, result, pointer, width):
-            return Load(address, numbers[result], new(pointer), width)
-        case Store(address, pointer, value, width):
-            return Store(address, new(pointer), new(value), width)
-        case Compute(address, result, operator, operands, width):
-            return Compute(address, numbers[result], operator, tuple(map(new, operands)), width)
-        case Forget():
-            return operation
-        case AlignmentCheck(address, pointer, size):
-            return AlignmentCheck(address, new(pointer), size)
-        case Exit(address, condition, target):
-            return Exit(address, new(condition), target)
-        case Jump(address, target, kind):
-            return Jump(address, target if isinstance(target, int) else new(target), kind)
 
 
 # -- the rules: (builder, operands, width of the result) -> simpler value or None -----------------------------------
@@ -449,7 +392,10 @@ def _compare(b: BlockBuilder, operands: tuple[Operand, ...], operator: str) -> O
 
 
 def _narrow_shifted(b: BlockBuilder, left: Operand, right: Operand, width: int) -> tuple[Operand, Operand] | None:
-    """Both sides shifted left by the bits above a narrower width: what VEX makes of narrow comparisons."""
+    """The operands in the narrower width where both sides are shifted left by the remaining bits; else None.
+
+    VEX compares narrow operands in that way, in the high bits of wider ones.
+    """
     def unshift(operand: Operand, count: int) -> Operand | None:
         if isinstance(operand, Literal):
             aligned = operand.value & _ones(count) == 0
@@ -469,14 +415,14 @@ def _narrow_shifted(b: BlockBuilder, left: Operand, right: Operand, width: int) 
 
 
 def _narrow_extended(b: BlockBuilder, left: Operand, right: Operand, operator: str) -> tuple[Operand, Operand] | None:
-    """Both sides extended from the same narrower width, or one extended and the other a literal that fits."""
+    """The operands in the narrower width where both sides are extended from it (a literal must fit it); else None."""
     first, second = b.is_a(left, "zext", "sext"), b.is_a(right, "zext", "sext")
     source = first or second
     if source is None:
         return None
     extension, narrow = source.operator, b.width(source.operands[0])
     if operator[0] == "s" and extension == "zext":
-        return None  # the signs differ in the narrower width
+        return None  # a signed comparison of the narrow operands would see another sign bit
 
     def reduce(operand: Operand) -> Operand | None:
         if isinstance(operand, Literal):

@@ -1,8 +1,11 @@
-"""The sixteen x86 conditions over a saved flag state, as comparisons of the operands that set the flags.
+"""The sixteen x86 condition codes as comparisons of the operands of the instruction that set the flags.
 
-Flag states are Valgrind's (guest_amd64_helpers.c): a number ``cc_op`` says which operation set the flags and in
-which width, ``dep1``, ``dep2`` and ``ndep`` are what is needed to find them. The functions here are generic in the
-value type, so that a symbolic executor can use them with its own algebra.
+Example: ``cmp rax, rbx; jl`` jumps if rax < rbx, signed: condition "l" after "sub" is ``slt(rax, rbx)``.
+
+In: the number of a condition, and a lazy flag state as in Valgrind (guest_amd64_helpers.c): the number ``cc_op`` says
+which operation set the flags, and at which width; ``dep1``, ``dep2`` and ``ndep`` are the values from which the flags
+follow. Out: a ``Comparison``. The functions are generic in the type of values, so that a symbolic executor can use them
+with its own algebra.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ MakeLiteral = Callable[[int, int], Value]
 _FAMILIES = ("add", "sub", "adc", "sbb", "logic", "inc", "dec", "shl", "shr", "rol", "ror", "umul", "smul")
 _CONDITIONS = ("o", "no", "b", "nb", "z", "nz", "be", "nbe", "s", "ns", "p", "np", "l", "nl", "le", "nle")
 _NEGATED = {"eq": "ne", "ne": "eq", "slt": "sle", "sle": "slt", "ult": "ule", "ule": "ult"}
-CARRY = 2  # number of the condition "below"
-COPY = 0  # cc_op: dep1 holds the flags themselves
+CARRY = 2  # the number of condition "b" (below): the carry flag
+COPY = 0  # cc_op if dep1 holds the flags themselves
 
 _COPIED = {"b": 0x1, "p": 0x4, "z": 0x40, "be": 0x41, "s": 0x80, "o": 0x800}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[Value]):
-    """``operator`` is one of eq ne slt sle ult ule; both sides are ``width`` bits wide."""
+    """``left operator right``; the operator is one of eq ne slt sle ult ule, both sides are ``width`` bits wide."""
 
     operator: str
     left: Value
@@ -36,6 +39,7 @@ class Comparison(Generic[Value]):
     width: int
 
     def negated(self) -> Comparison[Value]:
+        """The comparison that holds exactly where this one does not."""
         operator = _NEGATED[self.operator]
         if self.operator in ("eq", "ne"):
             return Comparison(operator, self.left, self.right, self.width)
@@ -43,7 +47,10 @@ class Comparison(Generic[Value]):
 
 
 def flag_family(cc_op: int) -> tuple[str, int]:
-    """Name and width in bits of the operation that ``cc_op`` stands for; ("copy", 64) and ("other", 64) too."""
+    """(name, width in bits) of the operation that ``cc_op`` stands for.
+
+    ("copy", 64) where the flags themselves are kept, ("other", 64) for an operation that is not modelled.
+    """
     if cc_op == COPY:
         return "copy", 64
     if 1 <= cc_op <= 4 * len(_FAMILIES):
@@ -60,8 +67,8 @@ def expand_condition(
     """The comparison that condition number ``condition`` (0..15, as in jcc opcodes) stands for.
 
     ``dep1``, ``dep2``, ``ndep`` are 64-bit values; ``build(operator, operands, width)`` and ``literal(value, width)``
-    make new values (operators of memopt.ir.operations). Raises Rejected for what is not derivable (parity, flags left
-    undefined by a shift, rotates, multiplications).
+    make new values (operators of memopt.ir.operations). Raises Rejected(UNSUPPORTED_INSTRUCTION) for a condition that
+    does not follow from the state (parity, flags that a shift leaves undefined, rotates, multiplications).
     """
     name = _CONDITIONS[condition]
     if condition & 1:
@@ -117,7 +124,7 @@ class _Flags(Generic[Value]):
 
 
 def _result(flags: _Flags[Value], name: str, result: Value) -> Comparison[Value] | None:
-    """The conditions that look at the result only."""
+    """The conditions that depend on the result only: zero and sign."""
     if name == "z":
         return flags.compare("eq", result, flags.number(0))
     if name == "s":
@@ -164,7 +171,7 @@ def _add(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
 
 
 def _add_carry(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
-    """dep2 holds the right operand xor the old carry, which is in ndep."""
+    """adc: dep2 is the right operand xor the old carry; ndep holds the old carry."""
     carry = flags.narrow(flags.ndep)
     right = flags.op("xor", flags.right, carry)
     return _result(flags, name, flags.op("add", flags.op("add", flags.left, right), carry))
@@ -186,7 +193,7 @@ def _logic(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
 
 
 def _step(flags: _Flags[Value], name: str, step: int) -> Comparison[Value] | None:
-    """inc (step 1) and dec (step -1): dep1 is the result, ndep the carry, which they leave alone."""
+    """inc (step 1) and dec (step -1): dep1 is the result, ndep the carry flag, which these instructions keep."""
     result = flags.left
     extreme = 1 << (flags.width - 1) if step == 1 else (1 << (flags.width - 1)) - 1
     carry = Comparison("ne", flags.build("and", (flags.ndep, flags.literal(1, 64)), 64), flags.literal(0, 64), 64)
@@ -196,7 +203,7 @@ def _step(flags: _Flags[Value], name: str, step: int) -> Comparison[Value] | Non
         return carry
     if name == "be":
         return flags.combine("or", carry, flags.compare("eq", result, flags.number(0)))
-    if name in ("l", "le"):  # old + step <= 0 without wrap-around, where old = result - step
+    if name in ("l", "le"):  # result < 0 (<= 0) without wrap-around: old < -step
         old = flags.op("sub", result, flags.number(step))
         return flags.compare("slt" if name == "l" else "sle", old, flags.number(-step))
     return _result(flags, name, result)
@@ -211,7 +218,7 @@ def _decrement(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
 
 
 def _shift(flags: _Flags[Value], name: str, carry: Comparison[Value]) -> Comparison[Value] | None:
-    """dep1 is the result, dep2 the result of a shift by one less; overflow is undefined but for counts of one."""
+    """dep1 is the result, dep2 the result of a shift by one less. Overflow is defined for a count of one only."""
     if name == "b":
         return carry
     if name == "be":
@@ -229,7 +236,7 @@ def _shift_right(flags: _Flags[Value], name: str) -> Comparison[Value] | None:
 
 
 def _multiply(flags: _Flags[Value], name: str, signed: bool) -> Comparison[Value] | None:
-    """Carry and overflow: the upper half of the product says more than the lower one. The other flags are undefined."""
+    """Carry and overflow: the upper half of the product is not the extension of the lower. Other flags: undefined."""
     if name not in ("b", "o"):
         return None
     low = flags.op("mul", flags.left, flags.right)

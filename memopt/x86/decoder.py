@@ -1,7 +1,8 @@
-"""Machine code to decoded instructions: the only module that imports Capstone.
+"""The disassembler: machine code to decoded instructions. The only module that imports Capstone.
 
-Capstone is trusted for lengths, mnemonics and branch targets. Its operand access flags are not used (they are wrong
-for most VEX and EVEX stores); reads and writes come from ``memopt.x86.semantics``.
+In: bytes and their address. Out: ``DecodedInstruction`` values, each with its kind of control flow and its branch
+target. Capstone is trusted for lengths, mnemonics and branch targets. Its operand access flags are not used, because
+they are wrong for most VEX and EVEX stores; reads and writes come from ``memopt.x86.semantics``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _RETURNS = frozenset(("ret", "retf", "retfq", "iretd", "iretq", "iret", "sysret"
 
 
 def rip_target(instruction: DecodedInstruction) -> int | None:
-    """The address of the memory that ``instruction`` names by its distance from its own end, if it does."""
+    """The address of the RIP-relative memory operand of ``instruction``; None without one."""
     place = _RIP.search(instruction.operands_text) if "[rip" in instruction.operands_text else None
     return instruction.end + int(place[1] + place[2], 0) if place else None
 
@@ -34,7 +35,7 @@ def _engine(detail: bool) -> capstone.Cs:
 
 @cache
 def _branches(mnemonic: str) -> Kind:
-    """What an instruction of this name does to control flow; INDIRECT and CONDITIONAL only with the right operand."""
+    """The kind of control flow by the mnemonic alone; ``_classify`` goes by the operand too (INDIRECT may be JUMP)."""
     name = mnemonic.rsplit(" ", 1)[-1]  # "notrack jmp", "bnd ret"
     if name in ("jmp", "ljmp"):
         return Kind.INDIRECT
@@ -48,18 +49,18 @@ def _branches(mnemonic: str) -> Kind:
 
 
 def _classify(kind: Kind, operands: str) -> tuple[Kind, int | None]:
-    """Where an instruction of this kind by its name leads, if its bytes say that, and what it is then."""
-    target = int(operands, 0) if operands[:1].isdigit() and "," not in operands else None  # "7", but "0x10"
+    """(kind, branch target) of an instruction, from its kind by mnemonic and its operands; None: no direct target."""
+    target = int(operands, 0) if operands[:1].isdigit() and "," not in operands else None  # "7" or "0x10"
     if kind is Kind.INDIRECT and target is not None:
         return Kind.JUMP, target
     return kind, None if kind in (Kind.RETURN, Kind.TRAP) else target
 
 
 def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstruction, ...]:
-    """The instructions at the start of ``code``, which lies at ``address``: at most ``limit`` of them (0: all).
+    """The first ``limit`` instructions (0: all) of ``code``, which lies at ``address``.
 
-    Decoding stops in front of the first bytes that are no instruction; an instruction cut off by the end of
-    ``code`` is not returned.
+    Decoding stops before the first bytes that are no instruction. An instruction that the end of ``code`` cuts off is
+    not returned.
     """
     result = []
     for at, size, mnemonic, operands in _engine(False).disasm_lite(code, address, limit):
@@ -72,7 +73,7 @@ def decode(code: bytes, address: int, limit: int = 0) -> tuple[DecodedInstructio
 
 
 def name_instruction(code: bytes, address: int) -> str:
-    """"mnemonic at address" of the first instruction of ``code``, for messages; "bytes .. at" when it is none."""
+    """"MNEMONIC at ADDRESS" of the first instruction of ``code``, for messages; "bytes ... at" where it is none."""
     found = decode(code[:16], address, 1)
     return f"{found[0].mnemonic} at {address:#x}" if found else f"bytes {code[:8].hex(' ')} at {address:#x}"
 
@@ -83,7 +84,7 @@ def capstone_detail(code: bytes, address: int) -> list[capstone.CsInsn]:
 
 
 def rip_displacement_offset(code: bytes, address: int) -> int | None:
-    """Where in the instruction its RIP-relative 32-bit displacement lies; None when it has none.
+    """The offset of the RIP-relative 32-bit displacement in the instruction's bytes; None without one.
 
     Precondition: ``code`` is one whole instruction.
     """

@@ -1,8 +1,11 @@
-"""The frame page: where a version keeps the program's registers, its symbols and its temporaries.
+"""The layout of the frame page: saved registers, symbols and temporaries of a version.
 
-Invariant: every part has its own bytes; the offsets of everything but ``size`` do not depend on ``local_bytes``, so a
-kernel may be generated for a layout before its need of local bytes is known. The code that uses a frame expects
-``busy`` and ``limit`` to be set, and nothing of the rest.
+A version has no stack frame, because it must not touch the program's stack; its frame is a page of its own.
+
+In: the names of the live-in symbols, the bytes of local temporaries, the size of the XSAVE area. Out: the offsets.
+Every part has bytes of its own. No offset depends on ``local_bytes``, only ``size`` does, so a kernel may be generated
+for a layout before its need of local bytes is known. Code that uses a frame expects ``busy`` and ``limit`` to be set;
+all other bytes may hold anything.
 """
 
 from __future__ import annotations
@@ -20,39 +23,32 @@ _MXCSR = _FLAGS + 8
 _CYCLES = _MXCSR + 8
 _TEMPORARY = _CYCLES + 8
 _SYMBOLS = _TEMPORARY + 8
-# Where the standard format keeps the two halves of vector register 0 (Intel SDM 1, 13.4 and 13.5.3); 16 bytes each.
+# Offsets in the XSAVE area (standard format) of the two 16-byte halves of ymm0 (Intel SDM 1, 13.4 and 13.5.3).
 XMM_OFFSET, YMM_OFFSET = 160, 576
-XSAVE_BYTES = 2696  # standard format with AVX-512 and protection keys; CPUID leaf 0xd reports the machine's
+XSAVE_BYTES = 2696  # size of the standard format with AVX-512 and protection keys; CPUID leaf 0xd has the machine's
 
 
 def align(value: int, boundary: int) -> int:
-    """The next multiple of ``boundary``."""
+    """``value`` rounded up to a multiple of ``boundary``."""
     return -(-value // boundary) * boundary
 
 
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
-    """Byte offsets from the start of the frame (rbp in a kernel).
+    """Byte offsets from the start of the frame (rbp in a kernel)."""
 
-    ``registers`` holds the 16 general-purpose registers in the machine's order (rax, rcx, rdx, rbx, rsp, ...);
-    ``flags`` ah:al of lahf and seto; ``mxcsr`` 4 bytes; ``cycles`` the time stamp at
-    the start of the run; ``temporary`` 8 bytes for the guards; ``symbols`` one sign- or zero-extended 64-bit value
-    each, R and H among them; ``xsave`` the vector state; ``locals`` the kernel's own ``local_bytes``, 64-byte aligned
-    when the frame is.
-    """
-
-    busy: int
-    limit: int
-    registers: int
-    flags: int
-    mxcsr: int
-    cycles: int
-    temporary: int
-    symbols: Mapping[str, int]
-    xsave: int
-    locals: int
-    local_bytes: int
-    size: int
+    busy: int  # the lock of the frame, 8 bytes: not 0 while a version runs
+    limit: int  # upper bound on H, 8 bytes
+    registers: int  # the 16 general-purpose registers in the machine's order (rax, rcx, rdx, rbx, rsp, ...)
+    flags: int  # ah and al after lahf and seto al
+    mxcsr: int  # 4 bytes
+    cycles: int  # the time stamp at the start of the run
+    temporary: int  # 8 bytes for the guards
+    symbols: Mapping[str, int]  # one 64-bit value each, sign- or zero-extended; R and H among them
+    xsave: int  # the vector state
+    locals: int  # the kernel's own bytes, 64-byte aligned if the frame is
+    local_bytes: int  # their number
+    size: int  # bytes of the whole frame
 
     @staticmethod
     def build(symbols: tuple[str, ...], local_bytes: int, xsave_bytes: int = XSAVE_BYTES) -> FrameLayout:
@@ -69,6 +65,6 @@ class FrameLayout:
         return self.registers + 8 * GENERAL.index(name)
 
     def lane(self, register: str, offset: int) -> int:
-        """Byte ``offset`` of a vector register, once the vector state is saved."""
+        """The offset in the frame of byte ``offset`` (0 .. 31) of a vector register, once the vector state is saved."""
         half = XMM_OFFSET if offset < 16 else YMM_OFFSET
         return self.xsave + half + 16 * int(register.removeprefix("xmm")) + offset % 16

@@ -1,8 +1,10 @@
-"""Instruction objects: what code generators build and the assembler encodes.
+"""Instruction objects: code generators build them, the assembler encodes them.
 
-Text (Intel syntax) exists only at the edge: ``str`` of an instruction is its canonical form, used for listings, for
-Keystone and for the comparison with Capstone. Invariant: an ``Instruction`` names registers and widths explicitly;
-nothing about its meaning depends on where it is placed, except through labels and ``rip``.
+Example: ``instruction("add", "rax", Mem("rbp", displacement=64))`` is ``add rax, qword ptr [rbp + 0x40]``.
+
+``str`` of an instruction is its canonical text (Intel syntax), used for listings, for Keystone and for the comparison
+with Capstone. An ``Instruction`` names registers and widths explicitly. Its meaning does not depend on where it is
+placed, except through labels and ``rip``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Values of VEX operators as lanes of 64 bits, and what their rules have in common.
+"""Vector values as tuples of 64-bit lanes, and the helpers that the rules for VEX operators share.
 
-A value is a tuple of 64-bit lanes for the types of 128 and 256 bits, else one operand.
+A value of a type of 128 or 256 bits is a tuple of 64-bit lanes, the lowest first; every other value is one operand.
+``split`` cuts a value into elements, ``join`` makes a value of elements.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ FLOAT_ARITY = {"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Min": 2, "Max": 2, "Sqrt
 
 
 class UnknownOperator(Exception):
-    """The operator, or its use here, is outside what is modelled."""
+    """The VEX operator, or this use of it, is not modelled."""
 
 
 def scalar(value: Value) -> Operand:
+    """``value`` as one operand; raises ``UnknownOperator`` for a vector."""
     if isinstance(value, tuple):
         raise UnknownOperator("vector where a scalar is expected")
     return value
 
 
 def lanes(value: Value) -> tuple[Operand, ...]:
+    """The 64-bit lanes of a vector, the lowest first; raises ``UnknownOperator`` for a scalar."""
     if not isinstance(value, tuple):
         raise UnknownOperator("scalar where a vector is expected")
     return value
@@ -59,7 +62,7 @@ def join(b: BlockBuilder, elements: list[Operand], width: int) -> Value:
 
 
 def _follows_mxcsr(b: BlockBuilder, mode: Operand) -> bool:
-    """Whether ``mode`` is VEX's constant for "as the host does" or the mode read from the MXCSR."""
+    """Whether ``mode`` is the rounding mode of MXCSR, or VEX's constant 0, which stands for it."""
     if mode == Literal(0, 32):
         return True
     inner = b.is_a(mode, "trunc", "and", "zext")
@@ -70,6 +73,10 @@ def _follows_mxcsr(b: BlockBuilder, mode: Operand) -> bool:
 
 
 def without_rounding(b: BlockBuilder, operands: tuple[Value, ...], count: int) -> tuple[Value, ...]:
+    """The ``count`` operands of an operator, without the rounding mode that VEX may put in front of them.
+
+    Raises ``UnknownOperator`` for a rounding mode other than MXCSR's.
+    """
     if len(operands) == count:
         return operands
     if len(operands) != count + 1 or not _follows_mxcsr(b, scalar(operands[0])):

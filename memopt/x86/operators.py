@@ -1,6 +1,7 @@
-"""VEX operators (libvex_ir.h) as operators of our own: scalar ones, conversions, rounding modes.
+"""VEX's scalar operators, conversions and rounding modes (libvex_ir.h) as operators of ``memopt.ir.operations``.
 
-Nothing here imports pyvex: operators are known by their names without "Iop_".
+Example: ``Iop_Add32`` becomes ``add`` of width 32. Operators go by their names without "Iop_", so pyvex is not
+imported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from memopt.x86.vector_operators import VECTOR_RULES
 
 
 def apply(builder: BlockBuilder, name: str, operands: tuple[Value, ...]) -> Value:
-    """The value of VEX operator ``name``; raises UnknownOperator."""
+    """The value of the VEX operator ``name`` (without "Iop_"); raises ``UnknownOperator``."""
     for pattern, rule in (*_RULES, *VECTOR_RULES):
         match = pattern.fullmatch(name)
         if match:

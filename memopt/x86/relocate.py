@@ -1,8 +1,11 @@
-"""Original instructions moved elsewhere as bytes: the ones a patch covers, never assembled again from text.
+"""Relocation of original instructions: they move as bytes and are never assembled again from text.
 
-Branches become their rel32 forms, RIP-relative operands get a new displacement (Intel SDM volume 2, section 2.1.5
-and appendix A for opcodes); every other byte stays. The caller has made sure that nothing jumps into the moved
-instructions but at their start.
+Example: ``je +5`` at 0x1000 is 2 bytes; moved to 0x9000 it is a 6-byte ``je rel32`` to the same target.
+
+In: decoded instructions or the blocks of a loop, the new address. Out: their bytes there. Branches get their rel32
+forms, RIP-relative operands a new displacement (Intel SDM volume 2, section 2.1.5 and appendix A for opcodes); every
+other byte stays. Precondition: nothing jumps into the moved instructions except at their start (``jump_targets_inside``
+and ``branches_into`` find such jumps).
 """
 
 from __future__ import annotations
@@ -18,9 +21,12 @@ from memopt.x86.decoder import decode, rip_displacement_offset
 JUMP_SIZE = 5  # jmp rel32
 _LONGEST_INSTRUCTION = 15
 _LONG_BRANCH = re.compile(rb"[\xe8\xe9]|\x0f[\x80-\x8f]")  # call, jmp, jcc rel32: Intel SDM volume 2
-_SHORT_REACH = 224  # a rel8 branch reaches 127 bytes; before that, decoding falls into step
-_FALLS_INTO_STEP = 64
-# lea rsp, [rsp-8]; push rax; lea rax, [rip+...] and mov [rsp+8], rax; pop rax; jmp ...: no flag or register changes
+# A rel8 branch reaches 127 bytes. Decoding starts some bytes further away, because decoding that starts in the middle
+# of an instruction soon meets the true boundaries.
+_SHORT_REACH = 224
+_FALLS_INTO_STEP = 64  # bytes after which it has
+# A moved call pushes its original return address and jumps, without changing a flag or register:
+# lea rsp, [rsp-8]; push rax; lea rax, [rip+...]; mov [rsp+8], rax; pop rax; jmp ...
 _RESERVE, _STORE = bytes.fromhex("488d6424f8 50 488d05"), bytes.fromhex("4889442408 58 e9")
 _CALL_SIZE = len(_RESERVE) + 4 + len(_STORE) + 4
 _PREFIXES = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2, 0xF3))
@@ -31,8 +37,8 @@ def displace(
 ) -> tuple[DecodedInstruction, ...]:
     """The whole instructions at ``header`` that cover at least ``minimum`` bytes.
 
-    Raises Rejected(NO_ROOM) when they end earlier (code that does not decode) or control leaves them unconditionally
-    before the last.
+    Raises Rejected(NO_ROOM) where they end earlier: the code does not decode, or an unconditional jump comes before the
+    last of them.
     """
     code = read(header, minimum + _LONGEST_INSTRUCTION)
     taken: list[DecodedInstruction] = []
@@ -48,9 +54,10 @@ def displace(
 
 
 def jump_targets_inside(graph: FlowGraph, header: int, size: int) -> None:
-    """Raise Rejected when something in ``graph`` may jump strictly inside the ``size`` bytes at ``header``.
+    """Raise Rejected if something in ``graph`` may jump strictly inside the ``size`` bytes at ``header``.
 
-    NO_ROOM for a direct branch or a block there, INDIRECT_JUMP for an indirect jump, whose targets are not known.
+    NO_ROOM: a direct branch leads there, or a block starts there. INDIRECT_JUMP: the graph has an indirect jump, whose
+    targets are not known.
     """
     for block in graph.blocks.values():
         for target in (block.start, *block.successors):
@@ -63,11 +70,11 @@ def jump_targets_inside(graph: FlowGraph, header: int, size: int) -> None:
 def branches_into(
     read: Callable[[int, int], bytes], bounds: tuple[int, int], header: int, size: int
 ) -> tuple[int, ...]:
-    """Addresses from which a direct branch may go strictly inside the ``size`` bytes at ``header``.
+    """The addresses of direct branches that may lead strictly inside the ``size`` bytes at ``header``.
 
-    Looks at all bytes of the mapping ``bounds``, so it also sees branches from code that no graph holds (a cold part
-    of the function, an entry not known). It may name bytes that are no branch, very rarely: any four bytes behind a
-    rel32 opcode are taken for a displacement; rel8 branches are taken from decoding what lies in their reach.
+    It scans all bytes of the mapping ``bounds``, so it also finds branches from code that no flow graph holds (a cold
+    part of the function, an unknown entry). Very rarely it names bytes that are no branch: any four bytes behind a
+    rel32 opcode are taken for a displacement. rel8 branches are found by decoding the bytes within their reach.
     """
     found = set(_long_branches(read(bounds[0], bounds[1] - bounds[0]), bounds[0], header + 1, header + size))
     low, high = max(bounds[0], header - _SHORT_REACH), min(bounds[1], header + _SHORT_REACH)
@@ -81,27 +88,27 @@ def branches_into(
 
 
 def callers(read: Callable[[int, int], bytes], bounds: tuple[int, int], entry: int) -> tuple[int, ...]:
-    """Addresses of the direct calls of ``entry`` from the mapping ``bounds`` (and, very rarely, of bytes that look like
-    one)."""
+    """The addresses of the direct calls of ``entry`` in the mapping ``bounds``; very rarely, of bytes that look like
+    one."""
     code = read(bounds[0], bounds[1] - bounds[0])
     found = _long_branches(code, bounds[0], entry, entry + 1)
     return tuple(sorted(a for a in found if code[a - bounds[0]] == 0xE8))
 
 
 def _long_branches(code: bytes, base: int, low: int, high: int) -> list[int]:
-    """Where the bytes read as call, jmp or jcc rel32 to ``low`` <= target < ``high``."""
+    """The addresses at which the bytes read as call, jmp or jcc rel32 with ``low`` <= target < ``high``."""
     least, most, displacement = low - base - 4, high - base - 4, struct.Struct("<i").unpack_from
     opcodes = _LONG_BRANCH.finditer(code, 0, max(0, len(code) - 4))
     return [base + o.start() for o in opcodes if least <= (end := o.end()) + displacement(code, end)[0] < most]
 
 
 def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> bytes:
-    """The bytes of ``instructions``, contiguous originals, so that they do the same at ``new_address``.
+    """The bytes of contiguous original ``instructions`` that do the same at ``new_address``.
 
-    A branch to one of the moved instructions goes to its copy. The code falls through at the end like the original.
-    A call at the end comes back to where the original would have: that address is what it leaves on the stack.
-    Raises Rejected(NO_ROOM) when a target or operand is out of reach, or the instruction has no rel32 form (loop,
-    jrcxz), and for a call that would come back into the moved instructions.
+    A branch to one of the moved instructions goes to its copy. The code falls through at the end like the original. A
+    call at the end pushes its original return address, so it returns to the original code. Raises Rejected(NO_ROOM)
+    where a target or operand is out of reach, an instruction has no rel32 form (loop, jrcxz), or a call would return
+    into the moved instructions.
     """
     for instruction in instructions[:-1]:
         if instruction.kind is Kind.CALL:
@@ -116,14 +123,14 @@ def relocate(instructions: Sequence[DecodedInstruction], new_address: int) -> by
 
 
 def relocate_blocks(blocks: Sequence[BasicBlock], new_address: int) -> tuple[bytes, dict[int, int]]:
-    """A whole loop, its header block first, moved to ``new_address``: the bytes, and each instruction's new address.
+    """A whole loop, its header block first, moved to ``new_address``: (bytes, new address of each instruction).
 
-    Branches inside go to the copies, those back to the header to the header where it was (a patch lies there).
-    Raises as ``relocate``.
+    Branches inside the loop go to the copies. Branches back to the header go to its original address, where the patch
+    lies. Raises as ``relocate``.
     """
     header = blocks[0].start
     copies: dict[int, int] = {}
-    gaps: dict[int, int] = {}  # where a block falls through to one that does not follow it -> which one
+    gaps: dict[int, int] = {}  # new address of a jump that replaces a fall-through -> its original target
     at = new_address
     for block, following in zip(blocks, (*blocks[1:], None), strict=True):
         for instruction in block.instructions:

@@ -1,8 +1,10 @@
-"""What machine code does, as operations of our own: the only module that imports pyvex.
+"""The semantics of machine code: basic blocks as operations over 64-bit locations. The only module that imports pyvex.
 
-VEX (libVEX, the translator inside Valgrind) gives the semantics of each instruction; its statements are walked here
-and everything wider than 64 bits is split. Invariant: no VEX type leaves this module, and what is not understood
-completely is rejected with its address.
+Example: ``add rax, [rbx]`` becomes Get rax, Get rbx, Load 64, Compute add, Put rax, and Puts of the lazy flag state.
+
+In: the bytes of a basic block. Out: a ``Block`` of ``memopt.ir.operations``. VEX (libVEX, the translator inside
+Valgrind) gives the semantics of each instruction; its statements are walked here, and values wider than 64 bits are
+split. No VEX type leaves this module. An instruction that is not understood completely is rejected with its address.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from memopt.x86.decoder import decode, name_instruction
 from memopt.x86.lanes import UnknownOperator, Value, scalar
 from memopt.x86.vector_operators import multiply_add_pairs
 
-# libVEX translates at most 99 instructions at a time; fewer keep its fixed-size temporary store from overflowing.
+# libVEX translates at most 99 instructions at a time; with fewer its temporary store, of fixed size, does not overflow.
 _INSTRUCTIONS_AT_A_TIME = 50
 
 _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base", "gs_const": "gs_base"}
@@ -56,12 +58,12 @@ def _locations() -> tuple[dict[int, str], int]:
 
 
 def lift_block(code: bytes, address: int) -> Block:
-    """The operations of the straight-line instructions ``code``, which lie at ``address``.
+    """The operations of a basic block: the straight-line instructions ``code``, which lie at ``address``.
 
-    ``code`` is whole instructions; only the last may be a branch or a call. A repeated string instruction stands alone:
-    one turn of it, which jumps to itself. The block ends with a Jump (kind "fallthrough" when the last instruction is
-    none). Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with
-    "mnemonic at address".
+    ``code`` consists of whole instructions; only the last may be a branch or a call. A repeated string instruction must
+    be alone: the block is one repetition of it, which jumps to itself. The block ends with a Jump, of kind
+    "fallthrough" if the last instruction is no jump. Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with "MNEMONIC
+    at ADDRESS".
     """
     mnemonics: dict[int, str] = {}
     merges: dict[int, DecodedInstruction] = {}
@@ -81,13 +83,13 @@ def lift_block(code: bytes, address: int) -> Block:
 
 
 def _check_exact(instruction: DecodedInstruction) -> None:
-    """Reject what VEX models otherwise than the processor does, found by running both."""
+    """Reject the instructions that VEX models differently from the processor; found by running both."""
     name = instruction.mnemonic.removeprefix("v")
     operands = instruction.operands_text.split(", ")
-    # A bit test with its index in a register goes through memory below the stack pointer; dot products add their
-    # terms in another order, which shows in NaNs; a bit scan of 0 leaves other upper bits; a gather reads the stack
-    # for its masked-off elements; of the comparisons, "equal or unordered" and "unequal and ordered" are taken for the
-    # plain ones.
+    # VEX does a bit test with its index in a register through memory below the stack pointer. It adds the terms of dot
+    # products in another order, which shows in NaNs. Its bit scan of 0 leaves other upper bits. Its gather reads the
+    # stack for masked-off elements. It takes the comparisons "equal or unordered" and "unequal and ordered" for "equal"
+    # and "unequal".
     if (name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name or name.startswith(("cmpeq_u", "cmpneq_o"))
             or (name in _BIT_TESTS and operands[1][:1].isalpha())):
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
@@ -104,8 +106,10 @@ class _Lifter:
         self.types: list[str] = []
 
     def merge(self, instruction: DecodedInstruction) -> int:
-        """``vmovsd`` or ``vmovss`` of three registers, which VEX gets wrong in the encoding with the destination in
-        modrm.rm: the low element of the last, the rest of the lower half of the second. Returns the offset after it.
+        """Lift ``vmovsd`` or ``vmovss`` of three registers; return the offset after it.
+
+        The result is the low element of the last operand and the rest of the lower half of the second. VEX gets the
+        encoding with the destination in modrm.rm wrong.
         """
         self.builder.address = instruction.address
         to, rest, low = instruction.operands_text.split(", ")
@@ -121,11 +125,12 @@ class _Lifter:
         return end
 
     def run(self, offset: int, limit: int) -> int:
-        """Lift what VEX takes as one block from ``offset``, up to ``limit``; return the offset after it."""
+        """Lift the code from ``offset`` that VEX takes for one block, at most to ``limit``; return the offset after it.
+        """
         self.builder.address = self.start + offset
         block: Any = pyvex.lift(self.code[offset:], self.start + offset, pyvex.ARCH_AMD64, opt_level=1,
                                 max_inst=_INSTRUCTIONS_AT_A_TIME, max_bytes=limit - offset,
-                                cross_insn_opt=False)  # else operations are left out whose results are overwritten
+                                cross_insn_opt=False)  # would drop operations whose results are overwritten
         self.temporaries = {}
         self.types = block.tyenv.types
         end = offset
@@ -193,7 +198,7 @@ class _Lifter:
         if statement.jumpkind == "Ijk_SigSEGV":
             self._alignment(condition)
         elif statement.jumpkind == "Ijk_SigFPE_IntDiv":
-            pass  # a division by zero; the division that follows means the same
+            pass  # the exit for a division by zero; the division that follows faults there as well
         elif statement.jumpkind == "Ijk_Boring":
             if statement.dst.value == self.builder.address:
                 raise _Unsupported("repeated instruction")
@@ -202,7 +207,7 @@ class _Lifter:
             raise _Unsupported(statement.jumpkind)
 
     def _alignment(self, condition: Operand) -> None:
-        """``pointer & (size - 1) != 0`` is how VEX says that an access faults unless aligned."""
+        """Recognise ``pointer & (size - 1) != 0``, VEX's form of "the access faults unless it is aligned"."""
         if condition == Literal(0, 1):
             return
         test = self.builder.is_a(condition, "ne")
@@ -223,7 +228,7 @@ class _Lifter:
     # -- locations -------------------------------------------------------------------------------------------------
 
     def _location(self, offset: int) -> tuple[str, int]:
-        """Name of the 64-bit location that holds the byte at ``offset``, and the byte's number in it."""
+        """(64-bit location that holds the byte at ``offset`` of VEX's guest state, number of the byte in it)."""
         name = _locations()[0].get(offset & ~7)
         if name is None:
             raise _Unsupported(f"guest state at {offset}")
@@ -237,7 +242,7 @@ class _Lifter:
             self.builder.put(name, self._merge(name, shift, part))
 
     def _merge(self, name: str, shift: int, part: Operand) -> Operand:
-        """The whole location once ``part`` is written at byte ``shift``."""
+        """The 64-bit value of location ``name`` after ``part`` is written at its byte ``shift``."""
         b = self.builder
         width = b.width(part)
         if width == 64:
@@ -294,7 +299,11 @@ class _Lifter:
         return self.builder.compute("select", (condition, *arms), self.builder.width(arms[0]))
 
     def _helper(self, expression: Any) -> Operand:
-        """Calls of VEX's helpers: of flags, as comparisons when their setter is known, else kept; PMADDWD."""
+        """A call of one of VEX's helper functions: flags and conditions, PMADDWD.
+
+        A condition becomes a comparison where it is known which operation set the flags; else it stays a "condition" or
+        "carry" of the flag state.
+        """
         b = self.builder
         operands = tuple(scalar(self._expression(a)) for a in expression.args)
         name = expression.callee.name

@@ -1,4 +1,7 @@
-"""The packed operators of VEX (libvex_ir.h), lane by lane and element by element."""
+"""VEX's packed operators (libvex_ir.h) as scalar operators of ``memopt.ir.operations``, element by element.
+
+Example: ``Iop_Add32x4`` becomes four ``add`` of width 32 on the elements of two 64-bit lanes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from memopt.x86.lanes import FLOAT_ARITY, Rule, UnknownOperator, Value, join, la
 def _elementwise(
     b: BlockBuilder, operator: str, operands: tuple[Value, ...], width: int, scalar_form: bool = False
 ) -> Value:
-    """``operator`` on each element; in a scalar form on the lowest only, the others are the first operand's."""
+    """``operator`` on each element. A scalar form computes the lowest only; the others are those of the first operand.
+    """
     columns = list(zip(*(split(b, o, width) for o in operands), strict=True))
     count = 1 if scalar_form else len(columns)
     results = [b.compute(operator, column, width) for column in columns[:count]]
@@ -22,7 +26,7 @@ def _elementwise(
 def _elementwise_mask(
     b: BlockBuilder, operator: str, operands: tuple[Value, ...], width: int, scalar_form: bool = False
 ) -> Value:
-    """Like ``_elementwise`` for comparisons, whose results are all ones or all zeros."""
+    """As ``_elementwise``, for comparisons: each result is all ones or all zeros."""
     columns = list(zip(*(split(b, o, width) for o in operands), strict=True))
     count = 1 if scalar_form else len(columns)
     results = [b.compute("sext", (b.compute(operator, column, 1),), width) for column in columns[:count]]
@@ -207,7 +211,7 @@ def _get_element(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, .
 
 
 def _permute(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    """Where the control is no literal, a choice for each element: it may become known later."""
+    """Perm8x, Perm32x. A control that is no literal gives a chain of selects: it may become known later."""
     width = int(match[1])
     elements, control = split(b, operands[0], width), split(b, operands[1], width)
 

@@ -1,8 +1,12 @@
-"""The round trip: assembled bytes, decoded again by Capstone, must mean what the instruction objects say.
+"""Translation validation of the assembler: its bytes, decoded again, must mean what the instruction objects say.
 
-Capstone prints aliases (``cmppd ..., 2`` as ``cmplepd``) and immediates in whichever sign it likes, so both sides are
-brought to a normal form, the *meaning*: mnemonic, and operands with immediates modulo the operation's width,
-``rip`` operands and jump targets as absolute addresses, base and index in one order where the scale is 1.
+In: instruction objects, their bytes and address, the labels. Out: nothing, or a ``VerifyError``. Keystone assembles and
+Capstone decodes, so an encoding error of either is found.
+
+Both sides are compared in a normal form, the *meaning*: the mnemonic, and the operands, with immediates modulo the
+operation's width, ``rip`` operands and jump targets as absolute addresses, and base and index in a fixed order where
+the scale is 1. It is needed because Capstone prints aliases (``cmppd ..., 2`` as ``cmplepd``) and immediates of either
+sign.
 """
 
 from __future__ import annotations
@@ -32,14 +36,14 @@ _POINTER = {"byte": 1, "word": 2, "dword": 4, "qword": 8, "xmmword": 16, "ymmwor
 
 
 def verify(instruction: Instruction, decoded: DecodedInstruction, labels: Mapping[str, int]) -> None:
-    """``decoded`` means what ``instruction`` says, labels and ``rip`` included; else ``VerifyError``."""
+    """Raise ``VerifyError`` unless ``decoded`` means what ``instruction`` says, labels and ``rip`` included."""
     found = _absolute(_parse(decoded.mnemonic, decoded.operands_text, instruction.sized), decoded.end)
     if _wanted(instruction, labels) != found:
         raise VerifyError(f"assembled {instruction} reads back as {decoded}")
 
 
 def verify_run(instructions: list[Instruction], encoded: bytes, address: int, labels: Mapping[str, int]) -> None:
-    """``encoded`` at ``address`` holds exactly ``instructions``, no more and no fewer; else ``VerifyError``."""
+    """Raise ``VerifyError`` unless ``encoded`` at ``address`` is exactly ``instructions``, no more and no fewer."""
     decoded = decode(encoded, address)
     if len(decoded) != len(instructions) or (decoded and decoded[-1].end != address + len(encoded)):
         raise VerifyError(f"{len(instructions)} instructions at {address:#x} read back as {len(decoded)}")
@@ -82,7 +86,7 @@ def _memory(base: str | None, index: str | None, scale: int, displacement: int, 
 
 
 def _absolute(meaning: Meaning, end: int) -> Meaning:
-    """``rip`` operands counted from the instruction's ``end`` made absolute."""
+    """``meaning`` with ``rip`` operands, which count from the instruction's ``end``, as absolute addresses."""
     return tuple((*o[:4], o[4] + end, *o[5:]) if isinstance(o, tuple) and o[:2] == ("at", "rip") else o
                  for o in meaning)
 
@@ -95,7 +99,7 @@ def _mnemonic(name: str) -> str:
 
 
 def _bits(operand: Operand) -> int:
-    """Bits of an immediate beside this first operand: the operation's width, 8 for vector instructions."""
+    """The width in bits of an immediate, by the first operand: the operation's width, 8 for vector instructions."""
     if isinstance(operand, Reg):
         return _register_bits(operand.name)
     return operand.size * 8 if isinstance(operand, Mem) and operand.size <= 8 else 8
@@ -124,7 +128,7 @@ _MEMORY = re.compile(r"(?:(\w*) ?ptr )?\[(.*)\](?:\{1to(\d+)\})?")
 
 @lru_cache(maxsize=16384)
 def _parse(mnemonic: str, text: str, sized: bool) -> Meaning:
-    """Capstone's text in normal form; ``rip`` displacements still count from the end of the instruction."""
+    """The meaning of Capstone's text; ``rip`` displacements still count from the end of the instruction."""
     name = _mnemonic(mnemonic)
     mask, zeroing = "", False
     parts = text.split(", ") if text else []

@@ -1,8 +1,11 @@
-"""The kernel of a version: machine code that runs iterations 0 <= outer < H of a contraction as its plan says.
+"""The kernel of a contraction: machine code that runs iterations 0 <= outer < H as its plan says.
 
-Ragged register tiles run the same micro-kernel on a copy of the results whose missing rows and lanes repeat valid
-ones, so that no lane computes anything the original does not. Convention at entry: ``rbp`` holds the frame address,
-symbol values and H lie in the frame, live-in vector registers still hold their values.
+In: a ``Contraction``, the frame layout, the placement of scratch memory, an ``Emitter``. Out: code in the emitter.
+Convention at entry: ``rbp`` holds the frame address, symbol values and H lie in the frame, live-in vector registers
+still hold their values.
+
+Sound for ragged register tiles: they run the same micro-kernel on a copy of the results whose missing rows and lanes
+repeat valid ones, so that no lane computes anything that the original does not compute.
 """
 
 from __future__ import annotations
@@ -27,12 +30,12 @@ _ALIGNMENT = 64
 
 
 def scratch_bytes(region: Region, plan: Plan) -> int:
-    """``scratch_needed`` of the kernel, without making it; errors as ``kernel``."""
+    """Bytes of scratch memory that the kernel needs, without generating it. Raises what ``contraction`` raises."""
     return _scratch(contraction(region, plan))[1]
 
 
 def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
-    """Offset of each operand's panels, behind the ragged tile, and the bytes of all."""
+    """The offset of each operand's panels in scratch memory, behind the ragged tile, and the bytes of all."""
     size = facts.row_count * facts.column_count * facts.element.size
     offset, panels = -(-size // _ALIGNMENT) * _ALIGNMENT, {}
     for index, operand in facts.operands:
@@ -42,6 +45,8 @@ def _scratch(facts: Contraction) -> tuple[dict[int, int], int]:
 
 
 class ContractionKernel:
+    """The kernel of one contraction. ``prepare`` comes first, then ``run``; both write to ``emitter``."""
+
     def __init__(self, facts: Contraction, layout: FrameLayout, placement: Placement, emitter: Emitter) -> None:
         self._contraction = facts
         self._layout = layout
@@ -55,7 +60,10 @@ class ContractionKernel:
         self._innermost = len(facts.plan.loops) - 1
 
     def prepare(self) -> None:
-        """What does not change in the loops, and is read from registers: no part computes before all have done that."""
+        """Saves loop invariants that lie in live-in registers, and addresses, to the frame.
+
+        All parts of a nest do this before any part computes, because computing clobbers the registers.
+        """
         if not self._empty:
             self._invariants: micro_kernel.Invariants = {}
             trees = micro_kernel.shape(self._contraction).invariant_trees
@@ -70,6 +78,7 @@ class ContractionKernel:
             self._rows, self._columns, self._result = (self._emitter.slot() for _ in range(3))
 
     def run(self) -> None:
+        """Emits the loops. Nothing where a loop has no iterations."""
         if not self._empty:
             self._compute_invariants()
             self._loops.emit(self._inside)
@@ -85,7 +94,7 @@ class ContractionKernel:
     # before the loops
 
     def _compute_invariants(self) -> None:
-        """Values that no loop changes, computed once; at least one iteration runs, so the original computes them."""
+        """Computes loop-invariant subtrees once. At least one iteration runs, so the original computes them too."""
         known: micro_kernel.Invariants = {n: p for n, p in self._invariants.items() if n not in self._computed}
         for tree in self._computed:
             registers = Registers(self._unit)
@@ -95,7 +104,8 @@ class ContractionKernel:
             self._emitter.op(self._unit.mnemonic("mova"), known[tree], target)
 
     def _fill(self, place: Mem, node: Expression) -> None:
-        """Repeat a scalar in every lane, through a general-purpose register: live-in vectors stay whole."""
+        """Repeats a scalar in every lane of a frame slot, through a general-purpose register: live-in vectors stay
+        unchanged."""
         size = self._contraction.element.size
         register = register_of(size, "rax").name
         if isinstance(node, Constant):
@@ -110,7 +120,7 @@ class ContractionKernel:
             self._emitter.op("mov", Mem("rbp", displacement=place.displacement + offset, size=size), register)
 
     def _base(self, base: Linear) -> Mem:
-        """The address at the origin of all dimensions, in a slot."""
+        """A frame slot with the address at the origin of all dimensions."""
         place = self._emitter.slot()
         self._emitter.load("rax", base.constant)
         for symbol, coefficient in base.terms:
@@ -155,7 +165,7 @@ class ContractionKernel:
                                   self._contraction.isa).emit(self._emitter)
 
     def _panel(self, register: str, index: int, operand: Operand) -> None:
-        """``register`` = where the current tile's panel starts; clobbers rax and rcx."""
+        """``register`` = address where the current tile's panel starts; clobbers rax and rcx."""
         element, tile = self._contraction.element.size, self._contraction.plan.tile
         self._emitter.load(register, self._scratch + self._panels[index])
         for dimension, factor in ((operand.pack.dimension, operand.panel_bytes(element) // operand.pack.width),
@@ -168,7 +178,8 @@ class ContractionKernel:
                 self._emitter.op("add", register, "rax")
 
     def _tile(self) -> None:
-        """One register tile, on the results themselves or, when it is ragged, on a copy of them."""
+        """One register tile, on the results themselves or, where it is ragged or its lanes are no neighbours, on a copy
+        of them."""
         emitter, facts, tile = self._emitter, self._contraction, self._contraction.plan.tile
         direct = facts.result.stride(tile.vector) == facts.element.size
         self._address(micro_kernel.RESULT, facts.result, self._innermost)
@@ -200,7 +211,7 @@ class ContractionKernel:
         emitter.place(finished)
 
     def _unless_ragged(self, target: str) -> None:
-        """Jump to ``target`` when the counted rows and columns make a full tile."""
+        """Jumps to ``target`` when the counted rows and columns make a full tile."""
         partial = self._emitter.fresh("partial")
         self._emitter.op("cmp", ragged.ROWS, self._contraction.row_count)
         self._emitter.jump(partial, "l")
@@ -209,7 +220,7 @@ class ContractionKernel:
         self._emitter.place(partial)
 
     def _compute(self) -> None:
-        """The micro-kernel on the results that rdi and rsi describe."""
+        """The micro-kernel on the results at rdi, rows rsi bytes apart."""
         for (index, operand), register in zip(self._contraction.operands, micro_kernel.PANELS, strict=False):
             self._panel(register, index, operand)
         self._count(micro_kernel.DEPTH, self._contraction.plan.tile.reduction, self._innermost)

@@ -1,8 +1,9 @@
-"""The register tile: machine code for one tile of a contraction, reduction innermost and ascending.
+"""The micro-kernel: machine code for one register tile of a contraction, reduction innermost and ascending.
 
-``row_count`` x ``vector_count`` accumulators stay in vector registers for the whole k block. Everything an
-iteration reads comes from packed panels and from the frame; results are loaded once before and stored once after.
-Invariant: each accumulator sees exactly the statement's operations, in the statement's operand order, k ascending.
+``row_count`` x ``vector_count`` accumulators stay in vector registers for the whole block of the reduction (k). An
+iteration reads packed panels and the frame, nothing else. Results are loaded once before the loop and stored once after
+it. Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k
+ascending.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Invariants = dict[Expression, Mem]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The expression cut where it stops depending on the row or on the lane."""
+    """The statement's expression with its maximal subtrees by what they vary along: the row, the lane, or neither."""
 
     expression: Expression
     row_trees: tuple[Expression, ...]
@@ -41,7 +42,8 @@ class Shape:
 
 
 def shape(contraction: Contraction) -> Shape:
-    """Maximal subtrees of the statement's expression by what they vary along."""
+    """Splits the statement's expression into subtrees that are computed once for a row, a vector or the whole
+    kernel."""
     expression = contraction.statement.expression
     operands = dict(contraction.operands)
 
@@ -69,18 +71,22 @@ def shape(contraction: Contraction) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class RegisterMap:
-    """Which vector registers hold what; ``keep_vectors``: vector operands are loaded once for all rows."""
+    """The register allocation of the tile. ``keep_vectors``: vector operands are loaded once for all rows."""
 
     accumulators: tuple[tuple[str, ...], ...]
     keep_vectors: bool
 
 
 class MicroKernel:
-    """Code for one full register tile. See the module's constants for the registers it expects."""
+    """Generates code for one full register tile. The module's constants name the registers that it expects.
+
+    Raises ``Rejected(NO_SCHEDULE)`` for more operands than there are panel pointers, ``OutOfRegisters`` for a tile that
+    does not fit the register file.
+    """
 
     def __init__(self, contraction: Contraction, invariants: Invariants) -> None:
         if len(contraction.operands) > len(PANELS):
-            raise Rejected(Reason.NO_SCHEDULE, f"{len(contraction.operands)} operands in one statement")
+            raise Rejected(Reason.NO_SCHEDULE, f"the statement has {len(contraction.operands)} operands")
         self._contraction = contraction
         self._unit = VectorUnit(contraction.isa, contraction.element)
         self._shape = shape(contraction)
@@ -89,7 +95,8 @@ class MicroKernel:
         self._pointers = {index: PANELS[n] for n, (index, _) in enumerate(contraction.operands)}
 
     def emit(self, emitter: Emitter, next_tile: int) -> None:
-        """``next_tile``: bytes from this tile's results to those of the next one, which are prefetched."""
+        """Emits the tile. ``next_tile``: bytes from this tile's results to those of the next one, which are
+        prefetched."""
         registers = self._register_map()
         self._results(emitter, registers, store=False)
         self._prefetch(emitter, next_tile)
@@ -116,11 +123,11 @@ class MicroKernel:
         self._results(emitter, registers, store=True)
 
     def _register_map(self) -> RegisterMap:
-        """Accumulators first; vector operands stay in registers when that leaves enough for the rest."""
+        """Accumulators first. Vector operands stay in registers when that leaves enough for the rest."""
         tile = self._contraction.plan.tile
         names = iter(range(tile.row_count * tile.vector_count))
         if tile.row_count * tile.vector_count >= self._unit.isa.registers:
-            raise OutOfRegisters("accumulators alone do not fit the register file")
+            raise OutOfRegisters("the accumulators alone do not fit the register file")
         accumulators = tuple(tuple(self._unit.register(next(names)) for _ in range(tile.vector_count))
                              for _ in range(tile.row_count))
         kept = RegisterMap(accumulators, keep_vectors=True)
@@ -133,6 +140,7 @@ class MicroKernel:
         return kept
 
     def _results(self, emitter: Emitter, registers: RegisterMap, *, store: bool) -> None:
+        """Loads or stores all accumulators, row by row."""
         move = self._unit.mnemonic("movu")
         emitter.op("mov", "rax", RESULT)
         for number, row in enumerate(registers.accumulators):
@@ -143,7 +151,8 @@ class MicroKernel:
                 emitter.op(move, *((memory, register) if store else (register, memory)))
 
     def _prefetch(self, emitter: Emitter, next_tile: int) -> None:
-        """A tile starts by loading its results: ask for those of the next tile a whole k block ahead."""
+        """A tile starts by loading its results. Prefetch those of the next tile a whole block of the reduction
+        ahead."""
         tile = self._contraction.plan.tile
         row_bytes = tile.vector_count * self._unit.bytes
         emitter.op("mov", "rax", RESULT)
@@ -169,7 +178,8 @@ class MicroKernel:
         for row in range(tile.row_count):
             row_kept: dict[tuple[Expression, int], str] = {}
             for tree in self._shape.row_trees:
-                if not (self._unit.isa is Isa.SSE2 and isinstance(tree, Read)):  # SSE2: a memory operand does
+                # On SSE2 a read stays a memory operand: its panel holds a whole vector of copies.
+                if not (self._unit.isa is Isa.SSE2 and isinstance(tree, Read)):
                     register = pool.take()
                     lowering.into(register, tree, self._leaf(step, row, 0, {}, None))
                     row_kept[tree, -1] = register
@@ -183,7 +193,7 @@ class MicroKernel:
 
     def _leaf(self, step: int, row: int, position: int, kept: dict[tuple[Expression, int], str],
               accumulator: str | None) -> Leaf:
-        """Where subtrees live during one iteration, for one row and one vector of the tile."""
+        """Where the values of subtrees are during one iteration, for one row and one vector of the tile."""
         element = self._contraction.element.size
 
         def place(node: Expression) -> str | Mem | None:
@@ -207,7 +217,8 @@ class MicroKernel:
         return place
 
     def _fused(self, lowering: Lowering, accumulator: str, leaf: Leaf) -> bool:
-        """Contracts ``W + x * y`` and ``W - x * y`` when the plan permits; whether it did."""
+        """Contracts ``W + x * y`` or ``W - x * y`` into a fused multiply-add where the plan permits it. Returns whether
+        it did."""
         root = self._shape.expression
         if not (self._contraction.plan.fuse_multiply_add and isinstance(root, Apply)
                 and root.operator in ("add", "sub") and self._unit.three_operands):

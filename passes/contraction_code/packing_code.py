@@ -1,9 +1,12 @@
-"""Packing: machine code that copies a block of an operand into contiguous panels.
+"""Packing code: machine code that copies a block of an operand into contiguous panels.
 
-A panel holds, for each k in ascending order, ``width`` elements along the operand's tile dimension, so that the
-register tile reads memory strictly forward whatever the strides of the original array. A ragged last panel repeats
-its last valid element: lanes that the original never computes repeat the operations of a lane it does compute, and
-so raise no exception flag of their own. Invariant: only elements the original reads are read.
+Example: a panel of width 24 of ``B[k][j]`` holds ``B[0][j..j+23]``, ``B[1][j..j+23]``, ...: for each k in ascending
+order, ``width`` elements along the operand's tile dimension. The micro-kernel then reads memory strictly forward,
+whatever the strides of the array are.
+
+Sound: only elements that the original reads are read. A ragged last panel repeats its last valid element, so a lane
+that the original never computes repeats the operations of a lane that it does compute, and raises no exception flag of
+its own.
 """
 
 from __future__ import annotations
@@ -20,29 +23,31 @@ SOURCE = "rsi"  # address of the block's first element; clobbered
 PANEL = "rdi"  # address of the first panel; clobbered
 COUNT = "rdx"  # elements along the tile dimension, at least 1; clobbered
 DEPTH = "rbx"  # elements along the reduction, at least 1; kept
-_GROUP = 8  # elements copied side by side: no more streams than a first-level cache has ways
+_GROUP = 8  # elements copied side by side: no more streams than L1 has ways
 
 
 @dataclass(frozen=True, slots=True)
 class PanelPacking:
-    """``along``: byte stride of the source along the panel; ``down``: along the reduction."""
+    """Generates the copy of one operand's block."""
 
     operand: Operand
-    element: int
-    along: int
-    down: int
+    element: int  # bytes of an element
+    along: int  # bytes in the source from one element of a panel's row to the next
+    down: int  # bytes in the source from one k to the next
     isa: Isa
 
     @property
     def width(self) -> int:
+        """Elements in one row of a panel."""
         return self.operand.pack.width
 
     @property
     def step(self) -> int:
+        """Bytes from one k to the next inside a panel."""
         return self.operand.step(self.element)
 
     def emit(self, emitter: Emitter) -> None:
-        """The whole block; clobbers rax, rcx and r8 - r11 besides the registers named above."""
+        """Packs the whole block, panel by panel. Clobbers rax, rcx and r8 - r11 besides the registers named above."""
         panel, ragged, done = map(emitter.fresh, ("panel", "ragged", "packed"))
         emitter.place(panel)
         emitter.op("cmp", COUNT, self.width)
@@ -64,7 +69,7 @@ class PanelPacking:
             self._strided_elements(emitter)
 
     def _contiguous_rows(self, emitter: Emitter) -> None:
-        """Each k is one run of bytes: copied in the widest moves that fill it exactly."""
+        """For each k the elements are contiguous: they are copied in the widest moves that fill a row exactly."""
         chunk = next(c for c in (self.isa.vector_bytes, 32, 16, 8, 4)
                      if c <= self.isa.vector_bytes and self.step % c == 0)
 
@@ -75,7 +80,8 @@ class PanelPacking:
         self._down_the_reduction(emitter, SOURCE, PANEL, copy)
 
     def _down_the_reduction(self, emitter: Emitter, source: str, panel: str, copy: Callable[[], None]) -> None:
-        """``copy`` for each of DEPTH steps, r8 and r9 on their way from ``source`` and ``panel``; clobbers rcx."""
+        """Runs ``copy`` for each of DEPTH steps, with r8 and r9 advancing from ``source`` and ``panel``; clobbers
+        rcx."""
         loop = emitter.fresh("row")
         emitter.op("mov", "r8", source)
         emitter.op("mov", "r9", panel)
@@ -101,7 +107,7 @@ class PanelPacking:
         emitter.op(move, target, register)
 
     def _strided_elements(self, emitter: Emitter) -> None:
-        """Elements one by one: groups of a few along the panel, each group down the whole reduction."""
+        """Element by element: groups of a few elements along the panel, each group down the whole reduction."""
         group = max(g for g in range(1, _GROUP + 1) if self.width % g == 0)
         across = emitter.fresh("group")
         emitter.op("mov", "r10", SOURCE)
@@ -121,7 +127,7 @@ class PanelPacking:
             emitter.jump(across, "b")
 
     def _copy_element(self, emitter: Emitter, source: int, member: int) -> None:
-        """Through a general-purpose register: no conversion, no exception flag."""
+        """Copies through a general-purpose register: no conversion, no exception flag."""
         register = register_of(self.element, "rax").name
         emitter.op("mov", register, displaced("r8", source, self.element))
         for copy in range(self.operand.copies):

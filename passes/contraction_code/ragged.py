@@ -1,8 +1,11 @@
 """Ragged register tiles: the results that exist are copied to a full tile in scratch memory, and back.
 
-Missing rows repeat the last row, missing columns the last column. Together with panels packed the same way every
-lane of the full tile repeats the operations of a lane that exists. Values pass through general-purpose registers,
-which raise no exception flags and keep signalling NaNs.
+Example: of an 8 x 24 tile only 3 x 10 results exist. Rows 3 to 7 of the copy repeat row 2, columns 10 to 23 repeat
+column 9; 3 x 10 results are copied back.
+
+Sound: panels are padded the same way (``packing_code``), so every lane of the full tile repeats the operations of a
+lane that exists. Values pass through general-purpose registers, which raise no exception flags and keep signalling
+NaNs.
 """
 
 from __future__ import annotations
@@ -19,21 +22,22 @@ RESULT = "rdi"  # address of the first result
 
 @dataclass(frozen=True, slots=True)
 class RaggedTile:
-    """``scratch``: where the full tile goes, row after row. The strides are those of the original results."""
+    """Generates the copies of a ragged tile."""
 
-    scratch: int
+    scratch: int  # address of the full tile, row after row
     row_count: int
     column_count: int
-    element: int
-    row_stride: int
-    column_stride: int
+    element: int  # bytes of an element
+    row_stride: int  # bytes between rows of the original results
+    column_stride: int  # bytes between columns of the original results
 
     @property
     def row_bytes(self) -> int:
+        """Bytes between rows of the full tile."""
         return self.column_count * self.element
 
     def copy_in(self, emitter: Emitter) -> None:
-        """Leaves ``scratch`` in rdi; clobbers rax, rcx, rdx and r8 - r12."""
+        """Fills the full tile. Leaves ``scratch`` in rdi; clobbers rax, rcx, rdx and r8 - r12."""
         row, column, same_row, same_column = map(emitter.fresh, ("in_row", "in_column", "same_row", "same_column"))
         emitter.op("mov", "r8", RESULT)
         emitter.load(RESULT, self.scratch)
@@ -60,7 +64,7 @@ class RaggedTile:
         emitter.jump(row, "b")
 
     def copy_out(self, emitter: Emitter) -> None:
-        """The rows and columns that exist, to rdi; clobbers rax, rcx, rdx, rdi and r8 - r10."""
+        """Copies the rows and columns that exist back to rdi; clobbers rax, rcx, rdx, rdi and r8 - r10."""
         row, column = map(emitter.fresh, ("out_row", "out_column"))
         emitter.load("r8", self.scratch)
         emitter.place(row)

@@ -1,9 +1,11 @@
-"""Tile loops: the rectangular loop nest of a plan around whatever the caller puts inside.
+"""Tile loops: the rectangular loop nest of a plan, around whatever the caller puts inside.
 
-Each loop visits blocks of ``size`` iterations of its dimension, ascending, inside the block of the next loop
-outside over the same dimension. Invariant: inside loop number ``level`` the block of every dimension is
-``[position, limit)``, not empty, and together the innermost blocks visit every iteration once. Loop state lives in
-frame slots: a register tile runs for thousands of cycles, registers are worth more inside it.
+Example: ``(j/1032, k/512, j/24)`` is ``for jj += 1032: for kk += 512: for j in [jj, min(jj+1032, n)) += 24``.
+
+A loop visits blocks of ``size`` iterations of its dimension, ascending, inside the block of the next outer loop over
+the same dimension. Invariant: inside loop number ``level`` the block of every dimension is ``[position, limit)``, not
+empty, and together the innermost blocks visit every iteration once. Loop state lies in frame slots: a register tile
+runs for thousands of cycles, and registers are worth more inside it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from passes.vector.emitter import Emitter, Value
 
 
 class TileLoops:
-    """``extents``: trip count of every dimension, at least 1 each: a number or a frame slot."""
+    """Generates the loop nest. ``extents``: the trip count of every dimension, at least 1: a number or a frame slot."""
 
     def __init__(self, emitter: Emitter, loops: tuple[TileLoop, ...], extents: Mapping[str, Value]) -> None:
         self._emitter = emitter
@@ -24,7 +26,7 @@ class TileLoops:
         self._slots = [(emitter.slot(), emitter.slot()) for _ in loops]
 
     def position(self, dimension: str, level: int) -> Value:
-        """First iteration of the block of ``dimension`` inside loop number ``level``; -1 is outside of all."""
+        """First iteration of the block of ``dimension`` inside loop number ``level``; -1 is outside of all loops."""
         inner = self._innermost(dimension, level)
         return 0 if inner < 0 else self._slots[inner][0]
 
@@ -40,8 +42,8 @@ class TileLoops:
         return isinstance(extent, int) and extent % size == 0 and all(s % size == 0 for s in sizes)
 
     def emit(self, inside: Callable[[int], None]) -> None:
-        """The nest; ``inside(level)`` emits what runs first in each iteration of loop ``level`` (-1: once, before
-        all), it may clobber every register but rbp and rsp. The last level's is the body."""
+        """Emits the nest. ``inside(level)`` emits the code that runs first in each iteration of loop ``level`` (-1:
+        once, before all loops); that of the last level is the body. It may clobber every register but rbp and rsp."""
         self._emit_from(-1, inside)
 
     def _innermost(self, dimension: str, level: int) -> int:
@@ -69,7 +71,7 @@ class TileLoops:
 
 
 def difference(emitter: Emitter, register: str, high: Value, low: Value) -> None:
-    """``register = high - low``."""
+    """Emits ``register = high - low``."""
     emitter.load(register, high)
     if low != 0:
         emitter.op("sub", register, low)

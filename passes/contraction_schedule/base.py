@@ -1,7 +1,7 @@
-"""What a pass is, and the value that passes hand on.
+"""The pass interface, and the intermediate representation that passes hand on: a region with its schedule so far.
 
-A pass is a frozen dataclass with a ``name``; its fields are its options; ``run`` returns a new value or raises
-``Rejected``. Invariant: ``verify`` holds for the value after every pass.
+A pass is a frozen dataclass: ``name`` is what ``--print-after`` prints, the fields are its options, and ``run`` returns
+a new ``ScheduledRegion`` or raises ``Rejected``. Invariant: ``verify`` holds for the value after every pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from passes.context import Context
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """``outer`` dimensions run one iteration at a time around the tiles, in their original order."""
+    """The role of each dimension in the register tile. ``outer`` dimensions run one iteration at a time around the
+    tiles, in their original order."""
 
     rows: str
     vector: str
@@ -36,19 +37,18 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRegion:
-    """A region with the schedule so far: ``loops`` over tiles, then ``points`` one by one, outermost first.
-
-    ``parallel``: trailing ``points`` that run as lanes and rows of one register tile. What a pass has not decided
-    yet is None or empty.
-    """
+    """A region with its schedule so far. What a pass has not decided yet is None or empty."""
 
     region: Region
     statement: Statement
     dependences: Dependences
+    # Loops over tiles, outermost first; inside them the point loops, outermost first.
     loops: tuple[TileLoop, ...]
     points: tuple[str, ...]
+    # How many trailing ``points`` run as lanes and rows of one register tile.
     parallel: int = 0
     roles: Roles | None = None
+    # Elements in one vector of results.
     lanes: int | None = None
     tile: RegisterTile | None = None
     packs: tuple[Pack, ...] = ()
@@ -56,16 +56,17 @@ class ScheduledRegion:
 
     @property
     def scop(self) -> Scop:
+        """The statements and arrays of the region."""
         return self.region.scop
 
     @property
     def operands(self) -> tuple[tuple[int, Access], ...]:
-        """The reads other than the accumulator, with their indices."""
+        """The reads other than the accumulator, each with its index among the statement's reads."""
         return tuple((i, r) for i, r in enumerate(self.statement.reads) if r != self.statement.write)
 
     @property
     def schedule(self) -> str:
-        """isl's text form: ``{ S0[i, j, k] -> [floor(j/96), i, k, j] }``."""
+        """The schedule as isl prints it: ``{ S0[i, j, k] -> [floor(j/96), i, k, j] }``."""
         instance = ", ".join(d.name for d in self.statement.dimensions)
         dates = [f"floor({t.dimension}/{t.size})" if t.size > 1 else t.dimension for t in self.loops]
         dates += self.points[: len(self.points) - self.parallel]
@@ -84,7 +85,7 @@ class ScheduledRegion:
 
 
 class Pass(Protocol):
-    """``run`` raises ``Rejected`` when the pass does not apply."""
+    """One step of the pipeline. ``run`` returns a changed copy, or raises ``Rejected`` when the pass does not apply."""
 
     @property
     def name(self) -> str: ...
@@ -93,28 +94,29 @@ class Pass(Protocol):
 
 
 def trip_counts(statement: Statement, first: int) -> dict[str, int]:
-    """Trips of each dimension, outermost first, ``first`` standing for the patched loop's.
+    """The trip count of each dimension, outermost first; ``first`` stands for the patched loop's.
 
-    Raises ``Rejected(NO_PLAN)`` for bounds that vary within the nest.
+    Raises ``Rejected(NO_PLAN)`` for a bound that varies within the nest and for a loop without iterations.
     """
     counts = {statement.dimensions[0].name: first}
     for dimension in statement.dimensions[1:]:
         if not dimension.trips.is_constant:
-            raise Rejected(Reason.NO_PLAN, f"the bound {dimension.trips} of {dimension.name} is not constant")
+            raise Rejected(Reason.NO_PLAN, f"the bound {dimension.trips} of loop {dimension.name} is not constant")
         if dimension.trips.constant < 1:
-            raise Rejected(Reason.NO_PLAN, f"{dimension.name} has no iterations")
+            raise Rejected(Reason.NO_PLAN, f"loop {dimension.name} has no iterations")
         counts[dimension.name] = dimension.trips.constant
     return counts
 
 
 def known_trips(state: ScheduledRegion, dimension: str) -> int | None:
-    """The trip count every entry has; None for the patched loop."""
+    """The trip count of ``dimension`` where it is a constant; None for the patched loop, whose count is known at entry
+    only."""
     found = next(d.trips for d in state.statement.dimensions if d.name == dimension)
     return found.constant if found.is_constant else None
 
 
 def verify(state: ScheduledRegion, context: Context) -> None:
-    """Raises ``VerifyError`` where the value breaks the promises of its type."""
+    """Raises ``VerifyError`` where ``state`` breaks an invariant of its type: a bug of a pass."""
     for problem in _problems(state, context):
         raise VerifyError(f"{problem} in\n{state}")
 
@@ -144,7 +146,8 @@ def _problems(state: ScheduledRegion, context: Context) -> Iterator[str]:
 
 
 def plan_of(state: ScheduledRegion, context: Context) -> Plan:
-    """The plan a schedule with a register tile stands for."""
+    """The ``Plan`` that a schedule with a register tile stands for. It fuses multiplications and additions only where
+    ``context.fp`` is "fast", the machine has the instruction and the statement adds or subtracts a product."""
     if state.tile is None:
         raise VerifyError("a schedule without a register tile is no plan")
     fuse = context.fp == "fast" and has_fused_multiply_add(context.machine, context.isa) and _has_fusible(state)

@@ -1,9 +1,14 @@
-"""A statement of contraction shape seen through a plan: which operand varies along which tile dimension.
+"""A contraction seen through its plan: the strides, roles and panel sizes that the generator needs.
 
-The statement is ``W = expression(W, reads)`` over a box: W has no stride along the reduction dimension, one element
-along the vector dimension; every other read varies along the rows or along the vector dimension of the register
-tile, not both. Invariant: constructing a ``Contraction`` checks everything code generation relies on, so that the
-generators need no tests of their own; what is not of this shape is Rejected.
+The statement is ``W = expression(W, reads)`` over a box of iterations. W has stride 0 along the reduction dimension.
+Every other read varies along the rows or along the vector dimension of the register tile, not along both.
+
+Example: in ``C[i][j] += A[i][k] * B[k][j]`` with rows i and vector dimension j, A is broadcast (one value for a row), B
+is a vector operand (one value for each lane).
+
+In: a ``Region`` of one statement and its ``Plan``. Out: a ``Contraction``, or ``Rejected`` for any other shape.
+Invariant: constructing a ``Contraction`` checks everything that code generation relies on, so that the generator needs
+no checks of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +27,8 @@ _OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt"
 
 
 class Role(Enum):
-    """How an operand enters the register tile: one value for a whole row, or one value per lane."""
+    """How an operand enters the register tile: one value for a whole row (broadcast), or one value for each lane
+    (vector)."""
 
     BROADCAST = "broadcast"
     VECTOR = "vector"
@@ -30,82 +36,89 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AffineAccess:
-    """``address = base + sum(stride * dimension)`` in bytes; ``base`` is Linear over live-in symbols."""
+    """An affine access in bytes: ``address = base + sum(stride * dimension)``. ``base`` is Linear over live-in symbols;
+    dimensions with stride 0 are left out."""
 
     base: Linear
     strides: tuple[tuple[str, int], ...]
 
     def stride(self, dimension: str) -> int:
+        """Bytes from one iteration of ``dimension`` to the next."""
         return next((s for d, s in self.strides if d == dimension), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A read that is packed: panels of ``pack.width`` elements along ``pack.dimension`` by the reduction.
+    """A packed operand: panels of ``pack.width`` elements along ``pack.dimension``, by the reduction.
 
     A panel holds, for each k in ascending order, ``width`` elements, each repeated ``copies`` times (SSE2 has no
-    broadcasting load). ``depth`` is the room for k in a panel, ``panels`` the room for panels.
+    broadcasting load).
     """
 
     stream: AffineAccess
     role: Role
     pack: Pack
     copies: int
-    depth: int
-    panels: int
+    depth: int  # iterations of the reduction that a panel has room for
+    panels: int  # panels that the scratch memory has room for
 
     def step(self, element: int) -> int:
-        """Bytes from one k to the next inside a panel."""
+        """Bytes from one k to the next inside a panel. ``element``: bytes of an element."""
         return self.pack.width * element * self.copies
 
     def panel_bytes(self, element: int) -> int:
-        """A multiple of both the panel width and 64."""
+        """Bytes of one panel: a multiple of ``step`` and of 64."""
         return -(-self.depth // 16) * 16 * self.step(element)
 
     def size(self, element: int) -> int:
+        """Bytes of all panels."""
         return self.panels * self.panel_bytes(element)
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """``extents``: trip count of each dimension, None for the patched one (H at run time), outermost first.
-
-    ``accumulators``: indices of the reads equal to the write. ``operands``: the others, by index.
-    """
+    """A contraction as the generator sees it: statement, plan, and affine accesses of the result and the operands."""
 
     plan: Plan
     statement: Statement
     element: ElementType
+    # Trip count of each dimension, outermost first; None for the patched loop (H at run time).
     extents: tuple[tuple[str, int | None], ...]
     result: AffineAccess
+    # Indices of the reads that are the written cell; ``operands``: the other reads, by index.
     accumulators: frozenset[int]
     operands: tuple[tuple[int, Operand], ...]
 
     @property
     def isa(self) -> Isa:
+        """The instruction set of the plan."""
         return self.plan.isa
 
     @property
     def row_count(self) -> int:
+        """Rows of the register tile."""
         return self.plan.tile.row_count
 
     @property
     def column_count(self) -> int:
+        """Elements in one row of the register tile."""
         return self.plan.tile.vector_count * self.plan.tile.lanes
 
     def extent(self, dimension: str) -> int | None:
+        """The trip count of ``dimension``; None for the patched loop."""
         return dict(self.extents)[dimension]
 
 
 def contraction(region: Region, plan: Plan) -> Contraction:
-    """The plan's statement in the shape the leaf compiler wants; Rejected when it does not have it.
+    """The region's statement seen through ``plan``.
 
-    Legality of the order (which dimensions are parallel) is the planner's business; here it is only checked that
-    reductions keep their order for each result.
+    Raises ``Rejected`` when the statement does not have the shape of a contraction, and ``VerifyError`` when the plan
+    contradicts the region. Which dimensions are parallel is for the scheduler to prove; checked here is only that the
+    reductions of each result keep their order.
     """
     statement = next(s for s in region.scop.statements if s.name == plan.statement)
     if len(region.scop.statements) != 1:
-        raise Rejected(Reason.NO_SCHEDULE, "several statements in one nest")
+        raise Rejected(Reason.NO_SCHEDULE, "the nest has several statements; a contraction has one")
     element = element_of(region.scop, statement)
     dimensions = tuple(d.name for d in statement.dimensions)
     extents = tuple(_extents(statement))
@@ -117,21 +130,25 @@ def contraction(region: Region, plan: Plan) -> Contraction:
     for index, access in enumerate(statement.reads):
         if index not in accumulators:
             if access.array == statement.write.array:
-                raise Rejected(Reason.NO_SCHEDULE, f"{access} is also written")
+                raise Rejected(Reason.NO_SCHEDULE, f"the operand {access} is also written")
             stream = _stream(region.scop, access, dimensions)
             operands.append((index, _operand(plan, dict(extents), stream, index)))
     return Contraction(plan, statement, element, extents, result, accumulators, tuple(operands))
 
 
 def element_of(scop: Scop, statement: Statement) -> ElementType:
-    """The element type of a statement that computes in one floating type everywhere; Rejected for any other."""
+    """The element type of a statement that computes in one floating-point type throughout.
+
+    Raises ``Rejected(NO_PLAN)`` or ``Rejected(NO_SCHEDULE)`` for mixed types, integers, conditions, private arrays and
+    operators that the micro-kernel does not have.
+    """
     arrays = [scop.array(a.array) for a in (statement.write, *statement.reads)]
     elements = {a.element for a in arrays}
     if len(elements) != 1:
-        raise Rejected(Reason.NO_PLAN, "float and double are mixed")
+        raise Rejected(Reason.NO_PLAN, "float and double are mixed in the statement")
     element = elements.pop()
     if not element.is_float or statement.conditions or any(a.private for a in arrays):
-        raise Rejected(Reason.NO_PLAN, "no contraction: integers, conditions or register values")
+        raise Rejected(Reason.NO_PLAN, "contractions have no integers, no conditions and no values kept in registers")
     _check_expression(statement.expression, element)
     return element
 
@@ -143,7 +160,7 @@ def _extents(statement: Statement) -> Iterator[tuple[str, int | None]]:
                 raise VerifyError(f"outermost trip count is {dimension.trips}, not {TRIPS}")
             yield dimension.name, None
         elif not dimension.trips.is_constant:
-            raise Rejected(Reason.NO_SCHEDULE, f"trip count {dimension.trips} is not constant")
+            raise Rejected(Reason.NO_SCHEDULE, f"the bound {dimension.trips} of loop {dimension.name} is not constant")
         else:
             yield dimension.name, dimension.trips.constant
 
@@ -178,38 +195,40 @@ def _check_expression(expression: Expression, element: ElementType) -> None:
     if isinstance(expression, Read):
         return
     if isinstance(expression, Index) or expression.element is not element:
-        raise Rejected(Reason.NO_SCHEDULE, "operands of several types in a contraction")
+        raise Rejected(Reason.NO_SCHEDULE, "the operands of the contraction have several types")
     if isinstance(expression, Apply):
         if _OPERATORS.get(expression.operator) != len(expression.operands):
-            raise Rejected(Reason.NO_SCHEDULE, f"operation {expression.operator} in a contraction")
+            raise Rejected(Reason.NO_SCHEDULE, f"contractions cannot compute {expression.operator}")
         for operand in expression.operands:
             _check_expression(operand, element)
 
 
 def _check_order(plan: Plan, result: AffineAccess, dimensions: tuple[str, ...]) -> None:
-    """Each result must see its reductions in the original order: k ascends by construction of the loops; further
-    reduction dimensions must be outside it and run in their order, one iteration at a time."""
+    """Each result must get its reductions in the original order. The innermost reduction ascends by construction of the
+    loops. Further reduction dimensions must be outside it and run in their order, one iteration at a time."""
     reductions = [d for d in dimensions if result.stride(d) == 0]
     if {plan.tile.rows, plan.tile.vector} & set(reductions):
         raise VerifyError(f"{plan.tile}: several iterations would write one result")
     if not reductions or reductions[-1] != plan.tile.reduction:
-        raise Rejected(Reason.NO_SCHEDULE, "no reduction dimension, or not the innermost one")
+        raise Rejected(Reason.NO_SCHEDULE, "the plan's reduction is not the innermost reduction loop")
     order = [loop.dimension for loop in plan.loops if loop.dimension in reductions]
     if [d for i, d in enumerate(order) if d not in order[:i]] != [d for d in reductions if d in order]:
-        raise Rejected(Reason.NO_SCHEDULE, "reductions would be reordered")
+        raise Rejected(Reason.NO_SCHEDULE, "the plan would reorder the reductions")
     if any(order.count(d) > 1 for d in reductions[:-1]) or (reductions[-1] in order
                                                            and order.index(reductions[-1]) < len(reductions) - 1):
-        raise Rejected(Reason.NO_SCHEDULE, "reductions would be reordered")
+        raise Rejected(Reason.NO_SCHEDULE, "the plan would reorder the reductions")
 
 
 def _operand(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, index: int) -> Operand:
+    """The operand's role and panels. Without a ``Pack`` in the plan it is packed at the outermost loop where that is
+    possible."""
     tile = plan.tile
     if stream.stride(tile.vector) == 0:
         role, dimension, width = Role.BROADCAST, tile.rows, tile.row_count
     elif stream.stride(tile.rows) == 0:
         role, dimension, width = Role.VECTOR, tile.vector, tile.vector_count * tile.lanes
     else:
-        raise Rejected(Reason.NO_SCHEDULE, f"read {index} varies along rows and vectors")
+        raise Rejected(Reason.NO_SCHEDULE, f"read {index} varies along rows and vectors of the register tile")
     pack = next((p for p in plan.packs if p.read == index), None)
     if pack is None:
         pack = Pack(index, dimension, width, _default_level(plan, extents, stream, dimension))
@@ -226,14 +245,16 @@ def _operand(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, i
 
 
 def _room(plan: Plan, extents: dict[str, int | None], dimension: str, level: int) -> int | None:
-    """Most iterations of ``dimension`` inside loop number ``level``; None when that is not known."""
+    """The most iterations of ``dimension`` inside loop number ``level``; None when that is unbounded at compile time.
+    """
     sizes = [loop.size for loop in plan.loops[:level + 1] if loop.dimension == dimension]
     extent = extents[dimension]
     return min([*sizes[-1:], *([extent] if extent is not None else [])], default=None)
 
 
 def _default_level(plan: Plan, extents: dict[str, int | None], stream: AffineAccess, dimension: str) -> int:
-    """The outermost level at which every loop the operand depends on is fixed, except those over its panels."""
+    """The outermost loop inside which every loop that the operand depends on is fixed, except the loops over its
+    panels."""
     level = max((i for i, loop in enumerate(plan.loops)
                  if loop.dimension != dimension
                  and (loop.dimension == plan.tile.reduction or stream.stride(loop.dimension))), default=-1)

@@ -1,11 +1,11 @@
-"""Distribution: a nest of several statements as a sequence of nests of one statement each.
+"""Loop distribution: a nest of several statements becomes a sequence of nests of one statement each.
 
 Before: ``for i: { S0(i); S1(i) }``. After: ``for i: S0(i)`` then ``for i: S1(i)``. Legal when no instance of a later
-statement must come before one of an earlier statement (Allen and Kennedy, "Automatic translation of FORTRAN programs
-to vector form", TOPLAS 9(4), 1987; here without reordering the statements).
+statement must run before one of an earlier statement (Allen and Kennedy, "Automatic translation of FORTRAN programs to
+vector form", TOPLAS 9(4), 1987; here without reordering the statements).
 
-Statements that stand in fewer than three loops, or have no dimension for one of the roles of a register tile, get
-loops of one iteration: an epilogue's single column is a product with one column.
+A register tile has three dimensions. A statement in fewer than three loops, or without a dimension for one of the
+roles, gets loops of one iteration for the missing ones: the single column of an epilogue is a product with one column.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from memopt.polyhedral.dependences import dependences, iteration_domain
 from memopt.polyhedral.isl import budget
 
 MOST_STATEMENTS = 32
-ONCE = "unit"  # the loop of one iteration of a statement that accumulates over none
+ONCE = "unit"  # name of the one-iteration loop that is the reduction of a statement without one
 
 
 def distribute(region: Region) -> tuple[Region, ...]:
-    """The region's statements on their own, in order; raises ``Rejected(NO_SCHEDULE)`` when they are intertwined,
-    ``Rejected(NO_PLAN)`` when one of them is no contraction for sure."""
+    """One region for each statement, in order.
+
+    Raises ``Rejected(NO_SCHEDULE)`` when a dependence goes back from a later statement to an earlier one, and
+    ``Rejected(NO_PLAN)`` when there are too many statements or one of them writes a single cell and so cannot be a
+    contraction.
+    """
     scop = region.scop
     if len(scop.statements) > MOST_STATEMENTS:
-        raise Rejected(Reason.NO_PLAN, f"{len(scop.statements)} statements in one nest")
+        raise Rejected(Reason.NO_PLAN, f"the nest has {len(scop.statements)} statements, more than {MOST_STATEMENTS}")
     if not all(s.write.subscripts for s in scop.statements):
-        raise Rejected(Reason.NO_PLAN, "a single cell has no loops to be tiled")
+        raise Rejected(Reason.NO_PLAN, "a statement writes a single cell, so it has no loops to tile")
     parts = tuple(Scop(scop.arrays, (s,)) for s in scop.statements)
     if len(parts) > 1:
         _check(scop, parts)
@@ -39,17 +43,20 @@ def distribute(region: Region) -> tuple[Region, ...]:
 
 
 def _check(scop: Scop, parts: tuple[Scop, ...]) -> None:
+    """Raises ``Rejected(NO_SCHEDULE)`` where an instance of a later statement must run before one of an earlier
+    statement."""
     every = dependences(scop).all
     with budget():
         for first, second in combinations(parts, 2):
             backwards = every.restricted(iteration_domain(second)).inverse.restricted(iteration_domain(first))
             if not backwards.is_empty:
-                names = f"{second.statements[0].name} before {first.statements[0].name}"
+                names = f"{second.statements[0].name} to run before {first.statements[0].name}"
                 raise Rejected(Reason.NO_SCHEDULE, f"some iterations need {names}")
 
 
 def with_unit_loops(statement: Statement) -> Statement:
-    """The statement with two dimensions that move its result and one that does not."""
+    """The statement with at least two dimensions that move its result and one that does not. Missing ones become loops
+    of one iteration."""
     moving = [d for d in statement.dimensions if any(s.coefficient(d.name) for s in statement.write.subscripts)]
     result = statement
     for number in range(len(moving), 2):

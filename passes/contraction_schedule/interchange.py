@@ -1,11 +1,11 @@
-"""Interchange: give every dimension its role in the register tile.
+"""Loop interchange: give every dimension its role in the register tile.
 
-Before: ``S0[i, j, k] -> [i, j, k]``. After: ``S0[i, j, k] -> [k]`` with ``j, i`` as lanes and rows, legal when every
-result sees its reductions in their original order.
+Before: ``S0[i, j, k] -> [i, j, k]``. After: ``S0[i, j, k] -> [k]`` with ``j, i`` as lanes and rows. Legal when every
+result gets its reductions in their original order.
 
-The vector dimension walks the results element by element, or by a stride where none does; a reduction dimension does
-not move the result; the rows are the dimension, of those left, along which the operands are shared most. All others
-run outside.
+The vector dimension moves the result by one element, or by the shortest stride where no dimension moves it by one. A
+reduction dimension does not move the result. Of the remaining dimensions the rows are the one along which the operands
+are shared most. All others run outside, one iteration at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from passes.contraction_schedule.contraction import element_of
 
 @dataclass(frozen=True, slots=True)
 class Interchange:
+    """The pass: takes the best roles that keep every dependence."""
+
     name = "interchange"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Sets ``roles``, ``points`` and ``parallel``. Raises ``Rejected``: ``NO_PLAN`` or ``OVERLAP`` when the
+        statement is no contraction, ``NO_SCHEDULE`` when no candidate keeps the dependences."""
         _check_shape(state)
         for roles in _candidates(state):
             if _is_legal(state, roles):
@@ -36,19 +40,19 @@ class Interchange:
 
 
 def _check_shape(state: ScheduledRegion) -> None:
-    """One accumulation in one floating type, whose operands nobody writes."""
+    """The statement must be one accumulation in one floating-point type, and nobody may write its operands."""
     statement, scop = state.statement, state.scop
     if len(scop.statements) != 1:
-        raise Rejected(Reason.NO_PLAN, f"{len(scop.statements)} statements in one nest")
+        raise Rejected(Reason.NO_PLAN, f"the nest has {len(scop.statements)} statements; a contraction has one")
     if statement.reads.count(statement.write) != 1:
-        raise Rejected(Reason.NO_PLAN, f"{statement.write} is not accumulated")
+        raise Rejected(Reason.NO_PLAN, f"the result {statement.write} is not accumulated")
     if any(access.array == statement.write.array for _, access in state.operands):
         raise Rejected(Reason.OVERLAP, f"{statement.write.array} is both accumulated and read elsewhere")
     element_of(scop, statement)
 
 
 def _candidates(state: ScheduledRegion) -> Iterator[Roles]:
-    """Roles that fit the strides, best first; Rejected when there are none."""
+    """Roles that fit the strides, best first. Raises ``Rejected(NO_PLAN)`` when there are none."""
     statement, scop = state.statement, state.scop
     names = [d.name for d in statement.dimensions]
     element = scop.array(statement.write.array).element.size
@@ -60,22 +64,23 @@ def _candidates(state: ScheduledRegion) -> Iterator[Roles]:
         raise Rejected(Reason.NO_PLAN, "nothing is accumulated over a loop")
     if not vectors:
         raise Rejected(Reason.NO_PLAN, "no loop walks over the results")
-    # The innermost reduction stays innermost, so that each result sees all of them in their order.
+    # The innermost reduction stays innermost, so that each result gets all its reductions in their order.
     reduction = reductions[-1]
     pairs = [(r, v) for v in vectors for r in names if moves[r] and r != v and _is_tile(state, r, v)]
     if not pairs:
-        raise Rejected(Reason.NO_PLAN, "no two loops of independent results")
+        raise Rejected(Reason.NO_PLAN, "there are no two loops of independent results")
     for rows, vector in sorted(pairs, key=lambda pair: _sharing(state, *pair), reverse=True):
         yield Roles(rows, vector, reduction, tuple(n for n in names if n not in (rows, vector, reduction)))
 
 
 def _is_tile(state: ScheduledRegion, rows: str, vector: str) -> bool:
-    """Every operand enters the tile as one value for a row or one value for a lane."""
+    """Whether every operand enters the tile as one value for a row or one value for a lane."""
     return all(not (stride(state.scop, a, rows) and stride(state.scop, a, vector)) for _, a in state.operands)
 
 
 def _sharing(state: ScheduledRegion, rows: str, vector: str) -> tuple[int, int]:
-    """Operands that stay while the rows advance, then those that lie in memory as the lanes want them."""
+    """The sort key of a pair: how many operands are reused along rows or lanes, then how many have their lanes
+    contiguous in memory."""
     accesses = [a for _, a in state.operands]
     element = state.scop.array(state.statement.write.array).element.size
     shared = sum(stride(state.scop, a, rows) == 0 for a in accesses)
@@ -84,9 +89,9 @@ def _sharing(state: ScheduledRegion, rows: str, vector: str) -> tuple[int, int]:
 
 
 def _is_legal(state: ScheduledRegion, roles: Roles) -> bool:
-    """The loops around the tiles may carry dependences forwards. Those they leave must be carried by the reduction
-    alone: then the three tile dimensions are permutable and rows and lanes are independent (Wolf and Lam, "A loop
-    transformation theory", IEEE TPDS 2(4), 1991)."""
+    """The loops around the tiles may carry dependences forwards. The dependences that they leave must be carried by the
+    reduction alone. Then the three tile dimensions are permutable, and rows and lanes are independent (Wolf and Lam, "A
+    loop transformation theory", IEEE TPDS 2(4), 1991)."""
     with budget():
         left = state.dependences.all.differences
         for name in roles.outer:
@@ -98,5 +103,6 @@ def _is_legal(state: ScheduledRegion, roles: Roles) -> bool:
 
 
 def _distances(statement: Statement, condition: str) -> IntegerSet:
+    """The dependence distances that fulfil ``condition``, in isl's notation."""
     names = ", ".join(d.name for d in statement.dimensions)
     return IntegerSet.parse(f"{{ {statement.name}[{names}] : {condition} }}")

@@ -1,8 +1,10 @@
-"""The passes that schedule a contraction, in their order, and the way from a region to a plan.
+"""The pass pipeline for contractions: the passes in their order, and the way from a region to a plan.
 
 A contraction is one statement that accumulates products, as ``C[i][j] += A[i][k] * B[k][j]``. In: a ``Region`` (or
-several, the statements of a distributed nest). Out: a ``Plan`` with tiles, register tile and packed operands, or
-``Rejected`` with the reason there is none. The last pass is the second legality check, which knows no other pass.
+several: the statements of a distributed nest). Out: a ``Plan`` with tiles, register tile and packed operands, or
+``Rejected`` with the reason.
+
+Sound because the last pass is a second legality check, which shares no code with the other passes.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from passes.legality.contractions import check
 
 @dataclass(frozen=True, slots=True)
 class Legality:
-    """Passes the schedule on unchanged, or rejects it."""
+    """The last pass: returns the schedule unchanged, or raises ``Rejected(NO_SCHEDULE)``."""
 
     name = "legality"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Asks ``passes.legality.contractions`` about the finished plan."""
         check(state.scop, plan_of(state, context))
         return state
 
@@ -52,11 +55,10 @@ Observer = Callable[[str, ScheduledRegion], None]
 
 
 def plan_nest(regions: tuple[Region, ...], context: Context, observer: Observer | None = None) -> NestPlan:
-    """Plans for the statements of a distributed nest (passes.contraction_schedule.distribution). Raises ``Rejected``
-    where there is none.
+    """The plans of all statements of a distributed nest (passes.contraction_schedule.distribution), in order.
 
-    The statement with most iterations decides whether it pays, which it does only when operands are used again and
-    again; the others only have to be possible.
+    The statement with most iterations decides whether the nest pays, which takes a reduction that reuses operands; the
+    others only need a legal plan. Raises ``Rejected`` where a statement has none, or the largest one does not pay.
     """
     largest = max(regions, key=lambda r: _volume(r, context))
     if any(d.name == ONCE for d in largest.scop.statements[0].dimensions):
@@ -67,13 +69,14 @@ def plan_nest(regions: tuple[Region, ...], context: Context, observer: Observer 
 
 
 def _volume(region: Region, context: Context) -> int:
+    """Iterations of the region's statement, the patched loop taken at ``context.trips``."""
     return prod(trip_counts(region.scop.statements[0], context.trips).values())
 
 
 def schedule(
     region: Region, context: Context, passes: tuple[Pass, ...] = PIPELINE, observer: Observer | None = None
 ) -> ScheduledRegion:
-    """``region`` after ``passes``; the value is verified after each of them."""
+    """``region`` after ``passes``; the value is verified after each of them. ``observer`` sees the value after each."""
     state = initial(region, context)
     for each in passes:
         state = each.run(state, context)
@@ -84,10 +87,11 @@ def schedule(
 
 
 def initial(region: Region, context: Context) -> ScheduledRegion:
-    """The nest in its original order."""
+    """The value before the first pass: the nest in its original order, without tiles. Raises ``Rejected(NO_PLAN)``
+    unless the nest has one statement, with constant bounds but for the patched loop."""
     if len(region.scop.statements) != 1:
-        raise Rejected(Reason.NO_PLAN, f"{len(region.scop.statements)} statements in one nest")
+        raise Rejected(Reason.NO_PLAN, f"the nest has {len(region.scop.statements)} statements; a contraction has one")
     statement = region.scop.statements[0]
-    trip_counts(statement, context.trips)  # rejects what is no box before isl sees it
+    trip_counts(statement, context.trips)  # rejects a domain that is no box before isl sees it
     points = tuple(d.name for d in statement.dimensions)
     return ScheduledRegion(region, statement, dependences(region.scop), loops=(), points=points)

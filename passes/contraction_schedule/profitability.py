@@ -1,6 +1,6 @@
-"""Profitability: whether the plan is expected to pay, before any code is made for it.
+"""Profitability: whether the plan is expected to pay, decided before any code is generated for it.
 
-The trial run has the last word; this keeps it from being asked about nests that cannot win.
+The trial run has the last word. This pass saves it from nests that cannot win.
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from passes.contraction_schedule.base import ScheduledRegion, plan_of, trip_coun
 
 @dataclass(frozen=True, slots=True)
 class Profitability:
-    """``least_gain``: original over planned time. ``least_work``: microseconds of original work for each entry."""
+    """The pass: sets ``estimate``. Raises ``Rejected``: ``TOO_SHORT`` below ``least_work``, ``NO_PLAN`` below
+    ``least_gain``."""
 
-    least_gain: float = 1.3
-    least_work: float = 2.0
+    least_gain: float = 1.3  # original over planned time
+    least_work: float = 2.0  # microseconds of original work in each entry of the nest
     name = "profitability"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Estimates original and planned time of one entry with ``context.trips`` iterations."""
         trips = trip_counts(state.statement, context.trips)
         plan = plan_of(state, context)
         expected = estimate(state.scop, state.statement, plan, trips, context.machine)
         if expected.original_microseconds < self.least_work:
-            raise Rejected(Reason.TOO_SHORT, f"{expected.original_microseconds:.2g} us for each entry")
+            raise Rejected(Reason.TOO_SHORT, f"each entry takes {expected.original_microseconds:.2g} us")
         if expected.gain < self.least_gain:
             raise Rejected(Reason.NO_PLAN, str(expected))
         return replace(state, estimate=expected)

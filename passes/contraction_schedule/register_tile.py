@@ -1,9 +1,11 @@
-"""Register tile: how many rows and lanes of results stay in vector registers over a block of the reduction.
+"""Register tile: how many rows and vectors of results stay in registers over a block of the reduction.
 
-Vectorize decides the lanes: results that follow along the vector dimension share one register. RegisterTile decides
-how many rows and vectors, from the register file and the latency of an addition (memopt.models.tiles).
+``Vectorize`` decides the vector length: results that are neighbours along the vector dimension share a register.
+``RegisterTile`` decides how many rows and vectors, from the register file and the latency of an addition
+(memopt.models.tiles).
 
-Before: ``S0[i, j, k] -> [k]``, lanes and rows ``j, i``. After: ``S0[i, j, k] -> [floor(j/24), floor(i/8), k]``.
+Before: ``S0[i, j, k] -> [k]``, lanes and rows ``j, i``. After: ``S0[i, j, k] -> [floor(j/24), floor(i/8), k]``. Legal
+because ``interchange`` has shown that rows and lanes do not depend on each other.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from passes.contraction_schedule.base import Roles, ScheduledRegion, known_trips
 
 @dataclass(frozen=True, slots=True)
 class Vectorize:
-    """One full vector of results along the vector dimension; operands that vary along it are packed so that they are
-    neighbours, and results that are not are copied tile by tile."""
+    """The pass that sets ``lanes``: one full vector of results along the vector dimension.
+
+    Operands that vary along it are packed so that their elements are neighbours. Results whose elements are no
+    neighbours are copied tile by tile.
+    """
 
     name = "vectorize"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Needs roles; ``VerifyError`` where the vector dimension does not move the results."""
         roles = roles_of(state)
         element = state.scop.array(state.statement.write.array).element.size
         if not stride(state.scop, state.statement.write, roles.vector):
@@ -37,9 +43,13 @@ class Vectorize:
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
+    """The pass that sets ``tile`` and the loops over register tiles."""
+
     name = "register-tile"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Needs roles and lanes. Raises ``Rejected(NO_PLAN)`` when not even the smallest tile fits the register
+        file."""
         roles = roles_of(state)
         if state.lanes is None:
             raise VerifyError("the register tile needs the lanes")
@@ -58,13 +68,15 @@ class RegisterTile:
 
 
 def roles_of(state: ScheduledRegion) -> Roles:
+    """The roles that ``interchange`` has set; ``VerifyError`` before that."""
     if state.roles is None:
         raise VerifyError("the dimensions have no roles yet")
     return state.roles
 
 
 def _needs(state: ScheduledRegion, roles: Roles) -> RegisterNeeds:
-    """Vectors are loaded once for all rows; each row's broadcasts live while the row is worked on."""
+    """Vector registers beside the accumulators. Vector operands are loaded once for all rows; the broadcasts of a row
+    live while that row is computed."""
 
     def varies(access: Access) -> bool:
         return stride(state.scop, access, roles.vector) != 0
@@ -77,7 +89,8 @@ def _needs(state: ScheduledRegion, roles: Roles) -> RegisterNeeds:
 
 
 def _temporaries(operands: tuple[Expression, ...]) -> int:
-    """Registers for intermediate values (Sethi and Ullman, JACM 17(4), 1970); leaves are in registers already."""
+    """Registers for intermediate values (Sethi and Ullman, JACM 17(4), 1970). Leaves of the tree are in registers
+    already."""
     needed = held = 0
     for operand in operands:
         if isinstance(operand, Apply):

@@ -1,8 +1,11 @@
-"""Tiling: blocks of the three tile dimensions that stay in the caches while they are reused.
+"""Loop tiling for the caches: blocks of the three tile dimensions that stay in a cache while they are reused.
 
-Before: ``[floor(j/24), floor(i/8), k]``. After: ``[floor(j/2064), floor(k/512), floor(i/128), floor(j/24), floor(i/8),
-k]``: the vector operand's block stays in the outermost cache, the row operand's in L2, one panel of each in L1. The
-reduction still ascends for each result.
+Before: ``[floor(j/24), floor(i/8), k]``. After:
+``[floor(j/2064), floor(k/512), floor(i/128), floor(j/24), floor(i/8), k]``: the vector operand's block stays in the
+outermost cache, the row operand's in L2, one panel of each in L1.
+
+Legal because the reduction still ascends for each result, and the three tile dimensions are permutable
+(``interchange``).
 """
 
 from __future__ import annotations
@@ -20,16 +23,20 @@ from passes.contraction_schedule.register_tile import roles_of
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
+    """The pass: replaces the loops over register tiles by cache tiles around them. Needs roles and the register tile.
+    """
+
     name = "tiling"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
+        """Sizes from the machine's caches (memopt.models.tiles); ``VerifyError`` without the register tile."""
         tile, roles = state.tile, roles_of(state)
         if tile is None:
             raise VerifyError("tiling needs the register tile")
         element = state.scop.array(state.statement.write.array).element.size
         columns = tile.vector_count * tile.lanes
         vectors = sum(stride(state.scop, a, tile.vector) != 0 for _, a in state.operands)
-        # SSE2 cannot load one element into all lanes: its row panels hold each element once for every lane.
+        # SSE2 cannot load one element into all lanes, so its row panels hold a copy of each element for every lane.
         copies = tile.lanes if context.isa is Isa.SSE2 else 1
         row_bytes = (len(state.operands) - vectors) * tile.row_count * element * copies
         sizes = cache_tiles(

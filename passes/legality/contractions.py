@@ -1,14 +1,17 @@
-"""Legality, checked a second time: does this plan keep every dependence of this SCoP?
+"""The second legality check of contraction plans: does the plan keep every dependence of the SCoP?
 
-Shares no code with the scheduler: dates, conflicts and storage are written out anew from the SCoP and the finished
-plan, as one question to isl for each pair of accesses, "are there two instances that must stay in order and do
-not?". Invariant: whatever is not shown to be legal is Rejected(NO_SCHEDULE).
+Example: for ``c[i][j] += a[i][k] * b[k][j]`` any tiling is legal that lets k ascend for each c[i][j].
 
-Three things are shown:
-1. order: of two instances that touch one cell, one of them writing, the earlier one still runs strictly earlier.
-   Lanes and rows of one register tile have no order, so that such a pair within them counts as a violation;
-2. storage: a packed operand and every operand loaded ahead is written by no statement, and a result that a
-   register tile keeps in a register is one cell all the while, touched by nothing else;
+In: the ``Scop`` and the finished ``Plan``. Out: nothing, or ``Rejected(NO_SCHEDULE)``. It shares no code with the
+scheduler: dates, conflicts and storage are derived anew from the SCoP and the plan. For each pair of accesses isl is
+asked: "are there two instances that must stay in order and do not?" Invariant: a plan that is not shown to be legal is
+rejected.
+
+Three properties are shown:
+1. order: if two instances touch one cell and one of them writes it, the earlier one still runs strictly earlier.
+   Lanes and rows of one register tile have no order, so such a pair within a tile is a violation;
+2. storage: no statement writes a packed operand, or an operand that is loaded ahead of its use. A result that a
+   register tile keeps in a register is the same cell all the while, and nothing else touches it;
 3. coverage: every instance belongs to exactly one tile position.
 """
 
@@ -24,8 +27,8 @@ from memopt.polyhedral.isl import DEFAULT_BUDGET, IntegerSet, budget
 
 
 def check(scop: Scop, plan: Plan, operations: int = DEFAULT_BUDGET) -> None:
-    """Returns when ``plan`` is legal for ``scop`` for every value of its symbols; else ``Rejected(NO_SCHEDULE)``
-    with the first violation found."""
+    """Returns if ``plan`` is legal for ``scop`` for all values of its symbols. Raises ``Rejected(NO_SCHEDULE)`` with
+    the first violation, or where isl needs more than ``operations``."""
     for violation in _violations(scop, plan, operations):
         raise Rejected(Reason.NO_SCHEDULE, violation)
 
@@ -45,15 +48,16 @@ def _violations(scop: Scop, plan: Plan, operations: int) -> Iterator[str]:
 
 
 def dates(statement: Statement, plan: Plan) -> tuple[str, ...]:
-    """When an instance runs, as isl terms over the dimensions ``{0}``, ``{1}``...: its tiles, then the reduction."""
+    """The schedule of the statement, as isl terms over its dimensions ``{0}``, ``{1}``, ...: the tile loops from
+    outside to inside, then the reduction."""
     number = {d.name: f"{{{n}}}" for n, d in enumerate(statement.dimensions)}
     tiles = (f"floor({number[t.dimension]}/{t.size})" for t in plan.loops)
     return (*tiles, number[plan.tile.reduction])
 
 
 def order_violations(scop: Scop, times: tuple[str, ...], operations: int = DEFAULT_BUDGET) -> Iterator[str]:
-    """Conflicting pairs of instances of the only statement of ``scop`` that ``times`` (see ``dates``) does not keep
-    in strict order."""
+    """The violated dependences: pairs of accesses of the only statement of ``scop`` with conflicting instances that
+    ``times`` (see ``dates``) does not run in their original order, strictly one after the other."""
     statement = scop.statements[0]
     accesses = ((statement.write, True), *((r, False) for r in statement.reads))
     for first, writes in accesses:
@@ -68,10 +72,11 @@ def order_violations(scop: Scop, times: tuple[str, ...], operations: int = DEFAU
 
 
 def _register_violations(statement: Statement, plan: Plan, operations: int) -> Iterator[str]:
-    """A result stays in its register while the reduction runs through one block, so it must stay the same cell.
+    """A result stays in its register while the reduction runs through one block, so it must be the same cell all the
+    while.
 
-    That no two results of one register tile are the same cell follows: they would meet at one step of the reduction,
-    for all of them start at its block's first, and ``order_violations`` excludes that.
+    No two results of one register tile are the same cell: all of them start at the first step of the block, so two
+    would meet at one step of the reduction, and ``order_violations`` excludes that.
     """
     number = {d.name: n for n, d in enumerate(statement.dimensions)}
     together = [f"{_name(t, 'x')} = {_name(t, 'y')}" for t in dates(statement, plan)[:-1]]
@@ -84,7 +89,7 @@ def _register_violations(statement: Statement, plan: Plan, operations: int) -> I
 
 
 def _coverage(statement: Statement, plan: Plan) -> Iterator[str]:
-    """Sizes nest, and the innermost tile of each dimension is what the register tile runs through."""
+    """Tile sizes nest, and the innermost tile of each dimension is as large as the register tile along it."""
     tile, names = plan.tile, [d.name for d in statement.dimensions]
     inside = {tile.rows: tile.row_count, tile.vector: tile.vector_count * tile.lanes}
     if len({tile.rows, tile.vector, tile.reduction}) != 3 or not {*inside, tile.reduction} <= set(names):
@@ -106,7 +111,8 @@ def _coverage(statement: Statement, plan: Plan) -> Iterator[str]:
 
 
 def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
-    """What is loaded ahead of its use is never written, and lanes are different cells."""
+    """Operands that are loaded ahead of their use are never written, panels hold all the elements that are used, and
+    different lanes write different cells."""
     written = {s.write.array for s in scop.statements}
     tile = plan.tile
     packed = {p.read: p for p in plan.packs}
@@ -135,7 +141,7 @@ def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
 
 
 def _moved_by(scop: Scop, access: Access) -> set[str]:
-    """Dimensions along which ``access`` visits other cells."""
+    """The dimensions along which ``access`` moves from cell to cell."""
     steps: dict[str, int] = {}
     for size, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
         for name, coefficient in subscript.terms:
@@ -144,8 +150,8 @@ def _moved_by(scop: Scop, access: Access) -> set[str]:
 
 
 def _exists(statement: Statement, conditions: tuple[str, ...], operations: int) -> bool:
-    """Whether instances ``x`` and ``y`` of ``statement`` meet all ``conditions``; "unknown" is reported as Rejected
-    by the budget."""
+    """Whether there are instances ``x`` and ``y`` of ``statement`` with all ``conditions``. Raises ``Rejected`` where
+    isl needs more than ``operations`` to decide."""
     bounds = []
     for n, dimension in enumerate(statement.dimensions):
         for instance in "xy":
@@ -162,14 +168,14 @@ def _same_cell(statement: Statement, first: Access, second: Access) -> str:
 
 
 def _symbols(statement: Statement) -> list[str]:
-    """Live-in symbols (and R) of bounds and subscripts: parameters ``P0``, ``P1``... of every question."""
+    """The symbols of bounds and subscripts, R included: isl's parameters ``P0``, ``P1``, ..."""
     accesses = (statement.write, *statement.reads)
     expressions = [d.trips for d in statement.dimensions] + [s for a in accesses for s in a.subscripts]
     return sorted({s for e in expressions for s in e.symbols} - {d.name for d in statement.dimensions})
 
 
 def _linear(expression: Linear, statement: Statement, instance: str) -> str:
-    """isl's text of ``expression`` at instance ``x`` or ``y``."""
+    """``expression`` in isl's notation, at instance ``x`` or ``y``."""
     names = {d.name: f"{instance}{n}" for n, d in enumerate(statement.dimensions)}
     names |= {s: f"P{n}" for n, s in enumerate(_symbols(statement))}
     terms = [f"{c}*{names[s]}" for s, c in expression.terms]

@@ -1,13 +1,19 @@
-"""Legality of loop plans, checked a second time: does this plan keep every dependence of this SCoP?
+"""The second legality check of loop plans: does the plan keep every dependence of the SCoP?
 
-Shares no code with the scheduler: which instances meet in a cell, in which order they ran and in which order they
-will run are written out anew from the SCoP and the finished plan, as questions to isl that must all have the answer
-"no such pair". Invariant: whatever is not shown to be legal is Rejected(NO_SCHEDULE).
+Example: ``for i: for j: A[i+1][j] = A[i][j+1]`` may run along ``i + j``, but not with the loops interchanged.
 
-Shown are: the pieces of each statement are its instances, each once; every leaf says where each of its dimensions
-comes from; of two instances that touch one cell, one of them writing, the earlier one still runs first, and none are
-rows or lanes of one macro instance; a promoted cell is touched by its accumulation alone; private arrays are large
-enough, and no cell is overwritten while another one lives there.
+In: the ``Scop`` and the finished ``LoopPlan``. Out: nothing, or ``Rejected(NO_SCHEDULE)``. It shares no code with the
+scheduler: which instances touch the same cell, their original order and their new order are derived anew from the SCoP
+and the plan. They become questions to isl ("is there a pair that ...?"), whose answers must all be "no". Invariant: a
+plan that is not shown to be legal is rejected.
+
+Five properties are shown:
+1. coverage: the pieces of each statement are its instances, each of them once;
+2. dates and leaf fix the value of every dimension;
+3. order: if two instances touch one cell and one of them writes it, the earlier one still runs first, and the two are
+   not rows or lanes of one macro instance;
+4. promotion: only its own accumulation touches a cell that is kept in a register;
+5. storage: private arrays are large enough, and no cell is overwritten while its value is live.
 """
 
 from __future__ import annotations
@@ -27,9 +33,8 @@ from memopt.polyhedral.isl import DEFAULT_BUDGET, Polyhedron, budget
 def check_loops(
     scop: Scop, plan: LoopPlan, operations: int = DEFAULT_BUDGET, facts: tuple[Linear, ...] = ()
 ) -> None:
-    """Returns when ``plan`` is legal for ``scop``'s statements for every value of its symbols that makes all of
-    ``facts`` (guards of the version, beside the plan's own) >= 0; else ``Rejected(NO_SCHEDULE)`` with the first
-    violation found."""
+    """Returns if ``plan`` is legal for ``scop`` for all values of its symbols for which ``facts`` (the version's
+    guards) are >= 0 and R is at most ``plan.most_trips``. Raises ``Rejected(NO_SCHEDULE)`` with the first violation."""
     if plan.most_trips is not None:
         facts = (*facts, Linear.symbol(TRIPS, -1, plan.most_trips))
     with budget(operations):
@@ -41,8 +46,8 @@ def check_sequence(
     scop: Scop, parts: tuple[tuple[Statement, ...], ...], operations: int = DEFAULT_BUDGET,
     facts: tuple[Linear, ...] = (),
 ) -> None:
-    """Returns when ``parts`` are all of ``scop``'s statements and each may run as a whole before the next one starts;
-    else ``Rejected(NO_SCHEDULE)``."""
+    """Returns if ``parts`` are all of ``scop``'s statements, and each part may run as a whole before the next one
+    starts (loop distribution). Else raises ``Rejected(NO_SCHEDULE)``."""
     if sorted(s.position for p in parts for s in p) != sorted(s.position for s in scop.statements):
         raise Rejected(Reason.NO_SCHEDULE, "the parts are not the statements of the nest")
     placed = [[_Placed(s, Leaf(s.name, ()), tuple(Linear.symbol(d.name) for d in s.dimensions), facts) for s in p]
@@ -82,6 +87,7 @@ def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterat
 
 
 def _shape(scop: Scop, plan: LoopPlan) -> Iterator[str]:
+    """One leaf for each statement; equally many dates, over its loops and symbols; no empty tile."""
     names = [s.name for s in plan.statements]
     if len(set(names)) != len(names) or sorted(names) != sorted(leaf.statement for leaf in plan.leaves):
         yield "the leaves are not one for each statement"
@@ -102,7 +108,7 @@ def _shape(scop: Scop, plan: LoopPlan) -> Iterator[str]:
 
 
 def _symbols(scop: Scop) -> set[str]:
-    """What is no loop counter."""
+    """The symbols that are no loop counters."""
     found = {s for a in scop.arrays for s in a.base.symbols}
     for statement in scop.statements:
         expressions = [d.trips for d in statement.dimensions] + list(statement.conditions)
@@ -112,8 +118,8 @@ def _symbols(scop: Scop) -> set[str]:
 
 
 def _pieces(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[str]:
-    """Every statement's instances, each once: pieces have its text, counters may be moved, and they divide its
-    domain where ``facts`` hold."""
+    """The pieces of each statement have its text, but for rebased counters, and partition its iteration domain where
+    ``facts`` hold."""
     for statement in scop.statements:
         for problem in _miscounted(statement, plan.rebases):
             yield problem
@@ -131,7 +137,7 @@ def _pieces(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterator[s
 
 
 def _miscounted(statement: Statement, rebases: tuple[Rebase, ...]) -> Iterator[str]:
-    """Counters may grow by what the loops around them fix, and must not become negative."""
+    """A counter may only be moved by an expression over the loops around it, and must not become negative."""
     done: tuple[Rebase, ...] = ()
     names = [d.name for d in statement.dimensions]
     outside = 0
@@ -150,14 +156,15 @@ def _miscounted(statement: Statement, rebases: tuple[Rebase, ...]) -> Iterator[s
 
 
 def _lifted_counters(piece: Statement, scop: Scop, rebases: tuple[Rebase, ...]) -> tuple[Linear, ...]:
+    """The counters of the lifted statement, Linear over the piece's."""
     whole = next(s for s in scop.statements if piece.position[:len(s.position)] == s.position)
     moved = {r.dimension: Linear.symbol(r.dimension) - r.by for r in rebases if r.statement == whole.name}
     return tuple(moved.get(d.name, Linear.symbol(d.name)) for d in whole.dimensions)
 
 
 def _counted(statement: Statement, rebases: tuple[Rebase, ...]) -> Statement:
-    """The lifted statement with its counters moved, one after the other: the new counter is the old one plus ``by``,
-    which the loops around it fix, so both visit the same instances in the same order."""
+    """The lifted statement with its counters moved, one after the other. A new counter is the old one plus ``by``,
+    which depends on the loops around it alone. So both visit the same instances in the same order."""
     for each in rebases:
         if each.statement != statement.name:
             continue
@@ -186,13 +193,14 @@ def _recounted(expression: Expression, values: Mapping[str, Linear]) -> Expressi
 
 
 def _has_text_of(piece: Statement, whole: Statement) -> bool:
+    """Whether both differ in name, conditions and further dimensions alone."""
     depth = len(whole.dimensions)
     same = replace(piece, name="", conditions=(), dimensions=piece.dimensions[:depth], position=whole.position)
     return same == replace(whole, name="", conditions=())
 
 
 def _divided(scop: Scop, statement: Statement, parts: list[Statement], facts: tuple[Linear, ...]) -> Iterator[str]:
-    """Whether the parts are the statement's instances, each of them once."""
+    """Whether the parts partition the iteration domain of the statement."""
     if len(parts) == 1 and parts[0].conditions == statement.conditions and parts[0].dimensions == statement.dimensions:
         return
     left = iteration_domain(Scop(scop.arrays, (_known(statement, facts),)))
@@ -215,7 +223,7 @@ def _known(statement: Statement, facts: tuple[Linear, ...]) -> Statement:
 
 
 def _repeated(part: Statement, further: int) -> bool:
-    """Whether the last dimensions of an instance may have different values."""
+    """Whether one instance may have several values of the last ``further`` dimensions: it would run twice."""
     placed = _Placed(part, Leaf(part.name, ()), ())
     own = part.dimensions[:len(part.dimensions) - further]
     twice = _pair(placed, placed).where(equal=[Linear.symbol("y." + d.name) - Linear.symbol("x." + d.name)
@@ -226,12 +234,13 @@ def _repeated(part: Statement, further: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """``counters``: those of the lifted statement, outermost first, Linear over the piece's. ``facts``: Linear over
-    symbols, known to be >= 0."""
+    """A statement (a piece of a lifted one) with its schedule."""
 
     statement: Statement
     leaf: Leaf
+    # The counters of the lifted statement, outermost first, Linear over the piece's.
     counters: tuple[Linear, ...]
+    # Linear over symbols, known to be >= 0.
     facts: tuple[Linear, ...] = ()
     _bounds: dict[str, tuple[Linear, ...]] = field(default_factory=dict, compare=False)
 
@@ -240,7 +249,7 @@ class _Placed:
         return (self.statement.write, *self.statement.reads)
 
     def names(self, prefix: str) -> tuple[str, ...]:
-        """Variables of one instance: its counters, and the quotients of its dates."""
+        """The variables of one instance: its counters, and a variable for each date with a divisor."""
         counters = tuple(prefix + d.name for d in self.statement.dimensions)
         return counters + tuple(f"{prefix}/{n}" for n, d in enumerate(self.leaf.dates) if d.divisor > 1)
 
@@ -252,7 +261,7 @@ class _Placed:
         return self.of(date.expression, prefix) if date.divisor == 1 else Linear.symbol(f"{prefix}/{number}")
 
     def bounds(self, prefix: str) -> tuple[Linear, ...]:
-        """What is >= 0 at every instance."""
+        """Constraints: expressions that are >= 0 at every instance."""
         if prefix not in self._bounds:
             self._bounds[prefix] = tuple(self._bounded(prefix))
         return self._bounds[prefix]
@@ -277,7 +286,7 @@ class _Placed:
         return {s for e in expressions for s in e.symbols} - {d.name for d in self.statement.dimensions}
 
     def undetermined(self) -> Iterator[str]:
-        """Dimensions that dates and leaf do not fix: one by one, or as integer combinations of dates."""
+        """A violation if dates and leaf do not fix all dimensions: each must be an integer combination of dates."""
         inside = {n for n in (self.leaf.rows, self.leaf.vector, self.leaf.sequential) if n}
         names = [d.name for d in self.statement.dimensions if d.name not in inside]
         rows = [[Fraction(d.expression.coefficient(n)) for n in names] for d in self.leaf.dates if d.divisor == 1]
@@ -285,7 +294,7 @@ class _Placed:
             yield f"the dates of {self.statement.name} do not fix {', '.join(names)}"
 
     def promotion(self) -> Iterator[str]:
-        """A promoted cell stays the same, and nothing but its own accumulation touches it in a macro instance."""
+        """Within a macro instance a promoted cell stays the same, and only its own accumulation touches it."""
         leaf, write = self.leaf, self.statement.write
         if not leaf.promote:
             return
@@ -307,7 +316,8 @@ class _Placed:
 
 
 def _unimodular(rows: list[list[Fraction]], width: int) -> bool:
-    """Whether each of ``width`` unknowns is an integer combination of the rows' values."""
+    """Whether each of ``width`` unknowns is an integer combination of the values of ``rows`` (Gaussian elimination with
+    pivots 1 and -1)."""
     for column in range(width):
         pivot = next((r for r in rows[column:] if abs(r[column]) == 1), None)
         if pivot is None:
@@ -319,18 +329,19 @@ def _unimodular(rows: list[list[Fraction]], width: int) -> bool:
 
 
 def _pair(first: _Placed, second: _Placed) -> Polyhedron:
-    """Instances ``x.`` of the first statement and ``y.`` of the second."""
+    """All pairs of an instance ``x.`` of the first statement and an instance ``y.`` of the second."""
     return Polyhedron.build(
         (*first.names("x."), *second.names("y.")), tuple(sorted(first.symbols() | second.symbols())),
         nonnegative=[*first.bounds("x."), *second.bounds("y.")])
 
 
 def _met(first: _Placed, one: Access, second: _Placed, other: Access) -> list[Linear]:
+    """Expressions that are all 0 where both accesses touch the same cell."""
     return [second.of(b, "y.") - first.of(a, "x.") for a, b in zip(one.subscripts, other.subscripts, strict=True)]
 
 
 def _order(first: _Placed, second: _Placed) -> Iterator[str]:
-    """Pairs of which the first statement's instance ran first, and would not any more."""
+    """The violated dependences from ``first`` to ``second``: conflicting instances whose original order is lost."""
     touching = [(a, b, _met(first, a, second, b)) for a in set(first.accesses) for b in set(second.accesses)
                 if a.array == b.array and (a == first.statement.write or b == second.statement.write)]
     touching = [(a, b, cells) for a, b, cells in touching if not any(c.is_constant and c.constant for c in cells)]
@@ -345,7 +356,7 @@ def _order(first: _Placed, second: _Placed) -> Iterator[str]:
 
 
 def _ran_before(first: _Placed, second: _Placed, pair: Polyhedron) -> Iterator[Polyhedron]:
-    """The pairs in textual (2d+1) order, piece by piece."""
+    """The pairs whose first instance runs first in the original (2d+1) order, in convex pieces."""
     s, t = first.statement, second.statement
     for level, position in enumerate(s.position):
         if level >= len(t.position):
@@ -361,7 +372,8 @@ def _ran_before(first: _Placed, second: _Placed, pair: Polyhedron) -> Iterator[P
 
 
 def _runs_before(first: _Placed, second: _Placed, meeting: Polyhedron) -> bool:
-    """Whether all pairs run in this order: by their dates, or one after the other along the sequential dimension."""
+    """Whether the plan runs the first instance of every pair first: by their dates, or along the sequential dimension
+    of one macro instance."""
     for number in range(len(first.leaf.dates)):
         ahead = second.date(number, "y.") - first.date(number, "x.")
         if not meeting.where(nonnegative=[-ahead - 1]).is_empty:
@@ -384,7 +396,8 @@ def _runs_before(first: _Placed, second: _Placed, meeting: Polyhedron) -> bool:
 
 
 def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]) -> Iterator[str]:
-    """Every cell has a place; who shares it lives at another value of the dates that the origins use, or earlier."""
+    """Every cell of the private array lies inside its storage. Cells that share a place are not live at once: all
+    accesses to one cell have equal values of the dates up to the last one that the origins use."""
     found = [s for s in storage if s.array == array]
     if len(found) != 1:
         yield f"{array} has {len(found)} places"
@@ -410,12 +423,13 @@ def _storage(array: str, placed: Iterable[_Placed], storage: tuple[Storage, ...]
 
 
 def _agree(first: _Placed, second: _Placed, meeting: Polyhedron, number: int) -> bool:
+    """Whether both instances of every pair have the same date ``number``."""
     ahead = second.date(number, "y.") - first.date(number, "x.")
     return all(meeting.where(nonnegative=[a - 1]).is_empty for a in (ahead, -ahead))
 
 
 def _inside(user: _Placed, place: Storage, array: str) -> Iterator[str]:
-    """Whether every index lies within ``place``'s sizes."""
+    """Violations where an index may lie outside of the sizes of ``place``."""
     instances = Polyhedron.build(user.names("x."), tuple(sorted(user.symbols())), nonnegative=list(user.bounds("x.")))
     dates = {f"d{n}": user.date(n, "x.") for n in range(len(user.leaf.dates))}
     for access in user.accesses:

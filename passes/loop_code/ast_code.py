@@ -1,7 +1,16 @@
-"""Loops over macro instances as machine code: isl's syntax tree around whatever a call runs.
+"""Code for an isl syntax tree: its loops, conditions and bounds as x86-64 instructions.
 
-Invariant: iterators and everything that must outlive a call lie in frame slots; a call may clobber every register but
-rbp and rsp. Arithmetic is in 64 bits; the guard keeps every symbol small enough for it
+Example: isl scans the macro instances of a leaf L0 by::
+
+    for (c0 = 0; c0 <= floor((p0 - 1)/8); c0 += 1)
+        if (p1 >= 8*c0)
+            L0(c0);
+
+In: the tree (``memopt.polyhedral.loop_ast``), where its parameters are, and a function that emits what a call such as
+``L0(c0)`` runs. Out: instructions in the emitter.
+
+Iterators, and all values that must survive a call, lie in frame slots: a call may clobber every register but rbp and
+rsp. All arithmetic is in 64 bits and cannot overflow, because the guard bounds every symbol
 (``passes.version.overflow_guards``).
 """
 
@@ -16,7 +25,7 @@ from memopt.x86.instructions import Imm, Mem
 from passes.vector.emitter import Emitter, Value, fits
 
 _REGISTERS = ("rax", "rbx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
-"""Evaluation stack: a term's value comes out in its first free register. rcx and rdx serve divisions."""
+"""Evaluation stack: a term at depth n is evaluated into register n. rcx and rdx are left to divisions."""
 _CONDITIONS = {"eq": "e", "le": "le", "lt": "l", "ge": "ge", "gt": "g"}
 _ARITHMETIC = {"add": "add", "sub": "sub", "mul": "imul"}
 
@@ -24,7 +33,11 @@ Names = Mapping[str, Value]
 
 
 class ScanCode:
-    """``names``: where the parameters are. ``call`` emits one call, its arguments still terms."""
+    """Emits the loops and conditions of an isl syntax tree.
+
+    ``names`` says where each parameter is. ``call(node, scan)`` emits what a call runs; the arguments in ``node`` are
+    terms, which ``scan.value`` or ``scan.store`` evaluates.
+    """
 
     def __init__(self, emitter: Emitter, names: Names, call: Callable[[Call, ScanCode], None]) -> None:
         self._emitter = emitter
@@ -32,6 +45,10 @@ class ScanCode:
         self._call = call
 
     def emit(self, node: Node) -> None:
+        """Code for ``node`` and all that it contains.
+
+        Raises Rejected(NO_SCHEDULE) for expressions nested too deeply.
+        """
         match node:
             case Block(nodes):
                 for inner in nodes:
@@ -44,7 +61,8 @@ class ScanCode:
                 self._loop(node)
 
     def value(self, term: Term) -> Value:
-        """The term without code, where that is possible; else its value in a fresh slot."""
+        """The value of ``term``: a number or an existing slot where no code is needed, else computed into a fresh slot.
+        """
         match term:
             case Number(value):
                 return value
@@ -56,6 +74,7 @@ class ScanCode:
         return place
 
     def store(self, place: Mem, term: Term) -> None:
+        """``place = term``; clobbers all registers of the evaluation stack, rcx and rdx."""
         self._evaluate(term, 0)
         self._emitter.op("mov", place, _REGISTERS[0])
 
@@ -122,7 +141,8 @@ class ScanCode:
                 raise VerifyError(f"{condition} is no condition")
 
     def _operand(self, term: Term, depth: int) -> str | int | Mem:
-        """The term as an instruction's source; code for it only when it needs a register."""
+        """``term`` as the source operand of an instruction; evaluated into ``_REGISTERS[depth]`` only where it must be.
+        """
         match term:
             case Number(value) if fits(value):
                 return value
@@ -136,7 +156,7 @@ class ScanCode:
     def _evaluate(self, term: Term, depth: int) -> None:
         """``_REGISTERS[depth] = term``; clobbers the registers after it, rcx and rdx."""
         if depth + 1 >= len(_REGISTERS):
-            raise Rejected(Reason.NO_SCHEDULE, "loop bounds of too many terms")
+            raise Rejected(Reason.NO_SCHEDULE, "a loop bound has too many terms")
         emitter, register = self._emitter, _REGISTERS[depth]
         match term:
             case Number(value):
@@ -173,7 +193,11 @@ class ScanCode:
         return operand
 
     def _select(self, condition: Term, first: Term, second: Term, depth: int) -> None:
-        """Through slots: a condition starts in the first register again."""
+        """``_REGISTERS[depth] = condition ? first : second``.
+
+        The registers below ``depth`` are kept in slots meanwhile, because the condition is evaluated from the first
+        register on.
+        """
         emitter = self._emitter
         kept = [(emitter.slot(), r) for r in _REGISTERS[:depth]]
         for place, register in kept:
@@ -195,17 +219,16 @@ def _opposite(condition: str) -> str:
 
 
 def floor_divide(emitter: Emitter, register: str, divisor: int) -> None:
-    """``register = floor(register / divisor)``, ``divisor`` > 0; clobbers rax unless it is ``register``'s own, rcx and
-    rdx."""
+    """``register = floor(register / divisor)`` with ``divisor`` > 0; clobbers rcx and rdx."""
     if divisor & (divisor - 1) == 0:
         if divisor > 1:
             emitter.op("sar", register, divisor.bit_length() - 1)
         return
-    _divided(emitter, register, divisor, ("sar", "rdx", 63), ("add", "rax", "rdx"))  # rounding down
+    _divided(emitter, register, divisor, ("sar", "rdx", 63), ("add", "rax", "rdx"))  # - 1 if the remainder is < 0
 
 
 def modulo(emitter: Emitter, register: str, divisor: int) -> None:
-    """``register -= divisor * floor(register / divisor)``; clobbers as ``floor_divide``."""
+    """``register = register mod divisor``, in 0 .. divisor-1; clobbers as ``floor_divide``."""
     if divisor & (divisor - 1) == 0 and divisor <= 1 << 31:
         emitter.op("and", register, divisor - 1)
         return
@@ -214,7 +237,10 @@ def modulo(emitter: Emitter, register: str, divisor: int) -> None:
 
 
 def _divided(emitter: Emitter, register: str, divisor: int, *finish: tuple[str | int, ...]) -> None:
-    """``register`` divided by rcx = ``divisor``: ``finish`` makes rax of quotient rax and remainder rdx, truncated."""
+    """Divide ``register`` by ``divisor``, rounding towards zero: quotient in rax, remainder in rdx, divisor in rcx.
+
+    The instructions ``finish`` then compute the result in rax, which moves to ``register``.
+    """
     if register != "rax":
         emitter.op("xchg", "rax", register)
     emitter.load("rcx", divisor)
@@ -227,11 +253,12 @@ def _divided(emitter: Emitter, register: str, divisor: int, *finish: tuple[str |
 
 
 def wrapped(value: int) -> int:
-    """The signed 64-bit number that agrees with ``value`` modulo 2**64."""
+    """The signed 64-bit number that is congruent to ``value`` modulo 2**64."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def slot_of(names: Names, symbol: str) -> Mem:
+    """The frame slot of ``symbol``; ``VerifyError`` where the symbol is a number known now."""
     place = names[symbol]
     if not isinstance(place, Mem):
         raise VerifyError(f"{symbol} is the number {place}")

@@ -1,9 +1,10 @@
-"""Rows that follow each other in memory as one long vector dimension.
+"""Loop collapsing: short rows that are contiguous in memory become one long vector dimension.
 
-Before: rows i < n, lanes c < 3, ``to[3*i + c]``. After: lanes v = 3*i + c < 3*n, ``to[v]``: pixels of a few channels,
-pairs of real and imaginary parts, small vectors in structures.
+Example: ``for (i < n) for (c < 3) to[3*i + c] = ...`` becomes ``for (v < 3*n) to[v] = ...`` with v = 3*i + c. Such rows
+are pixels of a few channels, complex numbers, or small vectors in structures. Alone they do not fill a vector.
 
-Legality: rows and lanes of a macro instance are independent of each other and may run in any order (memopt.ir.plan).
+In: the shape of a leaf. Out: the shape without its row axis, or the same shape where rows cannot be collapsed. It is
+legal because the rows and lanes of a macro instance are independent and may run in any order (memopt.ir.plan).
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from passes.loop_code.leaf_shape import Along, LeafShape
 
 
 def collapsed(shape: LeafShape) -> LeafShape:
-    """``shape`` with lanes only where all its rows have the same ones, as many as its addresses go on by from row to
-    row; else ``shape``."""
+    """``shape`` with its rows collapsed into the vector axis, or ``shape`` itself where that is not possible.
+
+    It is possible where every row has the same constant number of lanes, at most ``MOST_LANES``, and every address
+    moves from row to row by exactly that number of lanes.
+    """
     lanes = _lanes(shape)
     if lanes is None:
         return shape
@@ -37,7 +41,7 @@ def collapsed(shape: LeafShape) -> LeafShape:
 
 
 def _lanes(shape: LeafShape) -> tuple[int, int] | None:
-    """The first lane and how many there are, when every row has the same."""
+    """The first lane and the number of lanes, if these are constants and the same in every row; else None."""
     if shape.leaf.rows is None or shape.leaf.vector is None:
         return None
     lows = [b.rest.constant for b in shape.bounds if b.vector == 1]
@@ -54,7 +58,8 @@ def _lanes(shape: LeafShape) -> tuple[int, int] | None:
 
 
 def _of_lanes(bound: Along, count: int) -> Along:
-    """``bound``, on rows alone if on them, for lanes numbered from 0 on: ``r = floor(v / count)``."""
+    """``bound`` over the collapsed lanes v, counted from 0: a bound on the row r = floor(v / count) becomes one on v.
+    """
     if not bound.row:
         return bound
     return Along(0, bound.row, 0, bound.rest * count + (count - 1 if bound.row < 0 else 0))

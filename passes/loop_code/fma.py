@@ -1,4 +1,7 @@
-"""Products and sums in one rounding, under ``--fp fast`` only: ``c + a * b`` becomes ``fma(a, b, c)``."""
+"""Contraction to fused multiply-add, with one rounding instead of two: ``c + a*b`` becomes ``fma(a, b, c)``.
+
+Results differ in their last bits, so plans ask for it under ``--fp fast`` only (``LoopPlan.fuse_multiply_add``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from memopt.ir.scop import Apply, ElementType, Expression
 
 
 def fused(expression: Expression) -> Expression:
-    """The expression with every sum of a product and something else fused."""
+    """``expression`` with each floating-point sum or difference that has a product as an operand fused.
+
+    ``a*b + c`` becomes fma, ``a*b - c`` fms, ``c - a*b`` fnma. Of two products in a sum the first is fused.
+    """
     if not isinstance(expression, Apply):
         return expression
     expression = replace(expression, operands=tuple(map(fused, expression.operands)))

@@ -1,10 +1,13 @@
-"""A macro instance as machine code: register tiles over rows and vectors, the sequential dimension innermost.
+"""Code for one macro instance: register tiles over rows and vectors, the sequential dimension innermost.
 
-Rows go in blocks of ``row_count``. What all rows of a block have in common along the vector dimension runs as tiles,
-several vectors wide, then one, then a masked vector or single lanes; what only some rows have runs row by row. Inside
-a tile the steps that all its lanes have run together, those before and after, which only some have, one lane at a time.
+Example: ``C[i][j] += A[i][k] * B[k][j]`` with rows i, vector j, sequential k. The rows run in blocks of ``row_count``.
+The lanes j that every row of a block has run as tiles: several vectors wide, then one vector, then the remainder as a
+masked vector or as single lanes. The lanes that only some rows of the block have (``j <= i``) run row by row. Inside a
+tile the steps k that all its lanes have run together; the steps before and after, which only some lanes have, are
+partial steps (``partial_tiles``).
 
-Invariant: a lane computes exactly the points of the domain, its steps ascending, whatever mixture of these runs them.
+In: the shape of a leaf, the symbols and dates. Out: instructions in the emitter. Each lane computes exactly its points
+of the iteration domain, steps ascending, by whichever of these loops.
 """
 
 from __future__ import annotations
@@ -23,12 +26,11 @@ from passes.loop_code.tile_run import TileRunner, copy, difference
 from passes.vector import masks
 from passes.vector.emitter import Emitter, Value
 
-_NOWHERE = -(1 << 62)
+_NOWHERE = -(1 << 62)  # both ends of an empty range of lanes: below every lane
 
 
 class LeafCode:
-    """``names``: symbols and dates. ``emit`` leaves the code for one macro instance; it clobbers every register but
-    rbp and rsp."""
+    """The code generator of one leaf; ``constants`` says where in memory the value of a constant operand lies."""
 
     def __init__(self, emitter: Emitter, isa: Isa, shape: LeafShape, constants: Callable[[Expression], Mem]) -> None:
         self._emitter = emitter
@@ -37,6 +39,10 @@ class LeafCode:
         self._uneven = PartialSteps(emitter, self._shape, self._tiles)
 
     def emit(self, names: Names) -> None:
+        """Code for one macro instance; ``names`` says where symbols and dates are.
+
+        The code clobbers every register but rbp and rsp. Raises Rejected(NO_PLAN) where an address is out of reach.
+        """
         emitter, shape = self._emitter, self._shape
         names = dict(names)
         for symbol, definition in self._definitions:
@@ -100,7 +106,10 @@ class LeafCode:
             emitter.jump(again, "l")
 
     def _not_crossed(self, lanes: tuple[Value, Value]) -> tuple[Mem, Mem]:
-        """The range in slots, and ``_NOWHERE`` at both ends when it is empty, so that nothing lies in it twice."""
+        """The range ``lanes`` in slots, with both ends ``_NOWHERE`` if it is empty.
+
+        An empty range with low > high would otherwise make the two sides of ``_single_row`` overlap.
+        """
         emitter, fine = self._emitter, self._emitter.fresh("some")
         low, high = emitter.slot(), emitter.slot()
         copy(emitter, low, lanes[0])
@@ -113,7 +122,10 @@ class LeafCode:
         return low, high
 
     def _single_row(self, names: dict[str, Value], common: tuple[Value, Value] | None) -> None:
-        """The lanes of one row, but for those that its block has run in ``common``."""
+        """The lanes of one row, without those in ``common``, which its block has run already.
+
+        The code runs twice: for the lanes before ``common`` (phase 0) and for the lanes behind it (phase 1).
+        """
         emitter = self._emitter
         whole = self._vector_range({}, names, common=False)
         if common is None:
@@ -152,7 +164,7 @@ class LeafCode:
         return stored(self._emitter, found.low, names), stored(self._emitter, found.high, names)
 
     def _vector_part(self, rows: int, lanes: tuple[Value, Value], names: dict[str, Value]) -> None:
-        """``rows`` rows of the lanes in a range that all of them have."""
+        """Tiles of ``rows`` rows over the range ``lanes``, which all of these rows have."""
         kinds = self._tiles.kinds(rows)
         if self._tiles.inner == VECTOR:
             self._stream(kinds, lanes, names)
@@ -178,7 +190,7 @@ class LeafCode:
             emitter.place(following)
 
     def _stream(self, kinds: list[TileKind], lanes: tuple[Value, Value], names: dict[str, Value]) -> None:
-        """No sequential dimension: the vectors of a row are the innermost loop, rcx counts the lanes left."""
+        """The tiles of a leaf without a sequential dimension: vectors are the innermost loop, rcx counts lanes left."""
         emitter = self._emitter
         done = emitter.fresh("stream_done")
         names = {**names, VECTOR: lanes[0]}
@@ -203,7 +215,7 @@ class LeafCode:
     # steps
 
     def _tile(self, kind: TileKind, end: Value, names: dict[str, Value]) -> None:
-        """One tile, all its steps; the lanes of a masked one stop before ``end``."""
+        """One tile with all its steps: partial steps, common steps, partial steps; masked lanes stop before ``end``."""
         emitter, tile = self._emitter, kind.tile
         if self._tiles.inner is None:
             self._tiles.run(kind, end, names, None)

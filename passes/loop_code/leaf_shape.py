@@ -1,7 +1,13 @@
-"""A leaf as code generation sees it: everything Linear over dates, symbols and the three axes of a macro instance.
+"""The iteration domain and the addresses of a leaf, as affine functions of the three axes of a macro instance.
 
-Invariant: a point of the statement is its dates and its row, vector and sequential numbers; ``bounds`` hold exactly for
-the points of a macro instance, given that it has any. A dimension the leaf does not name has the one number 0.
+Example: ``C[i][j] += A[i][k] * B[k][j]`` with dates floor(i/8) and floor(j/32), rows i, vector j, sequential k. The
+address of A[i][k] is ``row*r + sequential*k + rest`` with row = bytes of a row of A and sequential = 8. The bounds
+are r >= 0, r < trip count, 0 <= r - 8*date0 <= 7 and so on.
+
+In: the SCoP, the plan and one of its leaves. Out: a ``LeafShape``. The dates and the numbers on the three axes fix a
+point of the statement: every other dimension is computed from them by the dates with divisor 1 and the equalities among
+the statement's conditions. In a macro instance that has points, ``bounds`` hold exactly for these points. An axis that
+the leaf does not name has the single number 0.
 """
 
 from __future__ import annotations
@@ -30,18 +36,21 @@ from memopt.polyhedral.isl import Polyhedron, budget
 from passes.loop_code.fma import fused
 from passes.loop_code.narrowing import narrowed
 
-ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # no dimension is called so
+ROW, VECTOR, SEQUENTIAL = "its row", "its vector", "its sequence"  # symbols of the axes; no dimension has these names
 AXES = (ROW, VECTOR, SEQUENTIAL)
 
 
 def date_name(number: int) -> str:
-    """The symbol that stands for a date; no live-in and no dimension is called so."""
+    """The symbol that stands for date ``number``; no live-in and no dimension has this name."""
     return f"date {number}"
 
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """``row * r + vector * v + sequential * k + rest``; ``rest`` is Linear over dates and symbols."""
+    """An affine function of the axes: ``row*r + vector*v + sequential*k + rest``.
+
+    ``rest`` is Linear over dates and symbols.
+    """
 
     row: int
     vector: int
@@ -49,6 +58,7 @@ class Along:
     rest: Linear
 
     def factor(self, axis: str) -> int:
+        """The coefficient of ``axis``."""
         return {ROW: self.row, VECTOR: self.vector, SEQUENTIAL: self.sequential}[axis]
 
     def __str__(self) -> str:
@@ -57,7 +67,7 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class AccessAlong:
-    """An access: the byte address of its element at a point."""
+    """The access relation of one read or write: the byte address of its element at each point."""
 
     array: str
     element: ElementType
@@ -66,24 +76,23 @@ class AccessAlong:
 
 @dataclass(frozen=True, slots=True)
 class LeafShape:
-    """``bounds``: each is >= 0 at every point. ``reads`` are those of the statement, ``indices`` the values of its
-    ``Index`` operands that are not the same everywhere."""
+    """A leaf in terms of the three axes: its iteration domain, its accesses, its loop counters used as data."""
 
     leaf: Leaf
     statement: Statement
-    bounds: tuple[Along, ...]
+    bounds: tuple[Along, ...]  # the iteration domain: each is >= 0 at every point
     write: AccessAlong
-    reads: tuple[AccessAlong, ...]
-    indices: Mapping[Index, Along]
+    reads: tuple[AccessAlong, ...]  # in the order of the statement's reads
+    indices: Mapping[Index, Along]  # values of the ``Index`` operands that are not the same at every point
 
     @property
     def row_bounds(self) -> tuple[Along, ...]:
-        """Bounds of the rows that a macro instance may have."""
+        """The bounds of the rows of a macro instance: the other axes are eliminated."""
         return tuple(b for b in eliminate(self.row_vector_bounds, VECTOR) if b.row)
 
     @property
     def row_vector_bounds(self) -> tuple[Along, ...]:
-        """Bounds of rows and vector numbers together, ``bounds`` of them alone among these."""
+        """The bounds of row and vector numbers together: the sequential axis is eliminated."""
         return eliminate(self.bounds, SEQUENTIAL)
 
     @property
@@ -92,11 +101,14 @@ class LeafShape:
         return _nodes(self.statement.expression)
 
     def is_constant(self, node: Expression) -> bool:
-        """Whether an operand is the same at every point."""
+        """Whether ``node`` is an operand (no operation, no read) with the same value at every point."""
         return isinstance(node, Scalar | Constant) or (isinstance(node, Index) and node not in self.indices)
 
     def with_definitions(self) -> tuple[LeafShape, tuple[tuple[str, Linear], ...]]:
-        """The shape with one symbol for each sum over dates and symbols, and what these symbols stand for."""
+        """The shape with each distinct sum over dates and symbols named, and the definitions of these names.
+
+        Code evaluates a named sum once per macro instance (common subexpressions of bounds and addresses).
+        """
         names: dict[Linear, str] = {}
 
         def named(along: Along) -> Along:
@@ -117,8 +129,11 @@ class LeafShape:
 
 
 def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int]) -> LeafShape:
-    """``scratch``: where each array with a ``Storage`` lies. ``VerifyError`` when the dates and the axes do not fix a
-    point of the statement, ``Rejected`` when an axis is not bounded."""
+    """The shape of ``leaf``; ``scratch`` gives the address of each array that has a ``Storage``.
+
+    Raises ``VerifyError`` where dates and axes do not fix a point of the statement, Rejected(NO_SCHEDULE) where an axis
+    is not bounded.
+    """
     statement = next(s for s in plan.statements if s.name == leaf.statement)
     types = [scop.array(r.array).element for r in statement.reads]
     expression = fused(statement.expression) if plan.fuse_multiply_add else statement.expression
@@ -142,8 +157,12 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
 
 
 def _aligned(shape: LeafShape) -> LeafShape:
-    """With each lane's sequential numbers counted from where its own steps start, if that makes lanes more alike: they
-    are independent, so any lane may be any number of steps ahead. Not where neighbours in memory would part."""
+    """Loop skewing: the steps of each lane counted from the lane's own first step, where more lanes then share steps.
+
+    Example: in ``for (j) for (k = j; k < j+9; k++)`` with lanes j, the steps k - j are the same in all lanes. Legal
+    because lanes are independent: one lane may be any number of steps ahead of another. Not done where more accesses
+    would be to lanes apart in memory (``_apart``).
+    """
     for axis in (ROW, VECTOR):
         ahead = {0, *(-b.factor(axis) * b.sequential for b in shape.bounds if abs(b.sequential) == 1)}
         candidates = [_shifted(shape, axis, by) for by in sorted(ahead, key=abs)]
@@ -153,12 +172,12 @@ def _aligned(shape: LeafShape) -> LeafShape:
 
 
 def _apart(shape: LeafShape) -> int:
-    """Accesses whose lanes are neither neighbours nor one."""
+    """The number of accesses whose lanes neither are neighbours in memory nor read one cell."""
     return sum(s.address.vector not in (0, s.element.size) for s in (shape.write, *shape.reads))
 
 
 def _shifted(shape: LeafShape, axis: str, by: int) -> LeafShape:
-    """Sequential numbers smaller by ``by`` times those of ``axis``."""
+    """The shape with k = k' + by * (number on ``axis``) substituted for the sequential number k."""
     def moved(along: Along) -> Along:
         change = along.sequential * by
         return replace(along, row=along.row + change) if axis == ROW else replace(along, vector=along.vector + change)
@@ -170,7 +189,7 @@ def _shifted(shape: LeafShape, axis: str, by: int) -> LeafShape:
 
 
 def domain(statement: Statement) -> Iterator[Linear]:
-    """What is >= 0 at the points of a statement that a version runs."""
+    """The iteration domain that a version runs: expressions that are >= 0 at its points and only there."""
     for number, dimension in enumerate(statement.dimensions):
         yield Linear.symbol(dimension.name)
         trips = dimension.trips if number else Linear.symbol(LIMIT)
@@ -179,7 +198,10 @@ def domain(statement: Statement) -> Iterator[Linear]:
 
 
 def eliminate(bounds: tuple[Along, ...], axis: str) -> tuple[Along, ...]:
-    """Fourier and Motzkin: what the bounds say about the other axes, over the rationals."""
+    """Fourier-Motzkin elimination of ``axis``: what ``bounds`` imply for the other axes, over the rationals.
+
+    Bounds that name no axis are dropped.
+    """
     kept = [b for b in bounds if not b.factor(axis)]
     for low in bounds:
         for high in bounds:
@@ -191,7 +213,7 @@ def eliminate(bounds: tuple[Along, ...], axis: str) -> tuple[Along, ...]:
 
 
 def _reduced(bound: Along) -> Along:
-    """Divided by what divides all of it."""
+    """``bound`` divided by the greatest common divisor of its coefficients and its constant."""
     factors = (bound.row, bound.vector, bound.sequential, bound.rest.constant, *(c for _, c in bound.rest.terms))
     common = gcd(*factors)
     if common == 1:
@@ -206,7 +228,7 @@ def _axes(leaf: Leaf) -> dict[str, str]:
 
 
 def _with_free_axes(leaf: Leaf, point: dict[str, Linear]) -> Leaf:
-    """The leaf without the dimensions that have one number in each macro instance."""
+    """The leaf without those of its axes whose number the dates fix: one number in each macro instance."""
     free = {s for value in point.values() for s in value.symbols}
 
     def kept(dimension: str | None) -> str | None:
@@ -216,7 +238,10 @@ def _with_free_axes(leaf: Leaf, point: dict[str, Linear]) -> Leaf:
 
 
 def _point(statement: Statement, leaf: Leaf) -> dict[str, Linear]:
-    """Every dimension of the statement, Linear over dates, symbols and the axes that those do not fix."""
+    """Every dimension of the statement as Linear over dates, symbols and the axes that the dates do not fix.
+
+    Solves the equations (dates with divisor 1, equalities among the conditions) for one dimension after another.
+    """
     axes = {d: Linear.symbol(a) for d, a in _axes(leaf).items()}
     unknown = [d.name for d in statement.dimensions if d.name not in axes]
     equations = [date.expression - Linear.symbol(date_name(n)) for n, date in enumerate(leaf.dates)
@@ -226,7 +251,7 @@ def _point(statement: Statement, leaf: Leaf) -> dict[str, Linear]:
     while unknown or (unknown := _fixed(equations, axes)):
         found = next(((e, d) for e in equations for d in unknown if abs(e.coefficient(d)) == 1), None)
         if found is None:
-            raise VerifyError(f"{leaf} does not fix {', '.join(unknown)} of {statement}")
+            raise VerifyError(f"the dates and axes of {leaf} do not fix {', '.join(unknown)} of {statement}")
         equation, dimension = found
         axes.pop(dimension, None)
         value = equation.without(dimension) * -equation.coefficient(dimension)
@@ -237,7 +262,7 @@ def _point(statement: Statement, leaf: Leaf) -> dict[str, Linear]:
 
 
 def _fixed(equations: list[Linear], axes: Mapping[str, Linear]) -> list[str]:
-    """An axis' dimension that is alone among them in an equation."""
+    """At most one dimension of an axis that an equation fixes: it is the only one of the axes there."""
     return [d for e in equations for d in axes if e.symbols & set(axes) == {d} and abs(e.coefficient(d)) == 1][:1]
 
 
@@ -246,8 +271,10 @@ def _bounds(statement: Statement, leaf: Leaf, point: dict[str, Linear]) -> Itera
 
 
 def _needed(bounds: tuple[Along, ...]) -> tuple[Along, ...]:
-    """Those that say something the others do not say. One that no axis has a part in holds for all points of a macro
-    instance or for none, and is left out."""
+    """``bounds`` without the redundant ones, which the others imply.
+
+    A bound that names no axis is dropped too: it holds for all points of a macro instance or for none.
+    """
     symbols = sorted({s for b in bounds for s in b.rest.symbols})
     kept = list(bounds)
     with budget():
@@ -303,4 +330,4 @@ def _check_bounded(shape: LeafShape) -> None:
     for axis, bounds in ((ROW, shape.row_bounds), (VECTOR, shape.row_vector_bounds), (SEQUENTIAL, shape.bounds)):
         factors = [b.factor(axis) for b in bounds]
         if axis in _axes(shape.leaf).values() and not min(factors, default=0) < 0 < max(factors, default=0):
-            raise Rejected(Reason.NO_SCHEDULE, f"the {axis} dimension of {shape.leaf} is not bounded")
+            raise Rejected(Reason.NO_SCHEDULE, f"a macro instance of {shape.leaf} is not bounded along {axis}")

@@ -1,6 +1,11 @@
-"""The macro instances of a loop plan in isl's words, and the loops that visit them.
+"""The schedule of a plan's macro instances as an isl relation, and isl's loops that scan it.
 
-``L0[t0, t1] -> [t0, t1]`` for each leaf, its domain the image of the statement's domain under the leaf's dates.
+Example: a statement with 0 <= i < R, 0 <= j < 100 and dates floor(i/8), j becomes
+``L0[t0, t1] -> [t0, t1] : exists x0, x1 : 0 <= x0 < R and 0 <= x1 < 100 and t0 = floor(x0/8) and t1 = x1``.
+The domain is the image of the iteration domain under the dates, so the loops visit exactly the macro instances that
+have points, in lexicographic order of their dates.
+
+In: the plan, and the guards as context. Out: isl's syntax tree, with a call for each leaf.
 """
 
 from __future__ import annotations
@@ -19,19 +24,23 @@ from passes.loop_code.leaf_shape import domain
 
 @dataclass(frozen=True, slots=True)
 class MacroNest:
-    """``parameters``: symbol of each name that is not an iterator. Leaf number n is called ``L<n>``."""
+    """isl's loops over macro instances. The call ``L<n>(dates)`` stands for leaf number n of the plan."""
 
     loops: Node
-    parameters: dict[str, str]
+    parameters: dict[str, str]  # isl's name of a parameter -> the symbol that it stands for
 
 
 def macro_nest(plan: LoopPlan, guards: tuple[Guard, ...]) -> MacroNest:
-    """``guards`` hold when the loops run; only those over the plan's own symbols matter."""
+    """The loops that visit the macro instances of ``plan`` in the order of their dates.
+
+    ``guards`` hold whenever the loops run; those over symbols of the plan simplify the loops (isl's context). Raises
+    ``VerifyError`` unless every statement has one leaf and all leaves have equally many dates.
+    """
     if len({len(leaf.dates) for leaf in plan.leaves}) != 1:
         raise VerifyError(f"leaves with different numbers of dates in\n{plan}")
     statements = {s.name: s for s in plan.statements}
     if sorted(statements) != sorted(leaf.statement for leaf in plan.leaves):
-        raise VerifyError(f"not one leaf for each statement in\n{plan}")
+        raise VerifyError(f"statements and leaves do not correspond one to one in\n{plan}")
     parts = tuple((leaf, statements[leaf.statement]) for leaf in plan.leaves)
     names = {symbol: f"p{n}" for n, symbol in enumerate(_symbols(parts))}
     head = f"[{', '.join(names.values())}] -> "

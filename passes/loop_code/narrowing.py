@@ -1,9 +1,12 @@
-"""Integer arithmetic in the fewest bits that give the same result: more lanes for what C promotes to ``int``.
+"""Type narrowing: integer arithmetic in the fewest bits that give the same result, so that a vector has more lanes.
 
-``trunc.i8(add.i32(zext.i32(a), zext.i32(b)))`` is ``add.i8(a, b)``: addition, subtraction, multiplication and bitwise
-operators need no more bits than their result has. Right shifts, minima and maxima need those that their operands can
-have set, found by interval arithmetic. Integers raise no flags and wrap around, so this is exact; floating-point
-operations are left as they are.
+Example: C promotes ``uint8_t c = a + b`` to ``int``. ``trunc.i8(add.i32(zext.i32(a), zext.i32(b)))`` is
+``add.i8(a, b)``.
+
+In: an expression, the types of its reads. Out: an expression of the same type and value. Addition, subtraction,
+multiplication, left shifts and bitwise operators need no more bits than their result has. Right shifts, minima and
+maxima need all bits that their operands can have set; interval arithmetic finds these. It is exact, because integer
+operations wrap around and raise no flags. Floating-point operations are left as they are.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ _MODULAR = ("add", "sub", "mul", "and", "or", "xor", "andnot", "not")
 _EXTREMES = {"smin": "umin", "smax": "umax", "umin": "umin", "umax": "umax"}
 
 Interval = tuple[int, int]
-"""Least and greatest value, the bits read as a signed number."""
+"""Least and greatest value of an operand, its bits read as a signed number."""
 
 
 def narrowed(expression: Expression, reads: Sequence[ElementType]) -> Expression:
-    """An expression of the same type with the same value; ``reads``: the types of the reads."""
+    """An expression of the same type and value as ``expression``, in fewer bits; ``reads``: the types of its reads."""
     return _Narrowing(tuple(reads)).narrow(expression)
 
 
@@ -42,7 +45,7 @@ class _Narrowing:
         return replace(node, operands=tuple(map(self.narrow, node.operands)))
 
     def to(self, node: Expression, element: ElementType) -> Expression:
-        """The low bits of ``node`` as a value of the type ``element``, which is not wider."""
+        """``node`` truncated to ``element``, which is at most as wide, with the truncation moved into its operands."""
         if self.element(node).size == element.size:
             return self.narrow(node)
         if isinstance(node, Constant):
@@ -74,7 +77,7 @@ class _Narrowing:
         return Apply("trunc", (self.narrow(node),), element) if found is None else found
 
     def _bounded(self, node: Apply, element: ElementType) -> Expression | None:
-        """A right shift or an extreme, in the narrowest type that holds its operands whole."""
+        """A right shift, minimum or maximum in the narrowest type that holds all values of its operands; else None."""
         shift = node.operator in ("shr", "sar") and isinstance(node.operands[1], Constant)
         if not shift and node.operator not in _EXTREMES:
             return None

@@ -1,6 +1,11 @@
-"""A loop plan as machine code: isl's loops over macro instances, each leaf's code inside them once.
+"""Code for a whole loop plan: isl's loops over macro instances, with the code of each leaf inside them.
 
-Private arrays lie in scratch memory as the plan's ``Storage`` says.
+Each leaf's code is emitted once: in place where the loops call the leaf once, as a subroutine where several places
+call it (isl splits a loop into prologue, main part and epilogue).
+
+In: a region, its plan, the slots of the symbols, the address of the scratch memory. Out: instructions in the emitter
+for the iterations 0 <= outer < H. Private arrays lie in scratch memory as the plan's ``Storage`` says; the array of a
+register-carried value is the frame slot of its symbol.
 """
 
 from __future__ import annotations
@@ -30,12 +35,12 @@ _MOST_LOCAL_BYTES = 24 << 10
 
 
 def private_bytes(scop: Scop, plan: LoopPlan) -> int:
-    """Bytes of scratch memory for the plan's private arrays."""
+    """The size of the plan's private arrays: bytes of scratch memory."""
     return _storage(scop, plan, 0)[1]
 
 
 def _storage(scop: Scop, plan: LoopPlan, scratch: int) -> tuple[dict[str, int], int]:
-    """Address of each private array, and the bytes of all."""
+    """The address of each private array from ``scratch`` on, and the bytes of all of them."""
     addresses, end = {}, scratch
     for storage in plan.storage:
         addresses[storage.array] = end
@@ -45,7 +50,12 @@ def _storage(scop: Scop, plan: LoopPlan, scratch: int) -> tuple[dict[str, int], 
 
 
 class NestCode:
-    """``symbols``: slots of live-ins, R and H; ``frame``: the address of the frame that they lie in."""
+    """The code generator of one loop plan.
+
+    ``symbols``: the frame slots of live-ins, R and H; ``scratch``: the address of the scratch memory; ``frame``: the
+    address of the frame. Call ``prepare``, then ``run``. Raises Rejected(NO_PLAN) where the code or its temporaries
+    become too large, ``VerifyError`` where the plan does not fit the region.
+    """
 
     def __init__(self, region: Region, plan: LoopPlan, symbols: Mapping[str, Mem], scratch: int,
                  emitter: Emitter, frame: int = 0) -> None:
@@ -59,12 +69,16 @@ class NestCode:
         self._constants = _Constants(self._symbols)
 
     def prepare(self) -> None:
-        """While live-in vector registers hold their values: what no loop changes."""
+        """Code that saves the live-in vector registers that the leaves need; they still hold their values here.
+
+        Further constants are filled in at the same place, when leaves ask for them.
+        """
         self._constants.section = self._emitter.section()
         for node in dict.fromkeys(n for shape in self._shapes for n in shape.nodes if isinstance(n, Scalar)):
             self._constants.place(node)
 
     def run(self) -> None:
+        """Code for the loops and all leaves."""
         calls = Counter(_calls(self._nest.loops))
         names = {name: self._symbols[symbol] for name, symbol in self._nest.parameters.items()}
         routines = {name: _Routine(self._emitter, len(self._plan.leaves[0].dates), name)
@@ -87,11 +101,13 @@ class NestCode:
         LeafCode(self._emitter, self._plan.isa, shape, self._constants.place).emit(names)
         items, temporaries = len(self._emitter.code), self._emitter.local_bytes
         if items > _MOST_ITEMS or temporaries > _MOST_LOCAL_BYTES:
-            raise Rejected(Reason.NO_PLAN, f"more than {items} instructions, {temporaries} bytes of temporaries")
+            raise Rejected(Reason.NO_PLAN,
+                           f"the new code has at least {items} instructions (limit {_MOST_ITEMS}) "
+                           f"and {temporaries} bytes of temporaries (limit {_MOST_LOCAL_BYTES})")
 
 
 class _Routine:
-    """A leaf that several places of the loops run."""
+    """A leaf that the loops call from several places: a subroutine with the dates as arguments."""
 
     def __init__(self, emitter: Emitter, dates: int, name: str) -> None:
         self._emitter = emitter
@@ -105,7 +121,7 @@ class _Routine:
 
 
 class _Constants:
-    """Slots with one element each of what expressions need, filled once before the loops."""
+    """Constant operands in frame slots, one element each, filled by ``section`` once before the loops."""
 
     def __init__(self, symbols: Mapping[str, Value]) -> None:
         self._symbols = symbols

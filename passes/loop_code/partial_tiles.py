@@ -1,7 +1,11 @@
-"""Steps that only some rows or lanes of a tile have: what is left of a tile before and after its common steps.
+"""Partial steps: the steps of a register tile that only some of its rows or lanes have.
 
-Where the rows differ they run one by one. Where the lanes differ, AVX-512 runs each step under a mask made from the
-bounds; other instruction sets run lane by lane. One routine for each number of rows serves all tiles of a leaf.
+Example: ``for (j < n) for (k <= j) s[j] += a[k][j]`` with lanes j = 0 .. 7. All lanes have step k = 0, only lane 7 has
+step k = 7. The common steps run as a whole tile (``leaf_code``), the steps before and after them run here.
+
+Where the rows differ, they run one by one. Where the lanes differ, AVX-512 runs each step under a mask computed from
+the bounds, and other instruction sets run lane by lane. Each lane runs exactly its own steps, ascending. One subroutine
+for each number of rows serves all tiles of a leaf.
 """
 
 from __future__ import annotations
@@ -20,11 +24,11 @@ from passes.loop_code.value_numbering import Tile
 from passes.vector.emitter import Emitter, Value
 
 _ARGUMENTS = ("row", "row end", "lane", "lane end", "step", "step end")
-_ALL = 31  # more lanes than there are, and the largest shift
+_ALL = 31  # more lanes than a vector has, and the largest shift count of 32-bit operands
 
 
 class PartialSteps:
-    """``call`` where a tile has such steps, ``emit`` once behind all calls."""
+    """The partial steps of one leaf: ``call`` for each tile that has some, then ``emit`` once, behind all calls."""
 
     def __init__(self, emitter: Emitter, shape: LeafShape, tiles: TileRunner) -> None:
         self._emitter = emitter
@@ -36,7 +40,7 @@ class PartialSteps:
         self._routines: dict[int, Subroutine] = {}
 
     def call(self, kind: TileKind, end: Value, steps: tuple[Value, Value], names: Names) -> None:
-        """The tile's own points with ``steps``; the lanes of a masked one stop before ``end``."""
+        """Code that runs the points of one tile in the range ``steps``; masked lanes stop before ``end``."""
         emitter, tile = self._emitter, kind.tile
         after = emitter.fresh("uneven_done")
         difference(emitter, "rax", steps[1], steps[0])
@@ -58,7 +62,7 @@ class PartialSteps:
         emitter.place(after)
 
     def emit(self, names: Names) -> None:
-        """The routines that were called."""
+        """The bodies of the subroutines that were called."""
         for rows, routine in self._routines.items():
             with routine.body():
                 self._rows(rows, routine.arguments(_ARGUMENTS), names)
@@ -94,7 +98,7 @@ class PartialSteps:
             kind, end, names, self._own_steps(1, steps, names)))
 
     def _while_lanes(self, kind: TileKind, position: Mem, end: Mem, action: Callable[[TileKind], None]) -> None:
-        """``action`` at each vector up to ``end``; a masked one may be shorter."""
+        """Run ``action`` at each whole vector from ``position`` up to ``end``, and, masked, at a shorter last one."""
         emitter = self._emitter
         again, done = map(emitter.fresh, ("uneven_lanes", "uneven_lanes_done"))
         emitter.place(again)
@@ -108,7 +112,7 @@ class PartialSteps:
         emitter.place(done)
 
     def _own_steps(self, lanes: int, steps: tuple[Mem, ...], names: Names) -> tuple[Mem, Mem]:
-        """Those of ``steps`` that any of ``lanes`` lanes may have."""
+        """The part of the range ``steps`` that at least one of ``lanes`` lanes may have."""
         emitter = self._emitter
         own = axis_range(SEQUENTIAL, self._shape.bounds, {VECTOR: lanes}, common=False)
         low, high = emitter.slot(), emitter.slot()
@@ -147,12 +151,13 @@ class PartialSteps:
         body.begin()
         emitter.place(again)
         self._mask(kind.tile.lanes, ends, least, most)
-        emitter.jump(nobody, "e")  # no lane has this step, so what all lanes share may not be there to be read
+        # Where no lane has the step, the operand that all lanes share may lie in memory that must not be read.
+        emitter.jump(nobody, "e")
         body.emit(1)
         emitter.place(nobody)
         body.advance(1)
         for bound, place in ends:
-            if bound is not None:  # the number of lanes left or skipped changes by as much with every step
+            if bound is not None:  # an end that depends on the step moves by a constant from step to step
                 emitter.op("add", place, Imm(-bound.sequential * bound.vector))
         emitter.op("sub", "rcx", 1)
         emitter.jump(again, "ne")
@@ -160,7 +165,10 @@ class PartialSteps:
         emitter.place(done)
 
     def _lane_end(self, bound: Along, names: Names) -> Mem:
-        """In a slot: the first lane that a lower bound allows, or the first that an upper one does not."""
+        """The end of the lanes by ``bound``, in a slot, counted from the vector's lane 0.
+
+        For a lower bound the first lane it allows, for an upper bound the first lane it forbids.
+        """
         value = bound.rest + Linear.symbol(ROW, bound.row) + Linear.symbol(SEQUENTIAL, bound.sequential)
         lanes = -value if bound.vector > 0 else value + 1
         place = self._emitter.slot()
@@ -175,7 +183,7 @@ class PartialSteps:
         return place
 
     def _mask(self, lanes: int, ends: list[tuple[Along | None, Mem]], least: Mem, most: Mem) -> None:
-        """Of a vector's ``lanes`` those within all ends, ZF when there are none; clobbers rax and rdx."""
+        """``MASK`` = the lanes of a vector that are within all ``ends``; ZF if there are none; clobbers rax and rdx."""
         emitter = self._emitter
         emitter.op("mov", "eax", (1 << lanes) - 1)
         for bound, place in sorted(ends, key=lambda e: e[0] is not None and e[0].vector > 0):

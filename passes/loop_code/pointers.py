@@ -1,7 +1,11 @@
-"""Pointers of a leaf: accesses that move together share one, and differ by their displacement.
+"""Pointer sharing (strength reduction): accesses that differ by a constant use one pointer and a displacement.
 
-A group's address at a point is ``base + row * r + vector * v + sequential * k``, its ``base`` Linear over dates and
-symbols. ``Index`` operands are groups too: their "address" is the number itself.
+Example: ``a[i-1] + a[i] + a[i+1]`` of doubles needs one pointer, with the displacements -8, 0 and 8. The pointer is
+advanced by an addition from step to step, never recomputed.
+
+In: the addresses of a leaf, affine in the axes. Out: groups with equal strides and a constant distance; a register, or
+a frame slot, for each group. The address of a group at a point is ``base + row*r + vector*v + sequential*k``, with
+``base`` Linear over dates and symbols. ``Index`` operands form groups too: their "address" is the number itself.
 """
 
 from __future__ import annotations
@@ -17,31 +21,32 @@ from passes.loop_code.leaf_shape import Along
 from passes.vector.emitter import Emitter, fits
 
 POINTERS = ("rbx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15")
-"""Registers for pointers in a register tile; rax and rdx are for addresses in passing, rcx counts."""
-_REACH = 1 << 24
+"""Registers for the pointers of a register tile. rax and rdx are scratch, rcx counts steps."""
+_REACH = 1 << 24  # bytes between members of a group; leaves room for rows and vectors in a 32-bit displacement
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``number``: its place among the leaf's groups. ``base`` is that of the first member."""
+    """Accesses that share a pointer: group ``number`` of the leaf. ``base`` is the address of its first member."""
 
     number: int
     base: Along
 
     def factor(self, axis: str) -> int:
+        """Bytes that the pointer moves by from one number on ``axis`` to the next."""
         return self.base.factor(axis)
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """``members``: the group of each address and its distance from the group's base."""
+    """The groups of all accesses of a leaf."""
 
     groups: tuple[Group, ...]
-    members: Mapping[Along, tuple[Group, int]]
+    members: Mapping[Along, tuple[Group, int]]  # of each address its group, and its distance in bytes from the base
 
 
 def group(addresses: Iterable[Along]) -> Groups:
-    """Together: addresses that differ by a constant, within reach of a displacement, at every point."""
+    """Group the addresses that differ by a constant, within reach of a displacement, at every point."""
     groups: list[Group] = []
     members: dict[Along, tuple[Group, int]] = {}
     for address in dict.fromkeys(addresses):
@@ -62,7 +67,7 @@ def _strides(address: Along) -> tuple[int, int, int]:
 
 
 class Pointers:
-    """The groups of one register tile in registers, as far as there are any, the others in frame slots."""
+    """The pointers of one register tile: in registers as far as these suffice, the ``spilled`` ones in frame slots."""
 
     def __init__(self, emitter: Emitter, groups: Groups, spilled: Mapping[Group, Mem]) -> None:
         self._emitter = emitter
@@ -72,7 +77,7 @@ class Pointers:
         self._registers = dict(zip(in_registers, POINTERS, strict=False))
 
     def load(self, starts: Mapping[Group, Linear], names: Mapping[str, int | Mem]) -> None:
-        """Every pointer at its start; clobbers rax and rdx."""
+        """Set every pointer to its start, where ``names`` says where the symbols are; clobbers rax and rdx."""
         for member in self._groups.groups:
             register = self._registers.get(member, "rax")
             linear(self._emitter, register, starts[member], names, "rdx")
@@ -80,7 +85,7 @@ class Pointers:
                 self._emitter.op("mov", self._spilled[member], register)
 
     def advance(self, axis: str | None, count: int) -> None:
-        """Every pointer ``count`` numbers further along ``axis``; clobbers rax."""
+        """Advance every pointer by ``count`` numbers along ``axis`` (None: not at all); clobbers rax."""
         for member in self._groups.groups:
             distance = member.factor(axis) * count if axis is not None else 0
             if distance and fits(distance):
@@ -90,15 +95,18 @@ class Pointers:
                 self._emitter.op("add", self._registers.get(member) or self._spilled[member], "rax")
 
     def at_hand(self, address: Along) -> bool:
-        """Whether ``operand`` needs no code."""
+        """Whether the pointer of ``address`` is in a register, so that ``operand`` emits no code."""
         return self._groups.members[address][0] in self._registers
 
     def operand(self, address: Along, displacement: int, size: int) -> Mem:
-        """Memory at ``displacement`` from an address; loads rdx with a pointer that is not in a register. Raises
-        Rejected where no displacement reaches from one row or vector of the tile to the next."""
+        """The ``size`` bytes at ``address + displacement`` as a memory operand; a spilled pointer is loaded into rdx.
+
+        Raises Rejected(NO_PLAN) where the distance within the tile does not fit a 32-bit displacement.
+        """
         member, distance = self._groups.members[address]
         if not fits(distance + displacement):
-            raise Rejected(Reason.NO_PLAN, f"a step of {distance + displacement} in a tile")
+            raise Rejected(Reason.NO_PLAN, f"an access of a register tile is {distance + displacement} bytes from its "
+                                           "pointer, too far for a displacement")
         register = self._registers.get(member)
         if register is None:
             self._emitter.op("mov", "rdx", self._spilled[member])
@@ -107,6 +115,6 @@ class Pointers:
 
 
 def spilled(emitter: Emitter, groups: Groups) -> dict[Group, Mem]:
-    """Slots for the groups that get no register: those that move least."""
+    """Frame slots for the groups that get no register: those that move least often."""
     order = sorted(groups.groups, key=lambda g: (not g.base.sequential, not g.base.vector, g.number))
     return {g: emitter.slot() for g in order[len(POINTERS):]}

@@ -1,7 +1,11 @@
-"""Ranges of one axis of a macro instance as machine code, from the bounds that the others leave.
+"""Loop bounds of one axis of a macro instance, as expressions and as machine code.
 
-Over a block of rows or lanes a range is either *common*, what every one of them has, or *any*, what at least one may
-have. Invariant: code clobbers rax, rcx and rdx only, apart from the register asked for.
+Example: the bound j <= i, for lanes j and a block of four rows i .. i+3. Every row has the lanes up to i (the *common*
+range); at least one row has the lanes up to i+3 (the other range, possibly with lanes that none has).
+
+In: the bounds of a leaf, the sizes of the block along the other axes. Out: a ``Range`` [low, high), whose ends are
+maxima or minima of quotients rounded down; and code that evaluates them. The code clobbers rax, rcx, rdx and the
+register asked for (``stored``: rbx), nothing else.
 """
 
 from __future__ import annotations
@@ -20,17 +24,19 @@ Names = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """One end of a range: the largest of ``floor(numerator / divisor)`` (``low``), or the smallest."""
+    """One end of a range: over all candidates, the maximum (a ``low`` end) or minimum of floor(numerator / divisor)."""
 
     low: bool
-    candidates: tuple[tuple[Linear, int], ...]
+    candidates: tuple[tuple[Linear, int], ...]  # (numerator, divisor > 0)
 
     @property
     def symbols(self) -> frozenset[str]:
+        """The symbols that the end depends on."""
         return frozenset().union(*(n.symbols for n, _ in self.candidates))
 
     @property
     def constant(self) -> int | None:
+        """The end as a number, if it depends on no symbol; else None."""
         if self.symbols:
             return None
         return (max if self.low else min)(n.constant // d for n, d in self.candidates)
@@ -38,15 +44,18 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from ``low`` on, before ``high``."""
+    """The numbers ``low`` <= n < ``high`` of one axis."""
 
     low: Extent
     high: Extent
 
 
 def axis_range(axis: str, bounds: tuple[Along, ...], block: Mapping[str, int], *, common: bool) -> Range:
-    """What the bounds that name ``axis`` leave to it. The other axes stand at their symbols (``AXES``), the first of
-    ``block[axis]`` numbers (by default one)."""
+    """The range of ``axis`` over a block of points, by the bounds that name it.
+
+    The block has ``block[other]`` numbers (default 1) on each other axis, from the value of that axis' symbol on.
+    ``common``: the range that every point of the block has; else a range that contains the range of every point.
+    """
     lows, highs = [], []
     for bound in bounds:
         factor = bound.factor(axis)
@@ -66,7 +75,7 @@ def axis_range(axis: str, bounds: tuple[Along, ...], block: Mapping[str, int], *
 
 
 def evaluate(emitter: Emitter, extent: Extent, register: str, names: Names) -> None:
-    """``register`` = the end of a range; ``register`` is none of rax, rcx and rdx."""
+    """``register = extent``, where ``register`` is none of rax, rcx and rdx, which are clobbered."""
     number = extent.constant
     if number is not None:
         emitter.load(register, number)
@@ -84,7 +93,7 @@ def evaluate(emitter: Emitter, extent: Extent, register: str, names: Names) -> N
 
 
 def limit(emitter: Emitter, register: str, value: Value, *, low: bool) -> None:
-    """``register`` = the larger (``low``) or the smaller of itself and ``value``; clobbers rax."""
+    """``register`` = max(register, value) for a ``low`` end, else min(register, value); a number clobbers rax."""
     if isinstance(value, int):
         emitter.load("rax", value)
         emitter.op("cmp", register, "rax")
@@ -95,7 +104,7 @@ def limit(emitter: Emitter, register: str, value: Value, *, low: bool) -> None:
 
 
 def stored(emitter: Emitter, extent: Extent, names: Names) -> Value:
-    """The end of a range as a number that fits an immediate, or in a fresh slot; clobbers rbx."""
+    """The end of a range: a number if it is a constant that fits an immediate, else a fresh slot; clobbers rbx."""
     number = extent.constant
     if number is not None and fits(number):
         return number

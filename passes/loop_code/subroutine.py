@@ -1,6 +1,7 @@
-"""A piece of code that several places run, without the stack: arguments and the place to return to lie in frame slots.
+"""Subroutines without the stack: arguments, and a number for the place to return to, lie in frame slots.
 
-Return goes through a chain of comparisons; there are a few callers only.
+A version must not touch the program's stack or red zone, so it has no call and ret. A subroutine returns by a chain of
+comparisons of that number with each call's. The chain is short: there are only a few calls.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from passes.vector.emitter import Emitter
 
 
 class Subroutine:
-    """``call`` as often as wanted, then ``body`` once, both in the same emitter."""
+    """One subroutine: ``call`` any number of times, at least once, then ``body`` once, all in the same emitter."""
 
     def __init__(self, emitter: Emitter, stem: str) -> None:
         self._emitter = emitter
@@ -23,13 +24,13 @@ class Subroutine:
         self._arguments: tuple[Mem, ...] = ()
 
     def arguments(self, names: tuple[str, ...]) -> tuple[Mem, ...]:
-        """The slots of the arguments, made when first asked for."""
+        """The frame slots of the arguments ``names``, made when first asked for. Callers fill, the body reads them."""
         if not self._arguments:
             self._arguments = tuple(self._emitter.slot() for _ in names)
         return self._arguments
 
     def call(self) -> None:
-        """Clobbers what the body clobbers."""
+        """Code that runs the body here; it clobbers what the body clobbers."""
         if self._caller is None:
             self._caller = self._emitter.slot()
         back = self._emitter.fresh("back")
@@ -40,7 +41,7 @@ class Subroutine:
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """What is emitted inside is the body; control passes it by."""
+        """Context manager: code emitted inside is the body. Control that comes from above jumps over it."""
         emitter, beyond = self._emitter, self._emitter.fresh("beyond")
         assert self._caller is not None
         emitter.jump(beyond)

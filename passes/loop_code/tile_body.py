@@ -1,7 +1,12 @@
-"""A register tile of a leaf: loads, the statement's operations and stores for some rows, vectors and steps.
+"""Code of a register tile: loads, the statement's operations and stores, for some rows, vectors and steps.
 
-Invariant: every point of the tile performs exactly the statement's operations on its own operands; a value that several
-points share is computed once. A promoted result stays in its register from ``begin`` to ``end``.
+Example: ``C[i][j] += A[i][k] * B[k][j]`` with 2 rows and 3 vectors keeps 6 accumulators in registers. Each step k loads
+3 vectors of B, broadcasts 2 elements of A, and does 6 multiplications and 6 additions.
+
+In: the shape of a leaf, the size of the tile, an ``Allocation`` of the register file. Out: instructions in the emitter.
+Every point performs exactly the statement's operations on its own operands. A value that several points share is
+computed once, which changes neither bits nor exception flags (``value_numbering``). A promoted result (scalar
+replacement) stays in its register from ``begin`` to ``end``.
 """
 
 from __future__ import annotations
@@ -17,48 +22,44 @@ from passes.loop_code.pointers import Group, Groups, Pointers
 from passes.loop_code.value_numbering import Point, Tile, Uses, ValueNumbering, is_truth, uses
 from passes.vector import masks, strided
 from passes.vector.emitter import Emitter, displaced
-from passes.vector.lowering import Lowering
+from passes.vector.lowering import SHIFTS, Lowering
 from passes.vector.registers import Leaf, MaskRegisters, OutOfRegisters, Registers, VectorUnit, view
-from passes.vector.requirements import SHIFTS
 
 MASK = "k1"
-"""The mask register with the valid lanes of a masked tile."""
+"""The mask register that holds the valid lanes of a masked tile."""
 _SEEN, _NEW = "k2", "k3"
-"""Where masks change: the lanes that have had a step, and those that have their first."""
+"""With a mask per step: the lanes that have had a step already, and the lanes that have their first step now."""
 
 
 @dataclass(frozen=True, slots=True)
 class TileContext:
-    """What all tiles of a leaf have in common. ``constants``: where the value of a constant operand lies, an element in
-    memory."""
+    """What all tiles of a leaf have in common."""
 
     shape: LeafShape
     groups: Groups
     spilled: Mapping[Group, Mem]
-    constants: Callable[[Expression], Mem]
+    constants: Callable[[Expression], Mem]  # where the value of a constant operand lies: one element in memory
 
 
 @dataclass(frozen=True, slots=True)
 class TileKind:
-    """A tile and how its lanes are computed; ``steps`` are emitted together. ``changing``: the mask is another in each
-    step (and the steps are emitted one by one)."""
+    """The size of a register tile and how its lanes are computed."""
 
     tile: Tile
-    unit: VectorUnit
-    masked: bool
-    steps: int
-    changing: bool = False
+    unit: VectorUnit  # whole vectors, or single lanes
+    masked: bool  # only the lanes in ``MASK`` are valid
+    steps: int  # unroll factor: steps emitted together
+    changing: bool = False  # the mask differs from step to step, and steps are emitted one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """How the register file is used. ``loads``, ``operations``: those of equal value are done once. ``kept``: values
-    that no step changes and that stay in registers."""
+    """How a tile uses the register file: more sharing of values takes more registers."""
 
-    rows_outside: bool
-    loads: bool
-    operations: bool = True
-    kept: tuple[tuple[Expression, Point], ...] = ()
+    rows_outside: bool  # the points run row by row, else vector by vector
+    loads: bool  # a value that several points load is loaded once
+    operations: bool = True  # a value that several points compute is computed once
+    kept: tuple[tuple[Expression, Point], ...] = ()  # loop-invariant values that stay in registers
 
 
 _ALLOCATIONS = (Allocation(True, True), Allocation(False, True), Allocation(True, False),
@@ -66,7 +67,11 @@ _ALLOCATIONS = (Allocation(True, True), Allocation(False, True), Allocation(True
 
 
 def allocate(context: TileContext, kind: TileKind) -> Allocation:
-    """The first way that fits the register file; raises ``OutOfRegisters`` (or ``Rejected``) when none does."""
+    """The first allocation of ``_ALLOCATIONS`` that fits the register file, with as many invariant values as fit too.
+
+    Each is tried by emitting the tile into an emitter that is thrown away. Raises ``OutOfRegisters`` where none fits,
+    Rejected where the tile cannot be coded.
+    """
     failure: Exception = OutOfRegisters("no allocation")
     for allocation in _ALLOCATIONS:
         try:
@@ -87,7 +92,7 @@ def allocate(context: TileContext, kind: TileKind) -> Allocation:
 
 
 def _registers_left(context: TileContext, kind: TileKind, allocation: Allocation) -> int:
-    """Registers that a whole tile never uses; raises when there are too few."""
+    """The number of registers that the whole tile never uses; raises ``OutOfRegisters`` when there are too few."""
     attempt = TileBody(context, kind, allocation, Emitter(0))
     attempt.begin()
     attempt.emit(kind.steps)
@@ -96,7 +101,7 @@ def _registers_left(context: TileContext, kind: TileKind, allocation: Allocation
 
 
 def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression, Point], ...]:
-    """Maximal values that no step changes, those used most first."""
+    """The loop-invariant values, each the largest such subexpression, those used most first."""
     values = ValueNumbering(context.shape, context.groups, kind.tile)
     found: dict[int, tuple[int, Expression, Point]] = {}
 
@@ -114,9 +119,9 @@ def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression,
 
 
 class TileBody:
-    """Emits one tile: ``load_pointers`` by the caller, ``begin``, ``emit`` and ``advance`` as often as wanted, ``end``.
+    """Emits one tile: ``begin``, then ``emit`` and ``advance`` as often as wanted, then ``end``.
 
-    The pointers are ``pointers``; rcx is not touched.
+    The caller loads ``pointers`` before ``begin``. The code does not touch rcx, which may count steps.
     """
 
     def __init__(self, context: TileContext, kind: TileKind, allocation: Allocation, emitter: Emitter) -> None:
@@ -140,10 +145,11 @@ class TileBody:
 
     @property
     def registers_left(self) -> int:
+        """The number of registers that the code emitted so far has never used."""
         return self._pool.least
 
     def begin(self) -> None:
-        """Before the first step: what stays in registers."""
+        """Code before the first step: loads the values that stay in registers (invariants, promoted results)."""
         for index, along in self._shape.indices.items():
             if along.vector and not self.kind.unit.scalar:
                 self._ramps[along.vector, index.element] = ramp = self._pool.take()
@@ -168,14 +174,14 @@ class TileBody:
             self._load_carried()
 
     def _load_carried(self) -> None:
-        """What the step before the first one wrote; the first one reads it in any case."""
+        """Load the results of the step before the first one; the first step reads them in any case."""
         node = next(n for n in self._shape.nodes if isinstance(n, Read) and self._values.is_carried(n, Point(0, 0, 0)))
         for point in self._points(0, 1):
             self._carried[point.row, point.vector] = register = self._pool.take()
             self._load(register, self._values.stream(node), point)
 
     def emit(self, steps: int) -> None:
-        """The operations of ``steps`` steps from where the pointers are."""
+        """Code for ``steps`` steps, the first of them where the pointers are."""
         if self.kind.changing:
             self._load_new_lanes()
         points = self._points(0, steps)
@@ -201,10 +207,14 @@ class TileBody:
             self._pool.give(self._places.pop(number))
 
     def advance(self, steps: int) -> None:
+        """Move the pointers on by ``steps`` steps."""
         self.pointers.advance(self.kind.tile.inner, steps * self.kind.tile.advance)
 
     def end(self) -> None:
-        """After the last step: promoted results to where the pointers are (which have not moved across rows)."""
+        """Code after the last step: stores promoted results where the pointers are.
+
+        Steps do not move the pointer of a promoted result, so it still points to the tile's first row.
+        """
         if self.kind.changing:
             self._emitter.op("kmovw", MASK, _SEEN)
         for (row, vector), register in self._accumulators.items():
@@ -241,7 +251,8 @@ class TileBody:
             self._pool.give(register)
 
     def _load_new_lanes(self) -> None:
-        """Results so far of the lanes that have their first step now; a lane without any is never touched."""
+        """Load the results so far of the lanes whose first step this is; the cell of a lane without steps is not read.
+        """
         self._emitter.op("kandnw", _NEW, _SEEN, MASK)
         self._emitter.op("korw", _SEEN, _SEEN, MASK)
         for (row, vector), accumulator in self._accumulators.items():
@@ -276,7 +287,7 @@ class TileBody:
         return place
 
     def _in_place(self, node: Expression, number: int, used: Uses) -> bool:
-        """Whether an operand in memory, or code where it is used, is all that the value needs."""
+        """Whether the value needs no register: a memory operand, or code at its only use."""
         match node:
             case Read():
                 stream = self._values.stream(node)
@@ -287,7 +298,7 @@ class TileBody:
         return is_truth(node) or not self._allocation.operations or used.count[number] <= 1
 
     def _materialised(self, node: Expression, point: Point, used: Uses) -> str:
-        """A register with the value, kept for its other uses."""
+        """Compute the value of ``node`` into a register, which keeps it for its further uses."""
         number = self._values.number(node, point)
         register = self._pool.take()
         self._busy.add(number)
@@ -303,7 +314,7 @@ class TileBody:
         return register
 
     def _count(self, register: str, node: Index, point: Point) -> None:
-        """A loop counter as data: the pointer of its group is the number of lane 0."""
+        """``register`` = a loop counter used as data. Its group's pointer holds the counter of lane 0."""
         along = self._shape.indices[node]
         member, _ = self._context.groups.members[along]
         here = self.pointers.operand(along, self._values.displacement(member, point), 8)
@@ -317,7 +328,7 @@ class TileBody:
     # memory
 
     def _stride(self, stream: AccessAlong) -> int:
-        """Bytes from lane to lane; with one lane, as if lanes were neighbours."""
+        """Bytes from lane to lane; with a single lane the element size, as for neighbours."""
         return stream.element.size if self.kind.unit.scalar else stream.address.factor(VECTOR)
 
     def _memory(self, stream: AccessAlong, point: Point, size: int) -> Mem:
@@ -350,7 +361,7 @@ class TileBody:
 
 
 class _CountedRegisters(Registers):
-    """``least``: how many registers were left when most were taken."""
+    """A register pool that remembers in ``least`` how few registers were ever left."""
 
     def __init__(self, unit: VectorUnit) -> None:
         super().__init__(unit)

@@ -1,7 +1,10 @@
-"""Register tiles of one leaf, chosen to fit the register file and run: pointers set, steps repeated.
+"""The register tiles of one leaf: the largest that fit the register file, and the loop of steps around one.
 
-Names stand for symbols, dates, definitions and axes; a tile starts at the row, vector and step numbers that the axes'
-names hold.
+In: the shape of a leaf, the instruction set. Out: the kinds of tiles to use, from wide to narrow, and for each tile the
+code that sets its pointers and repeats its steps, unrolled and then one by one.
+
+``names`` says where the value of each symbol, date, definition and axis is: a number, or a frame slot. A tile starts at
+the row, vector and step number that the names of the axes (``ROW``, ``VECTOR``, ``SEQUENTIAL``) hold.
 """
 
 from __future__ import annotations
@@ -21,28 +24,29 @@ from passes.loop_code.tile_body import MASK, Allocation, TileBody, TileContext, 
 from passes.loop_code.value_numbering import Tile
 from passes.vector import masks
 from passes.vector.emitter import Emitter, Value
+from passes.vector.lowering import unit_for
 from passes.vector.registers import OutOfRegisters, VectorUnit
-from passes.vector.requirements import unit_for
 
-_ALONE = 6  # vectors of a single row at once
-_MOST_TURNS, _LONGEST_TURNS = 64, 8  # of a whole tile, of one of its vectors
-_MOST_OPERATIONS = 24  # of one unrolled loop body: points of the tile times steps
+_ALONE = 6  # most vectors of a single row in one tile
+_MOST_TURNS, _LONGEST_TURNS = 64, 8  # unrolled numbers of a short sequential axis: of a whole tile, of one vector
+_MOST_OPERATIONS = 24  # in one unrolled loop body: points of the tile times steps
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """The instruction set for whole vectors and for one lane. Without a vector dimension both are the latter."""
+    """The instructions for whole vectors and for single lanes. Without a vector dimension both are for single lanes."""
 
     vector: VectorUnit
     scalar: VectorUnit
 
     @property
     def masks(self) -> bool:
+        """Whether a vector can be computed under a mask register (AVX-512)."""
         return self.vector.evex and not self.vector.scalar
 
 
 def units(isa: Isa, shape: LeafShape) -> Units:
-    """As many lanes as a vector holds of the widest type that occurs."""
+    """The units for ``shape``: a vector has as many lanes as it holds elements of the widest type that occurs."""
     expression = shape.statement.expression
     vector = unit_for(isa, expression, [r.element for r in shape.reads], shape.write.element)
     scalar = replace(vector, lanes=1)
@@ -50,9 +54,13 @@ def units(isa: Isa, shape: LeafShape) -> Units:
 
 
 class TileRunner:
-    """``inner``: the axis of the innermost loop. ``rows``, ``vectors``: the largest tile within the plan's wishes that
-    fits the register file. ``turns``: the whole length of a sequential axis so short that every step of a tile runs all
-    of it, from ``first_turn`` on; else 0."""
+    """The register tiles of one leaf.
+
+    ``rows``, ``vectors``: the largest tile that fits the register file, at most as large as the plan says. ``inner``:
+    the axis of the innermost loop. ``turns``: the trip count of a sequential axis that is so short that it is fully
+    unrolled into every step of a tile, its numbers starting at ``first_turn``; else 0. Raises Rejected(NO_PLAN) where
+    not even a tile of one row and one vector fits.
+    """
 
     def __init__(self, emitter: Emitter, isa: Isa, shape: LeafShape, constants: Callable[[Expression], Mem]) -> None:
         self._emitter = emitter
@@ -68,7 +76,7 @@ class TileRunner:
         self.rows, self.vectors = self._fitting()
 
     def kinds(self, rows: int, vectors: int | None = None) -> list[TileKind]:
-        """Tiles of ``rows`` rows from the widest to the narrowest; ``vectors``: of the widest."""
+        """The tiles of ``rows`` rows, from the widest, of ``vectors`` vectors, to a masked vector or a single lane."""
         vector, scalar, inner, turns = self.units.vector, self.units.scalar, self.inner, self.turns or 1
         if vector.scalar:
             return [self.kind(Tile(rows, 1, 1, inner, turns), vector)]
@@ -80,7 +88,11 @@ class TileRunner:
         return [*kinds, self.kind(Tile(rows, 1, 1, inner, turns), scalar)]
 
     def _vectors(self, rows: int) -> int:
-        """A row on its own is several vectors longer than its block is, where it waits for each of its steps."""
+        """The number of vectors in a tile of ``rows`` rows.
+
+        A remainder row runs more vectors at once than a full tile: each of its steps waits for the one before, and the
+        full tile's rows are not there to hide that latency.
+        """
         unit, wish = self.units.vector, self.vectors
         if rows < self.rows and self.inner == SEQUENTIAL:
             wish = max(wish, min(self.rows * self.vectors, _ALONE))
@@ -89,6 +101,7 @@ class TileRunner:
         return wish
 
     def kind(self, tile: Tile, unit: VectorUnit) -> TileKind:
+        """``tile``, unmasked, with its unroll factor: at most 4, and 1 where functions are called."""
         steps = 4
         while steps > 1 and steps * tile.row_count * tile.vector_count * tile.turns > _MOST_OPERATIONS:
             steps //= 2
@@ -98,7 +111,7 @@ class TileRunner:
         return TileKind(tile, unit, False, steps)
 
     def possible(self, kind: TileKind) -> bool:
-        """Whether there are registers and instructions for it: bytes and words have no gathers."""
+        """Whether registers and instructions suffice for ``kind`` (there is no gather of bytes and words)."""
         try:
             self._allocated(kind)
         except (OutOfRegisters, Rejected):
@@ -111,7 +124,7 @@ class TileRunner:
         return self._allocations[kind]
 
     def _fitting(self) -> tuple[int, int]:
-        """The largest tile within the plan's wishes that fits the register file."""
+        """The largest (rows, vectors), within the plan's row and vector counts, that fits the register file."""
         leaf = self._shape.leaf
         rows = leaf.row_count if leaf.rows else 1
         vectors = leaf.vector_count if leaf.vector else 1
@@ -128,10 +141,14 @@ class TileRunner:
             rows, vectors = (rows, vectors - 1) if vectors > 1 else (rows // 2, vectors)
 
     def body(self, kind: TileKind) -> TileBody:
+        """The code generator of one tile of this kind."""
         return TileBody(self._context, kind, self._allocated(kind), self._emitter)
 
     def run(self, kind: TileKind, end: Value, names: dict[str, Value], steps: tuple[Value, Value] | None) -> None:
-        """The whole tile in ``steps``, if there are any."""
+        """Code that runs one tile over the range ``steps`` (None: it has one step); nothing where that is empty.
+
+        The lanes of a masked tile stop before ``end``.
+        """
         emitter = self._emitter
         done = emitter.fresh("run_done")
         if steps is not None:
@@ -153,7 +170,7 @@ class TileRunner:
         emitter.place(done)
 
     def repeat(self, body: TileBody) -> None:
-        """Steps while rcx, what is left of them, is enough for another; unrolled, then one by one."""
+        """Code that repeats steps, unrolled and then one by one, while rcx, the count left, allows another."""
         emitter, one = self._emitter, body.kind.tile.advance
         for steps in sorted({body.kind.steps, 1}, reverse=True):
             again, following = map(emitter.fresh, ("steps", "steps_done"))
@@ -169,6 +186,7 @@ class TileRunner:
             emitter.op("add", "rcx", steps * one)
 
     def load_pointers(self, body: TileBody, names: Names) -> None:
+        """Set the pointers of ``body`` to the tile that starts at the row, vector and step of ``names``."""
         starts = {}
         for member in self._groups.groups:
             base = member.base
@@ -178,7 +196,10 @@ class TileRunner:
 
 
 def _turns(shape: LeafShape) -> tuple[int, int]:
-    """First number and length of a sequential axis that is short, the same everywhere, and promotes its results."""
+    """First number and length of a sequential axis that is to be fully unrolled, else (0, 0).
+
+    It must be short, have the same constant bounds at every point, and promote its results.
+    """
     leaf = shape.leaf
     bounds = [b for b in shape.bounds if b.sequential]
     if not leaf.promote or not bounds or any(b.row or b.vector for b in bounds):
@@ -192,7 +213,7 @@ def _turns(shape: LeafShape) -> tuple[int, int]:
 
 
 def copy(emitter: Emitter, place: Value, value: Value) -> None:
-    """Through rax."""
+    """``place = value``; clobbers rax."""
     assert isinstance(place, Mem)
     emitter.load("rax", value)
     emitter.op("mov", place, "rax")

@@ -1,8 +1,12 @@
-"""The values of a register tile, numbered: what is computed once for several rows, vectors or steps has one number.
+"""Value numbering over a register tile: values with equal numbers are equal, and are computed once.
 
-Sharing an operation on equal operands changes neither bits nor exception flags. Invariant: two reads have one number
-only when the element they read is the same and no write of the leaf comes between them. A read of what the same lane
-wrote some steps before has the number of that result.
+Example: ``b[i][j] = a[i][j] + a[i+1][j]`` with two rows. The read of a[i+1][j] in row i and the read of a[i][j] in row
+i+1 are the same element, so they have one number and are one load.
+
+In: the shape of a leaf, the size of the tile. Out: the number of each node of the statement's expression at each point
+of the tile. To share an operation on equal operands changes neither bits nor exception flags. Two reads have one number
+only if they read the same element and no write of the leaf comes between them. A read of a cell that the same lane
+wrote some steps before has the number of the written value (store-to-load forwarding).
 """
 
 from __future__ import annotations
@@ -20,7 +24,10 @@ _COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle",
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One vector of a tile in one step of the loop around it, and in one turn of the step."""
+    """One vector of a tile, in one step of the loop around the tile.
+
+    ``turn``: which of the unrolled numbers of a short sequential axis within the step (``Tile.turns``).
+    """
 
     row: int
     vector: int
@@ -30,10 +37,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """``row_count`` rows by ``vector_count`` vectors of ``lanes`` lanes, repeated along ``inner``, an axis: along the
-    sequential one by 1, along the vector one by the width of the tile.
+    """A register tile: ``row_count`` rows by ``vector_count`` vectors of ``lanes`` lanes.
 
-    ``turns``: numbers of a short sequential axis that all run in each step, with the result in a register meanwhile.
+    It is repeated along the axis ``inner``: a step advances by 1 along the sequential axis, or by the tile's width
+    along the vector axis. ``turns``: trip count of a short sequential axis that is fully unrolled within each step,
+    with the result in a register meanwhile.
     """
 
     row_count: int
@@ -44,6 +52,7 @@ class Tile:
 
     @property
     def width(self) -> int:
+        """Lanes of one row of the tile."""
         return self.vector_count * self.lanes
 
     @property
@@ -52,13 +61,19 @@ class Tile:
         return self.width if self.inner == VECTOR else 1
 
     def points(self, step: int, *, rows_outside: bool) -> list[Point]:
+        """The points of one step in the order they run: row by row (``rows_outside``), or vector by vector."""
         rows, vectors = range(self.row_count), range(self.vector_count)
         pairs = [(r, v) for r in rows for v in vectors] if rows_outside else [(r, v) for v in vectors for r in rows]
         return [Point(r, v, step, turn) for turn in range(self.turns) for r, v in pairs]
 
 
 class ValueNumbering:
-    """Numbers of the values of one leaf in a tile. ``carry``: every lane has every step."""
+    """The value numbers of one leaf in one tile.
+
+    ``carry``: every lane has every step, so that a value may be passed from one step to the next in a register.
+    ``promoted``: the written cell stays in a register while steps run. ``carries``: some read is of the cell that the
+    step before has written.
+    """
 
     def __init__(self, shape: LeafShape, groups: Groups, tile: Tile, *, carry: bool = True) -> None:
         self._shape = shape
@@ -68,31 +83,32 @@ class ValueNumbering:
         self._found: dict[tuple[int, Point], int] = {}
         self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
         self._carry = carry
-        # Whether some read is of what the step before has written.
         self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
 
     def stream(self, node: Read) -> AccessAlong:
+        """The access of ``node``."""
         return self._shape.reads[node.index]
 
     def is_accumulator(self, node: Expression) -> bool:
+        """Whether ``node`` reads the promoted result."""
         return self.promoted and isinstance(node, Read) and self.stream(node) == self._shape.write
 
     def _is_last_turns_result(self, node: Read, point: Point) -> bool:
         return point.turn > 0 and self.stream(node) == self._shape.write
 
     def displacement(self, stream_address: Group, point: Point) -> int:
-        """Bytes from where the pointers of the tile are to the lanes of ``point``."""
+        """Bytes from the pointer of a group to the first lane of ``point``."""
         tile, factor = self._tile, stream_address.factor
         along = factor(tile.inner) * tile.advance * point.step if tile.inner else 0
         along += factor(SEQUENTIAL) * point.turn
         return factor(ROW) * point.row + factor(VECTOR) * tile.lanes * point.vector + along
 
     def is_carried(self, node: Expression, point: Point) -> bool:
-        """Whether a read is of what the last step before the first one has written, and that is in a register."""
+        """Whether ``node`` reads the result of the step before the first emitted one, which is in a register."""
         return self.carries and isinstance(node, Read) and point.step - self._steps_behind(self.stream(node)) == -1
 
     def _steps_behind(self, stream: AccessAlong) -> int:
-        """How many steps before a read the cell was written by the same lane; 0: it was not, as far as is known."""
+        """How many steps before the read the same lane wrote the cell; 0 where it did not, or nothing is known."""
         write = self._shape.write
         if not self._carry or self.promoted or stream.array != write.array or self._tile.inner != SEQUENTIAL:
             return 0
@@ -103,7 +119,7 @@ class ValueNumbering:
         return max(0, (origin - distance) // stride)
 
     def number(self, node: Expression, point: Point) -> int:
-        """Equal numbers are equal values."""
+        """The value number of ``node`` at ``point``: equal numbers mean equal values."""
         if not isinstance(node, Apply):
             return self._number(node, point)
         key = id(node), point  # nodes of the statement, which lives as long as this
@@ -139,7 +155,7 @@ class ValueNumbering:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def is_invariant(self, node: Expression) -> bool:
-        """Whether the value is the same in every step and at every turn of the loop."""
+        """Whether the value of ``node`` is loop-invariant: the same in every step."""
         inner = self._tile.inner
         match node:
             case Apply(_, operands):
@@ -155,18 +171,23 @@ class ValueNumbering:
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """``count`` of each value that is used in a sequence of points, and the ``last`` point that uses it."""
+    """The uses of values in a sequence of points, by value number."""
 
-    count: Counter[int]
-    last: dict[int, int]
+    count: Counter[int]  # how often the value is used
+    last: dict[int, int]  # the position of the last point that uses it
 
     @staticmethod
     def none() -> Uses:
+        """No uses at all."""
         return Uses(Counter(), {})
 
 
 def uses(values: ValueNumbering, expression: Expression, points: list[Point]) -> Uses:
-    """What is used again does not use its operands again, unless it cannot be kept."""
+    """The uses of all values in ``points``.
+
+    A value that is used again is kept in a register and does not use its operands again; comparisons cannot be kept, so
+    they use them each time.
+    """
     count: Counter[int] = Counter()
     last: dict[int, int] = {}
 
@@ -184,7 +205,7 @@ def uses(values: ValueNumbering, expression: Expression, points: list[Point]) ->
 
 
 def is_truth(node: Expression) -> bool:
-    """Whether a value is the outcome of a comparison: a mask, not an element."""
+    """Whether ``node`` is a truth value, made of comparisons: a mask, not an element."""
     if not isinstance(node, Apply):
         return False
     return node.operator in _COMPARISONS or (

@@ -1,12 +1,16 @@
-"""Blocking: a loop that carries dependences, in blocks, so that most of the work can wait for the end of each block.
+"""Blocking of a loop that carries dependences: most of the work waits for the end of each block of its iterations.
 
 Before (factorisation): ``for k { for i S0(k, i); for i, j S1(k, i, j) }``, where S1 updates the whole rest of the
-matrix for every k. After: blocks of k; inside a block the pieces of S0 and S1 that the block's own steps need, then the
-piece of S1 that lies beyond the block, as a product over the block's steps (Golub and Van Loan, "Matrix Computations",
-3.2).
+matrix for every k. After: blocks of k. Inside a block come first the pieces of S0 and S1 that the steps of this block
+need, then the piece of S1 beyond the block, as a product over the block's steps (Golub and Van Loan, "Matrix
+Computations", 3.2).
 
-Every statement gets one more dimension, the number of its block, which its other dimensions determine, and falls into
-pieces by where the cells it touches lie: before the block, in it, or beyond.
+Every statement gets one more dimension, the number of its block, which its other dimensions determine. It is split into
+pieces by where the cells that it touches lie: before the block, inside it, or beyond it.
+
+In: a ``Scop``, its dependences, usual trip counts. Out: ``Blocking``s, which ``allen_kennedy`` schedules. Legal where
+no dependence goes back along the blocked loop. Values that the original keeps in registers must be used in the
+iteration that makes them, so that they live no longer than a block.
 """
 
 from __future__ import annotations
@@ -27,25 +31,27 @@ from passes.loop_schedule.carried_dependences import DependencePieces, carry, eq
 from passes.loop_schedule.leaf_options import Position
 from passes.loop_schedule.row_alignment import RowAlignment
 
-BLOCK = "block"
-STEPS = 64
-MOST_CHOICES = 64
+BLOCK = "block"  # name of the dimension that numbers the blocks
+STEPS = 64  # iterations of the blocked loop in a block
+MOST_CHOICES = 64  # combinations of loops that are looked at
 MOST_BLOCKINGS = 1
 MOST_PIECES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """``scop`` in pieces, the last dimension of each statement its block; ``counts``: iterations of the loops of each
-    inside a block, and of the blocks; ``steps``: of the blocked loop."""
+    """A blocked loop: the statements of ``scop`` are the pieces, and the last dimension of each is its block."""
 
     scop: Scop
+    # Iterations of the blocked loop in a block.
     steps: int
+    # For each piece, by its name: its blocked loop; and the usual iterations of its loops inside a block, with the
+    # number of blocks under ``BLOCK``.
     loops: Mapping[str, str]
     counts: Mapping[str, Mapping[str, int]]
 
     def start(self, statement: Statement, conflicts: DependencePieces) -> Position:
-        """The statement behind the date of its block; ``conflicts``: its own, of which none lead back to an earlier
+        """The position of ``statement`` behind the date of its block. ``conflicts``: its dependences on itself inside a
         block."""
         counts = dict(self.counts[statement.name])
         loop = self.loops[statement.name]
@@ -56,17 +62,21 @@ class Blocking:
                         tuple(place.items()), conflicts)
 
 
-_Piece = tuple[Statement, dict[str, int]]  # with iterations of its loops inside a block, and of the blocks
+_Piece = tuple[Statement, dict[str, int]]  # with the iterations of its loops inside a block, and the number of blocks
 _Cut = Callable[[Statement, str, Linear, tuple[Linear, ...], int, int], tuple[_Piece, ...]]
 
 
 def blockings(
     scop: Scop, conflicts: DependencePieces, trips: int, steps: int = STEPS, facts: tuple[Linear, ...] = ()
 ) -> Iterator[Blocking]:
-    """Blocks of loops that may come first, the original one before others, where most of the work is a reduction that
-    can wait for the rest of its block, or the rest for it; every one of ``facts`` is >= 0."""
+    """Blocked loops that are legal and promise a gain, the original outermost loop before others.
+
+    A loop is legal as blocked loop when no dependence goes back along it. It promises a gain when most of the work is a
+    reduction that can wait for the rest of its block, or for which the rest of the block can wait. ``trips``: usual
+    trip count of the patched loop. Every one of ``facts`` is >= 0.
+    """
     made, rows, cut = 0, RowAlignment.of(scop), functools.cache(_pieces)
-    values = [c for c in conflicts if scop.array(c.first.array).private]  # live no longer than a block
+    values = [c for c in conflicts if scop.array(c.first.array).private]  # these must not outlive a block
     for chosen in islice(product(*([d.name for d in s.dimensions] for s in scop.statements)), MOST_CHOICES):
         loops = {s.name: d for s, d in zip(scop.statements, chosen, strict=True)}
         date = {s.name: rows.date(s, loops[s.name]) for s in scop.statements}
@@ -78,8 +88,8 @@ def blockings(
 
 
 def _from_zero(rows: RowAlignment, scop: Scop, loops: Mapping[str, str], facts: tuple[Linear, ...]) -> RowAlignment:
-    """``rows``, from the first iteration of the first statement's loop on where their numbers would be negative: those
-    of blocks are not."""
+    """``rows`` with numbers that do not start below 0, because block numbers do not. Where they would, they count from
+    the first iteration of the first statement's loop."""
     for statement in scop.statements:
         whole = instances(statement)
         known = whole.where(nonnegative=[f for f in facts if f.symbols <= set(whole.symbols)])
@@ -92,7 +102,8 @@ def _from_zero(rows: RowAlignment, scop: Scop, loops: Mapping[str, str], facts: 
 
 def _blocked(scop: Scop, loops: Mapping[str, str], rows: RowAlignment, cut: _Cut, trips: int,
              steps: int) -> Blocking | None:
-    """``cut``: ``_pieces``, which choices of loops have in common."""
+    """The blocking along ``loops``; None when it has too many pieces or splits nothing. ``cut`` is ``_pieces``, cached
+    over the combinations of loops."""
     stepping = _stepping(scop, loops, rows)
     statements: list[Statement] = []
     kept: dict[str, str] = {}
@@ -114,7 +125,8 @@ def _blocked(scop: Scop, loops: Mapping[str, str], rows: RowAlignment, cut: _Cut
 
 
 def _stepping(scop: Scop, loops: Mapping[str, str], rows: RowAlignment) -> dict[tuple[str, int], int]:
-    """Subscripts of written arrays that advance with the blocked loop in some access, and in which direction."""
+    """Subscripts of written arrays that advance with the blocked loop in some access, each with its direction (1 or
+    -1)."""
     written = {s.write.array for s in scop.statements}
     found: dict[tuple[str, int], int] = {}
     for statement in scop.statements:
@@ -129,7 +141,8 @@ def _stepping(scop: Scop, loops: Mapping[str, str], rows: RowAlignment) -> dict[
 
 
 def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
-    """Whether the largest piece only accumulates inside a block, before or after everything else there."""
+    """Whether the largest piece only accumulates inside a block, and can run there as a whole: no piece that must come
+    before it depends on one that must come after it."""
     statements = blocking.scop.statements
     largest = max(statements, key=lambda s: prod(blocking.counts[s.name].values()))
 
@@ -149,13 +162,13 @@ def _promising(blocking: Blocking, facts: tuple[Linear, ...]) -> bool:
 def _pieces(
     statement: Statement, loop: str, start: Linear, forms: tuple[Linear, ...], trips: int, steps: int
 ) -> tuple[_Piece, ...]:
-    """The statement with its block as last dimension, cut where its cells, at ``forms``, enter and leave the block;
-    ``start``: the date of the loop's first iteration."""
+    """The statement with its block as last dimension, split where its cells, at the rows ``forms``, enter and leave the
+    block. ``start``: the date of the loop's first iteration."""
     whole, step = instances(statement), start + Linear.symbol(loop)
     ways = []
     for form in forms:
         least, most = _range(form - step, whole)
-        if (least, most) != (0, 0):  # a cell a few steps ahead is in the next block at the end of each
+        if (least, most) != (0, 0):  # a cell a few steps ahead lies in the next block near the end of each block
             parts = (_before(form, least, steps), _within(form, least, most, steps), _beyond(form, most, steps))
             ways.append([w for w in parts if w])
     blocked = replace(
@@ -176,43 +189,50 @@ def _pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
+    """One place of a cell relative to the block (before, inside, beyond), as conditions that are >= 0 there."""
+
     form: Linear
     conditions: tuple[Linear, ...]
     within: bool = False
 
 
 def _inside(form: Linear, steps: int) -> tuple[Linear, ...]:
+    """What is >= 0 where ``form`` lies in the block."""
     first = Linear.symbol(BLOCK, steps)
     return form - first, first + (steps - 1) - form
 
 
 def _range(ahead: Linear, whole: Polyhedron) -> tuple[int | None, int | None]:
-    """The least and the largest value of ``ahead`` in ``whole``; a symbol that nothing there bounds may be anything."""
+    """The least and the largest value of ``ahead`` in ``whole``; None where it is unbounded. A symbol that ``whole``
+    does not have is unbounded."""
     if not ahead.symbols <= {*whole.variables, *whole.symbols}:
         return None, None
     return whole.least(ahead), whole.most(ahead)
 
 
 def _before(form: Linear, least: int | None, steps: int) -> _Way | None:
-    """Cells before the block, unless none is."""
+    """Cells before the block; None when there are none."""
     return None if least is not None and least >= 0 else _Way(form, (Linear.symbol(BLOCK, steps) - form - 1,))
 
 
 def _beyond(form: Linear, most: int | None, steps: int) -> _Way | None:
+    """Cells beyond the block; None when there are none."""
     return None if most is not None and most <= 0 else _Way(form, (form - Linear.symbol(BLOCK, steps) - steps,))
 
 
 def _within(form: Linear, least: int | None, most: int | None, steps: int) -> _Way:
+    """Cells inside the block, without conditions that always hold."""
     low, high = _inside(form, steps)
     conditions = [low] if least is None or least < 0 else []
     return _Way(form, (*conditions, *([high] if most is None or most > 0 else [])), True)
 
 
 def _innermost(statement: Statement, form: Linear, loop: str) -> str:
+    """The innermost loop that moves ``form``, other than the blocked one."""
     names = [d.name for d in statement.dimensions if form.coefficient(d.name) and d.name != loop]
     return names[-1] if names else loop
 
 
 def _trips(statement: Statement, loop: str) -> Linear:
-    """More than the number of blocks: a block's number is at most its loop's counter."""
+    """An upper bound on the number of blocks: a block's number is at most the counter of its loop."""
     return next(d.trips for d in statement.dimensions if d.name == loop)

@@ -1,4 +1,11 @@
-"""Loop plans for the statements of a region, best first."""
+"""The loop scheduler: candidate loop plans for the statements of a region, best first by the cost model.
+
+Example: for a Jacobi stencil the candidates are the original order with vectors, and time tiles of 4, 6, 8, ... steps.
+
+In: a ``Scop``, facts about its symbols, a ``Context``. Out: ``LoopPlan``s, or ``Rejected`` when none is expected to
+pay. The alternatives are the plain schedule (``allen_kennedy``), time tiles, split statements and blocks. Legality is
+not checked here: ``passes.legality.loops`` proves each plan before it is used.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +29,25 @@ from passes.loop_schedule.leaf_options import Option, latency
 from passes.loop_schedule.rebasing import rebase
 from passes.loop_schedule.storage_mapping import store
 
-LEAST_GAIN = 1.03  # the trial run decides; this is for nests that cannot win
-WIDENED_GAIN = 1.3  # of a loop that is in vectors already: its lines may come from further out than it can tell
-UNROLLED = 4  # vectors, in such a loop
-ENTRY = 500  # cycles for the guards, the registers that are saved and restored, and the way back
-LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where that is limited
-FEWEST_STEPS = 16  # of a time loop, however few are left where it was found
+# Original over planned time that a plan must promise. The trial run decides; this drops nests that cannot win.
+LEAST_GAIN = 1.03
+# The same for a loop that is vectorised already: its lines may come from further out than the cost model can tell.
+WIDENED_GAIN = 1.3
+UNROLLED = 4  # vectors that one iteration of such a loop computes at most
+ENTRY = 500  # cycles of one entry: guards, saving and restoring registers, rejoin
+LEAST_ROOM = 1024  # iterations that private arrays have room for at least, where their room is limited
+FEWEST_STEPS = 16  # assumed steps of a time loop, however few were left when it was found
 BLOCKED_SERIAL = 1  # serial loops that are tried inside blocks
 
 
 def loop_plans(
     scop: Scop, context: Context, facts: tuple[Linear, ...] = (), least_gain: float = LEAST_GAIN
 ) -> Iterator[LoopPlan]:
-    """Candidates for all of ``scop``'s statements, best first, where every one of ``facts`` (Linear over symbols) is
-    >= 0; their legality is not checked here.
+    """Candidate plans for all of ``scop``'s statements, best first. Their legality is not checked here.
 
-    ``least_gain``: original over planned time. Raises ``Rejected(NO_PLAN)`` when nothing is to be gained,
-    ``Rejected(NO_SCHEDULE)`` when the dependences are too many to look at.
+    Every one of ``facts`` (Linear over symbols) is >= 0. ``least_gain``: original over planned time that a plan must
+    promise. Raises ``Rejected(NO_PLAN)`` when nothing is to be gained, ``Rejected(NO_SCHEDULE)`` when there are too
+    many dependences to look at.
     """
     scop, rebases = rebase(_with_extents(scop, context))
     with budget():
@@ -82,27 +91,32 @@ def loop_plans(
 
 
 def _flat(statement: Statement, context: Context) -> bool:
-    """Whether what is inside the patched loop can be the lanes of vectors and copies of these, no loop."""
+    """Whether the loops inside the patched loop may be the lanes and unrolled copies of vectors in one loop of the
+    original, and no real loops."""
     trips = [d.trips for d in statement.dimensions[1:]]
     return not any(t.symbols for t in trips) and prod(t.constant for t in trips) <= UNROLLED * context.packed
 
 
 def _lanes(scop: Scop, statement: Statement, context: Context) -> int:
+    """Elements in one vector of the original."""
     return max(1, context.packed // scop.array(statement.write.array).element.size)
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
+    """A schedule of all statements, with the words that describe it to the user."""
+
     scop: Scop
     found: tuple[Option, ...]
     name: str = ""
-    share: float = 1.0  # of the iterations that ``found`` is for
+    share: float = 1.0  # of the iterations that ``found`` counts, the share that really runs
 
     @property
     def cycles(self) -> float:
         return cycles(self.found) * self.share
 
     def plan(self, context: Context, facts: tuple[Linear, ...]) -> LoopPlan:
+        """The plan, with storage for private arrays. Raises ``Rejected(NO_PLAN)`` where these would need too much."""
         leaves = tuple(o.leaf for o in self.found)
         stored, most = self._stored({leaf.statement: leaf for leaf in leaves}, context, facts)
         summary = ", ".join(filter(None, (self.name, _summary(self.found, context))))
@@ -111,7 +125,8 @@ class _Candidate:
 
     def _stored(self, leaves: Mapping[str, Leaf], context: Context, facts: tuple[Linear, ...]) -> tuple[
             tuple[Storage, ...], int | None]:
-        """Room for private arrays, and for how many iterations where that has to be said."""
+        """Storage for private arrays, and the trip count that it limits the version to (None: no limit). Without a
+        limit if possible, else for as many iterations as fit."""
         refusal: Rejected | None = None
         for most in (None, *(factor * max(context.trips, LEAST_ROOM) for factor in (4, 2, 1))):
             limit = () if most is None else (Linear.symbol(TRIPS, -1, most),)
@@ -124,26 +139,28 @@ class _Candidate:
 
     @property
     def _trial_iterations(self) -> int:
-        """Iterations of the patched loop that make a full tile and a ragged one, where it is part of one."""
+        """Iterations of the patched loop in which a trial meets a full and a ragged tile, where the loop is part of a
+        tile."""
         return 3 + max(_span(s, o) for s, o in zip(self.scop.statements, self.found, strict=True))
 
 
 def _entered_with(scop: Scop, left: int) -> int:
-    """Iterations of the patched loop in a usual entry, where ``left`` were found in the middle of one. Only for loops
-    whose iterations are alike."""
+    """Iterations of the patched loop in a usual entry, where ``left`` were found in the middle of one. More than
+    ``left`` only for loops whose iterations are all of one length."""
     outer = {TRIPS, *(s.dimensions[0].name for s in scop.statements)}
     alike = not any(d.trips.symbols & outer for s in scop.statements for d in s.dimensions[1:])
     return max(2 * left, FEWEST_STEPS) if alike else left
 
 
 def _is_product(found: tuple[Option, ...]) -> bool:
-    """Whether what costs most keeps its results in registers already."""
+    """Whether the most expensive leaf keeps its results in registers already."""
     largest = max(found, key=lambda o: o.cycles).leaf
     return largest.promote and None not in (largest.rows, largest.vector)
 
 
 def _with_extents(scop: Scop, context: Context) -> Scop:
-    """``scop`` with strides for private arrays, row by row as they are likely to be stored: for the cost model."""
+    """``scop`` with strides for private arrays, row by row as they are likely to be stored. The cost model needs
+    them."""
     return replace(scop, arrays=tuple(
         _extended(scop, a, context) if a.private and a.strides else a for a in scop.arrays))
 
@@ -163,7 +180,7 @@ def _extended(scop: Scop, array: Array, context: Context) -> Array:
 
 
 def _latency(statement: Statement, pairs: DependencePieces) -> float:
-    """Cycles that an iteration of the innermost original loop waits for the one before it."""
+    """Cycles that an iteration of the innermost original loop waits for the previous one (loop-carried latency)."""
     left: DependencePieces | None = within(pairs, (statement.name,))
     for dimension in statement.dimensions[:-1]:
         left = carry(left or (), {statement.name: Linear.symbol(dimension.name)})
@@ -171,6 +188,7 @@ def _latency(statement: Statement, pairs: DependencePieces) -> float:
 
 
 def _span(statement: Statement, option: Option) -> int:
+    """Iterations of the patched loop in one tile of a leaf."""
     outer, leaf = Linear.symbol(statement.dimensions[0].name), option.leaf
     tiles = {leaf.rows: leaf.row_count, leaf.vector: option.width * leaf.vector_count}
     steps = [d.divisor for d in leaf.dates if d.expression == outer]
@@ -178,7 +196,7 @@ def _span(statement: Statement, option: Option) -> int:
 
 
 def _summary(found: tuple[Option, ...], context: Context) -> str:
-    """``vectors along j, rows i, avx512`` for the statement that costs most."""
+    """``vectors along j, rows i, avx512``: the most expensive leaf in words for the user."""
     largest = max(found, key=lambda o: o.cycles).leaf
     parts = [f"vectors along {largest.vector}" if largest.vector else "one element at a time"]
     if largest.rows and largest.row_count > 1:

@@ -1,7 +1,10 @@
-"""What a date does to dependences: which it carries, which it leaves, which it breaks.
+"""What one date (one dimension of the schedule) does to dependences: it carries them, leaves them, or violates them.
 
-The scheduler builds dates one after the other; after each, only the pairs of instances that it leaves at the same
-date matter.
+Example: ``A[i][j] = A[i-1][j]``. The date i carries the dependence (distance 1), the date j leaves it (distance 0), the
+date -i violates it (distance -1).
+
+A scheduler adds one date after the other. After each, only the dependences that it leaves matter: the pairs of
+instances with the same date.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ DependencePieces = tuple[DependencePiece, ...]
 
 
 def carry(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> DependencePieces | None:
-    """The pairs that ``date`` (an expression for every statement) leaves at the same time; None when it turns one
-    round."""
+    """The dependences that one more date leaves (distance 0); those with a larger distance are carried. None when
+    the date violates one (a negative distance, or one without a lower bound). ``date``: an expression for every
+    statement."""
     left = []
     for each in conflicts:
         distance = each.distance(date)
@@ -34,12 +38,13 @@ def carry(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> D
 
 
 def keeps(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> bool:
-    """Whether no pair goes back along ``date``: then its quotient by any number does not turn one round either."""
+    """Whether no dependence has a negative distance along ``date``. Then tiles of it are legal too: ``floor(date / n)``
+    violates none for any n."""
     return all((least := each.pairs.least(each.distance(date))) is not None and least >= 0 for each in conflicts)
 
 
 def equal(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> bool:
-    """Whether every pair lies at one date."""
+    """Whether every dependence has distance 0 along ``date``: none goes along it, so it is parallel."""
     for each in conflicts:
         distance = each.distance(date)
         if each.pairs.least(distance) != 0 or each.pairs.most(distance) != 0:
@@ -48,6 +53,6 @@ def equal(conflicts: Iterable[DependencePiece], date: Mapping[str, Linear]) -> b
 
 
 def within(conflicts: Iterable[DependencePiece], names: Iterable[str]) -> DependencePieces:
-    """Those between statements of ``names``."""
+    """The dependences between statements of ``names``."""
     chosen = set(names)
     return tuple(c for c in conflicts if c.earlier in chosen and c.later in chosen)

@@ -1,7 +1,9 @@
-"""Statements that depend on each other in a circle, in an order that respects all other dependences.
+"""Strongly connected components of the dependence graph between statements, in topological order.
 
-Allen and Kennedy, "Automatic translation of FORTRAN programs to vector form", TOPLAS 9(4), 1987: what is not in one
-strongly connected component can run in loops of its own.
+Example: with ``S0 -> S1``, ``S1 -> S0`` and ``S1 -> S2`` the components are ``{S0, S1}`` and ``{S2}``.
+
+Statements in different components can run in loops of their own (Allen and Kennedy, "Automatic translation of FORTRAN
+programs to vector form", TOPLAS 9(4), 1987).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from memopt.polyhedral.dependence_pieces import DependencePiece
 
 def components(statements: Iterable[Statement], conflicts: Iterable[DependencePiece]) -> tuple[tuple[Statement, ...],
                                                                                                ...]:
-    """Strongly connected components, sources first; where there is a choice, as in the text."""
+    """The components, each in textual order. Among components that may come next, the textually first one does."""
     ordered = sorted(statements, key=lambda s: s.position)
     reached = _reached([s.name for s in ordered], conflicts)
     groups: list[tuple[Statement, ...]] = []
@@ -32,7 +34,7 @@ def components(statements: Iterable[Statement], conflicts: Iterable[DependencePi
 
 
 def _reached(names: list[str], conflicts: Iterable[DependencePiece]) -> dict[str, set[str]]:
-    """The statements that must come after each, transitively."""
+    """The transitive closure: for each statement, those that must run after it."""
     reached: dict[str, set[str]] = {n: set() for n in names}
     for each in conflicts:
         reached[each.earlier].add(each.later)

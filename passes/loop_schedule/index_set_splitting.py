@@ -1,10 +1,13 @@
-"""Index-set splitting: a statement whose instances depend on each other only through a hyperplane, in three.
+"""Index-set splitting: a statement is cut in three by a hyperplane that all its dependences go through.
 
 Before: ``for j: D[i, j] = min(D[i, j], D[i, k] + D[k, j])``, where the iteration j = k writes what all others read.
 After: the pieces j < k, j = k and j > k one after the other, each of them parallel along j.
 
-(Banerjee, "Loop Transformations for Restructuring Compilers", 1993; Griebl, Feautrier, Lengauer, "Index set
-splitting", IJPP 28(6), 2000.)
+Every instance is in exactly one piece. In: a ``Scop`` and its dependences. Out: the ``Scop`` of the pieces, or None
+where that makes no loop parallel. It does not decide the order of the pieces; ``allen_kennedy`` does.
+
+(Banerjee, "Loop Transformations for Restructuring Compilers", 1993; Griebl, Feautrier, Lengauer, "Index set splitting",
+IJPP 28(6), 2000.)
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ from memopt.polyhedral.dependence_pieces import DependencePiece
 from memopt.polyhedral.isl import instances
 from passes.loop_schedule.carried_dependences import DependencePieces, carry, within
 
-MOST_PIECES = 12
+MOST_PIECES = 12  # more than that many additional statements are not worth scheduling
 
 
 def split(scop: Scop, conflicts: DependencePieces) -> Scop | None:
-    """``scop`` with statements in pieces where that makes an innermost loop parallel; None where nothing does."""
+    """``scop`` with statements in pieces where that makes a loop parallel; None where it does not, or the pieces are
+    too many."""
     statements: list[Statement] = []
     for statement in scop.statements:
         statements += _pieces(statement, within(conflicts, (statement.name,)))
@@ -32,7 +36,9 @@ def split(scop: Scop, conflicts: DependencePieces) -> Scop | None:
 
 
 def _pieces(statement: Statement, conflicts: DependencePieces) -> Iterator[Statement]:
-    """The statement whole, or before, on and after a hyperplane that all left dependences go through."""
+    """The whole statement where a loop is parallel as innermost one. Else the pieces before, on and after a
+    hyperplane that all dependences left for the innermost loop go through; the whole statement where there is no
+    such hyperplane."""
     blocked: list[tuple[str, DependencePieces]] = []
     for dimension in statement.dimensions:
         left: DependencePieces | None = conflicts
@@ -53,7 +59,8 @@ def _pieces(statement: Statement, conflicts: DependencePieces) -> Iterator[State
 
 
 def _planes(statement: Statement, along: str) -> Iterator[Linear]:
-    """Where an operand may be the written cell: differences of subscripts that move with the loop, upwards."""
+    """Hyperplanes on which an operand may be the written cell: differences of subscripts that move with the loop
+    ``along``, with the sign that ascends."""
     seen = set()
     for read in statement.reads:
         if read.array == statement.write.array:
@@ -67,7 +74,7 @@ def _planes(statement: Statement, along: str) -> Iterator[Linear]:
 
 
 def _goes_through(conflict: DependencePiece, plane: Linear) -> bool:
-    """Whether every pair has an instance on the plane."""
+    """Whether every pair of dependent instances has one of the two on the hyperplane."""
     later = conflict.later_instance(plane)
     return all(conflict.where(nonnegative=(a - 1, b - 1)).pairs.is_empty
                for a in (plane, -plane) for b in (later, -later))

@@ -1,8 +1,15 @@
-"""The leaf of one statement: which of its loops become vectors, rows and the sequential dimension of register tiles,
-and in which order the others run around them.
+"""Leaf options of one statement: which loops become vector, rows and sequential dimension of its register tile.
 
-``options`` lists what the dependences allow, cheapest first by the cost model. Where no loop is parallel, a skewed
-front through two or three of them may be (Wolfe, "Loop skewing: the wavefront method revisited", IJPP 15(4), 1986).
+Example: ``for i, j, k: C[i][j] += A[i][k] * B[k][j]`` may have vectors along j, rows i and k in sequence, or vectors
+along j inside serial loops i and k.
+
+In: a ``Position``, that is a statement whose first dates are fixed and whose other dimensions are free. Out: the
+``Option``s that the dependences allow, with the order of the loops around the tile, cheapest first by the cost model.
+Where no loop is parallel, a skewed front through two or three of them may be (Wolfe, "Loop skewing: the wavefront
+method revisited", IJPP 15(4), 1986).
+
+Legal because rows and vector are dimensions along which no remaining dependence goes, and the sequential one carries
+all that are left.
 """
 
 from __future__ import annotations
@@ -32,47 +39,48 @@ from memopt.polyhedral.isl import instances
 from passes.context import Context
 from passes.loop_schedule.carried_dependences import DependencePieces, carry, equal, keeps
 
-MOST_COEFFICIENT = 3
-BLOCK_STEPS = 256
-STRIP = 64  # iterations of a vector dimension that goes across lines
-FRONT_STRIP = 64  # rows: fewer pay for the way to each front, more leave the first cache
-_SHORT_LIST = 8
+MOST_COEFFICIENT = 3  # largest coefficient of a skewed front
+BLOCK_STEPS = 256  # steps of the sequential dimension in a block of a register tile's operands
+STRIP = 64  # iterations in a strip of a vector dimension that goes across cache lines
+FRONT_STRIP = 64  # rows in a strip along a front: with fewer the way to each front costs too much, more leave L1
+_SHORT_LIST = 8  # options whose register tiles are searched in full
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far the schedule of a statement has got: ``dates`` are fixed, ``free`` dimensions are not.
-
-    ``levels``, ``place``: the loops so far, for the cost model; a free dimension that a date has cut into tiles varies
-    inside its tile only. ``left``: its dependences on itself that the dates leave at one time.
-    """
+    """How far the schedule of a statement has got: ``dates`` are fixed, ``free`` dimensions are not."""
 
     statement: Statement
     dates: tuple[Date, ...]
+    # Free dimensions with their trip counts. One that a date has cut into tiles varies inside its tile only.
     free: tuple[tuple[str, int], ...]
+    # For the cost model: the loops so far with their trip counts, and each dimension as Linear over all loops.
     levels: tuple[tuple[str, int], ...]
     place: tuple[tuple[str, Linear], ...]
+    # Dependences of the statement on itself that the dates leave.
     left: DependencePieces
 
     def at(self, name: str, date: Linear, count: int, left: DependencePieces) -> Position:
-        """One more date, that fixes the free dimension ``name``."""
+        """The position behind one more date, which fixes the free dimension ``name``. ``left``: the dependences that it
+        leaves."""
         return replace(self, dates=(*self.dates, Date(date)), levels=(*self.levels, (name, count)),
                        free=tuple(f for f in self.free if f[0] != name), left=left)
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A leaf with its dates, and the estimated cycles of all its instances."""
+    """A leaf with its dates and register tile, and the estimated cycles of all its instances."""
 
     leaf: Leaf
     nest: LeafNest
     tile: TileCost
-    width: int
+    width: int  # lanes of a vector
     cycles: float
 
 
 def options(scop: Scop, position: Position, context: Context) -> list[Option]:
-    """Leaves for what is free at ``position``, cheapest first; at least the original order is always there."""
+    """The legal leaves for the free dimensions at ``position``, cheapest first. The original order is always among
+    them."""
     place = DimensionMap(dict(position.place))
     found: list[Found] = []
     inside = _Inside(position)
@@ -91,7 +99,7 @@ Found = tuple[Leaf, LeafNest]
 
 
 def _joinable(scop: Scop, statement: Statement, found: Found) -> Iterator[Found]:
-    """The leaf as the generator runs it where its rows follow each other in memory."""
+    """The leaf as the generator runs it where its rows are contiguous: rows and vector collapsed into one loop."""
     leaf, nest = found
     one = _joined(scop, statement, nest)
     if one is not None:
@@ -99,7 +107,8 @@ def _joinable(scop: Scop, statement: Statement, found: Found) -> Iterator[Found]
 
 
 def _joined(scop: Scop, statement: Statement, nest: LeafNest) -> LeafNest | None:
-    """``nest`` with one loop for its rows and vectors where the generator will make one of them, for the cost model."""
+    """For the cost model: ``nest`` with one loop for rows and vectors, where the generator will collapse them; else
+    None."""
     rows, vector = nest.rows, nest.vector
     if rows is None or vector is None:
         return None
@@ -116,13 +125,15 @@ def _joined(scop: Scop, statement: Statement, nest: LeafNest) -> LeafNest | None
 
 
 def _coupled(statement: Statement) -> set[str]:
-    """Loops whose number a condition or another loop's length depends on."""
+    """Loops whose counter a condition or the length of another loop depends on."""
     expressions = [*statement.conditions, *(d.trips for d in statement.dimensions)]
     return {s for e in expressions for s in e.symbols}
 
 
 def _roles(scop: Scop, position: Position) -> Iterator[tuple[str | None, str | None, str | None, tuple[str, ...]]]:
-    """Rows, vector, sequential dimension, and the others in an order."""
+    """Choices of rows, vector and sequential dimension, each with an order of the other loops. Rows are taken where an
+    access is invariant along them, where neighbouring rows read the same cells, or where they continue the vectors in
+    memory."""
     names = [n for n, _ in position.free]
     whole = LeafNest(tuple(position.free), DimensionMap({n: Linear.symbol(n) for n in names}))
     accesses = (position.statement.write, *position.statement.reads)
@@ -155,14 +166,14 @@ def _rows_share(scop: Scop, statement: Statement, nest: LeafNest, rows: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """Positions behind loops of one iteration each: many leaves share the loops around them."""
+    """A cache of positions behind serial loops: many leaves share the loops around them."""
 
     position: Position
     known: dict[tuple[str, ...], Position | None] = field(default_factory=dict)
     answers: dict[tuple[tuple[str, ...], str], bool] = field(default_factory=dict)
 
     def ordered(self, order: tuple[str, ...]) -> Position | None:
-        """The position behind the loops of ``order``; None when they turn a dependence round."""
+        """The position behind the serial loops of ``order``; None when they violate a dependence."""
         if not order:
             return self.position
         if order not in self.known:
@@ -174,7 +185,7 @@ class _Inside:
         return None if at is None or left is None else at.at(name, Linear.symbol(name), dict(at.free)[name], left)
 
     def parallel(self, order: tuple[str, ...]) -> Callable[[str], bool]:
-        """Whether no dependence inside the loops of ``order`` goes along a dimension."""
+        """A test for a dimension: whether no dependence left inside the loops of ``order`` goes along it."""
         def along(name: str) -> bool:
             if (order, name) not in self.answers:
                 at = self.ordered(order)
@@ -187,27 +198,28 @@ class _Inside:
 
 def _legal(scop: Scop, at: Position, place: DimensionMap, parallel: Callable[[str], bool], rows: str | None,
            vector: str | None, sequential: str | None) -> Found | None:
-    """The leaf of all that is free at a position; None when its dependences forbid it, of which ``parallel`` knows."""
+    """The leaf of all that is free at a position; None when its dependences forbid it. ``parallel`` tests a
+    dimension."""
     statement, left = at.statement, at.left
     name = statement.name
     if any(d and not parallel(d) for d in (rows, vector)):
         return None
     nest = LeafNest((*at.levels, *at.free), place, rows, vector, sequential, latency(statement, left, sequential))
     if vector and not step(scop, statement.write, nest, vector):
-        return None  # a loop of one iteration, like all that write to one cell without an order
+        return None  # independent iterations that all write one cell: the loop has one iteration, so no vector
     if sequential is None:
         return None if left else (Leaf(name, at.dates, None, rows, 1, vector), nest)
     still = not step(scop, statement.write, nest, sequential)
     if not left and not still and (rows or vector):
-        return None  # nothing is sequential about it
+        return None  # no dependence asks for a sequential dimension
     if carry(left, {name: Linear.symbol(sequential)}) != ():
         return None
     return Leaf(name, at.dates, sequential, rows, 1, vector, 1, still and _alone(statement, left)), nest
 
 
 def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterator[Found]:
-    """A register tile over blocks of its operands: as many steps of the sequential dimension, and as many vectors, as
-    make a block that stays in half of L2 while all rows go over it."""
+    """A register tile over blocks of its operands (strip-mining). A block has as many steps of the sequential
+    dimension, and as many vectors, as stay in half of L2 while all rows go over it."""
     leaf, nest = found
     if not (leaf.promote and leaf.rows and leaf.vector and leaf.sequential):
         return
@@ -215,7 +227,7 @@ def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterat
     sizes = {leaf.sequential: BLOCK_STEPS, leaf.vector: context.machine.level(2).share // 2 // (BLOCK_STEPS * size)}
     inside = at
     for name, most in sizes.items():
-        # Points that differ in the vector dimension do not depend on each other, and the sequential one ascends.
+        # Legal: points that differ in the vector dimension are independent, and the sequential one still ascends.
         if dict(inside.free)[name] > most:
             inside = cut(inside, name, most)
     if inside is not at:
@@ -224,8 +236,8 @@ def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterat
 
 
 def _turned(scop: Scop, position: Position) -> Iterator[Found]:
-    """Where one access goes along lines and another one across them: vectors in strips, around the other loops. The
-    lines of a strip stay in the first cache, and their pages in the TLB, until the next elements of them are used."""
+    """Strips of vectors around the other loops, where one access goes along cache lines and another one across them (a
+    transposition). The lines of a strip stay in L1, and their pages in the TLB, until their next elements are used."""
     statement, free = position.statement, dict(position.free)
     whole = LeafNest(position.free, DimensionMap({n: Linear.symbol(n) for n in free}))
     for vector, count in position.free:
@@ -244,7 +256,7 @@ def _turned(scop: Scop, position: Position) -> Iterator[Found]:
 
 
 def latency(statement: Statement, left: DependencePieces, inner: str | None) -> float:
-    """Cycles that a step of the loop ``inner`` waits for the steps before it, by the dependences ``left`` inside it."""
+    """Cycles that a step of the loop ``inner`` waits for earlier steps, by the dependences ``left`` inside it."""
     waits = [0.0]
     for each in left:
         if inner is not None and each.first == statement.write:
@@ -255,7 +267,8 @@ def latency(statement: Statement, left: DependencePieces, inner: str | None) -> 
 
 
 def _alone(statement: Statement, left: DependencePieces) -> bool:
-    """Whether no read but the accumulator meets the written cell in one macro instance."""
+    """Whether no read but the accumulator meets the written cell in one macro instance, so that it may stay in a
+    register."""
     if any(c.first != statement.write or c.second != statement.write for c in left):
         return False
     return not any(_meets(statement, read.subscripts) for read in statement.reads
@@ -263,13 +276,14 @@ def _alone(statement: Statement, left: DependencePieces) -> bool:
 
 
 def _meets(statement: Statement, subscripts: tuple[Linear, ...]) -> bool:
-    """Whether one instance reads ``subscripts`` of the written array where it writes."""
+    """Whether some instance reads ``subscripts`` of the written array where it writes."""
     return not instances(statement).where(
         equal=[a - b for a, b in zip(statement.write.subscripts, subscripts, strict=True)]).is_empty
 
 
 def _fronts(position: Position) -> Iterator[Found]:
-    """Skewed dates that carry all dependences, smallest coefficients first, and a vector along each front."""
+    """Wavefronts: skewed dates that carry all dependences, smallest coefficients first, with a vector along each
+    front."""
     counts = dict(position.free)
     names = [n for n, _ in position.free]
     for size in (2, 3):
@@ -282,6 +296,8 @@ def _fronts(position: Position) -> Iterator[Found]:
 
 
 def _front(position: Position, counts: dict[str, int], chosen: tuple[str, ...], rest: list[str]) -> Iterator[Found]:
+    """Leaves along the front with the smallest coefficients over the loops ``chosen``; the loops ``rest`` are serial
+    around it."""
     statement, at = position.statement, position
     for each in rest:
         left = carry(at.left, {statement.name: Linear.symbol(each)})
@@ -305,8 +321,9 @@ def _front(position: Position, counts: dict[str, int], chosen: tuple[str, ...], 
 
 def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], front: Linear, fixed: str,
                  left: DependencePieces) -> Iterator[Found]:
-    """``front`` stands for ``fixed``; one of the others is the vector, or scalar rows, what remains has dates of its
-    own. Strips along it, where they are legal, keep the lines of one front in the first cache."""
+    """The date ``front`` takes the place of the loop ``fixed``. One of the other loops is the vector, or scalar
+    rows; the remaining ones get dates of their own. Strips along it, where they are legal, keep the lines of one
+    front in L1."""
     name = at.statement.name
     for along in chosen:
         if along == fixed:
@@ -337,7 +354,7 @@ def _along_front(at: Position, counts: dict[str, int], chosen: tuple[str, ...], 
 
 
 def cut(position: Position, name: str, size: int) -> Position:
-    """``name`` in tiles of ``size``, still free inside a tile."""
+    """Strip-mining: one more date, ``name`` in tiles of ``size``; ``name`` stays free inside a tile."""
     count = dict(position.free)[name]
     outer = name + "/"
     place = tuple((d, Linear.build({outer: size, name: 1}) if d == name else x) for d, x in position.place)
@@ -347,7 +364,8 @@ def cut(position: Position, name: str, size: int) -> Position:
 
 
 def _priced(scop: Scop, statement: Statement, found: list[Found], context: Context) -> list[Option]:
-    """With register tiles and costs; only a short list is looked at closely."""
+    """The leaves with register tiles and costs, cheapest first. A rough cost selects the short list that is searched in
+    full."""
 
     def rough(candidate: Found) -> float:
         leaf, nest = candidate

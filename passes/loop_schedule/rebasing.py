@@ -1,9 +1,10 @@
-"""Rebasing: loops that start at an outer counter count from 0 again, as the subscripts do.
+"""Rebasing (skewing by outer counters): an inner loop counts from where the subscripts start instead of from 0.
 
-Before: ``for k: for i < n - k - 1: A[k + i + 1, k]``. After: ``for k: for i < n, i >= k + 1: A[i, k]``, so that a row
-of the array is one value of i, whatever k is: without that no cell stays in place while k runs.
+Before: ``for k: for i < n - k - 1: A[k + i + 1, k]``. After: ``for k: for i < n, i >= k + 1: A[i, k]``. Now a row of
+the array is one value of i for every k; before, no cell would have stayed at one i while k runs.
 
-Lifted loops all count from their first iteration. Both ways of counting visit the same instances in the same order.
+Needed because all lifted loops count from their first iteration. Sound because both ways of counting visit the same
+instances in the same order.
 """
 
 from __future__ import annotations
@@ -16,12 +17,9 @@ from memopt.ir.plan import Rebase
 from memopt.ir.scop import Access, Apply, Dimension, Expression, Index, Scop, Statement
 from memopt.polyhedral.isl import instances
 
-Loop = tuple[int, tuple[int, ...]]
-"""Its level, and the textual positions down to it: statements with equal ones share it."""
-
 
 def rebase(scop: Scop) -> tuple[Scop, tuple[Rebase, ...]]:
-    """``scop`` with other counters where that makes subscripts simpler, and which they are."""
+    """``scop`` with other counters where that makes subscripts simpler, and the changes that were made."""
     rebases: list[Rebase] = []
     private = {a.name for a in scop.arrays if a.private}
     for level in range(1, max(len(s.dimensions) for s in scop.statements)):
@@ -36,7 +34,8 @@ def rebase(scop: Scop) -> tuple[Scop, tuple[Rebase, ...]]:
 
 
 def _start(inside: list[Statement], level: int, private: set[str]) -> Linear | None:
-    """What most subscripts of memory add to the counter that depends on outer loops, if it is never negative."""
+    """The start for the counter of a loop: what most subscripts of memory add to it that depends on outer loops. None
+    where most add nothing, or the sum may be negative."""
     votes: Counter[Linear] = Counter()
     least: dict[Linear, int] = {}
     for statement in inside:
@@ -50,10 +49,10 @@ def _start(inside: list[Statement], level: int, private: set[str]) -> Linear | N
                     least[moving] = min(least.get(moving, subscript.constant), subscript.constant)
     if not votes:
         return None
-    # Where as many count from 0 (the mask of a convolution), every outer iteration goes on having the same loop.
+    # On a tie the counter stays (the mask of a convolution): then the loop is the same in every outer iteration.
     chosen = max(votes, key=lambda moving: (votes[moving], moving.is_constant))
     if chosen.is_constant or any(abs(c) > 1 for _, c in chosen.terms):
-        return None  # a larger step is that of a line in an array of one dimension
+        return None  # a larger coefficient is the row length of a linearised array
     by = chosen + least[chosen]
     for candidate in (by, chosen):
         lows = [instances(s).least(candidate) for s in inside if not instances(s).is_empty]
@@ -80,7 +79,7 @@ def _moved(access: Access, values: dict[str, Linear]) -> Access:
 
 
 def _counting(expression: Expression, values: dict[str, Linear]) -> Expression:
-    """Counters used as data."""
+    """The expression with the moved counters, where counters are used as data."""
     match expression:
         case Index(value):
             return replace(expression, value=value.substitute(values))

@@ -1,10 +1,13 @@
-"""Dates that follow the rows of an array.
+"""Loop alignment: dates that follow the rows of an array, so that a row has the same date in all statements.
 
-A nest that is entered in its middle counts some rows from the iterations that remain (``i - R + 100``), others from
-the first one (``k``). Where that is so, a loop's date is the row that it goes over, so that one row has the same date
-in all statements; rows that are gone through downwards are counted from the last one. Columns are rows too: those of a
-matrix are counted so that its diagonal has one number in both, wherever either begins. Where no row depends on R, or on
-another symbol, a loop's date is its counter.
+Example: a nest that is entered in its middle counts some rows from the iterations that remain (``i - R + 100``), others
+from the first one (``k``). The date of a loop is then the row that it is at, not its counter.
+
+Rows that a loop goes through downwards are counted from the last row. Columns count as rows too: the columns of a
+matrix are counted so that a diagonal element has one number as row and as column, wherever rows and columns begin.
+Where no row depends on R or on another symbol, the date of a loop is its counter.
+
+This only chooses dates. ``carried_dependences`` decides whether a date keeps the dependences.
 """
 
 from __future__ import annotations
@@ -16,21 +19,25 @@ from dataclasses import dataclass, field
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Scop, Statement
 
-_Subscript = tuple[str, int]  # of an array, which one
+_Subscript = tuple[str, int]  # array and number of the subscript
 
 
 @dataclass(frozen=True, slots=True)
 class RowAlignment:
-    """``written``: arrays whose rows count, none where counters do; ``last``: the one that others are counted from
-    downwards; ``origins``: what is taken off a subscript, ``start`` off every date."""
+    """How the rows of each array are numbered."""
 
+    # Arrays whose rows are dates; empty where counters are.
     written: frozenset[str] = frozenset()
+    # The row from which rows that a loop goes through downwards are counted.
     last: int | None = None
+    # What is subtracted from a subscript to get its row.
     origins: Mapping[_Subscript, Linear] = field(default_factory=dict)
+    # What is subtracted from every date.
     start: Linear = field(default_factory=Linear)
 
     @staticmethod
     def of(scop: Scop) -> RowAlignment:
+        """The numbering for the arrays that ``scop`` writes. Dates are counters where no row depends on a symbol."""
         written = frozenset(s.write.array for s in scop.statements)
         origins = _origins(scop, written)
         found = [(_from(origins, place, subscript), loop) for s in scop.statements
@@ -41,7 +48,7 @@ class RowAlignment:
         return RowAlignment(written, max(down, default=None), origins)
 
     def date(self, statement: Statement, loop: str) -> Linear:
-        """The row that the loop of ``statement`` is at, or its counter."""
+        """The date of a loop of ``statement``: the row that it is at, or its counter."""
         for place, subscript, name in _single(statement, self.written):
             if name == loop:
                 row = self.row(place, subscript, subscript.coefficient(loop))
@@ -50,7 +57,8 @@ class RowAlignment:
         return Linear.symbol(loop) - self.start
 
     def row(self, place: _Subscript, subscript: Linear, direction: int) -> Linear | None:
-        """The date of a row that advances by ``direction``; None where it has none."""
+        """The date of the row at ``subscript``, which advances by ``direction`` in each iteration; None where it has
+        none."""
         row = _from(self.origins, place, subscript)
         if direction == -1 and self.last is not None:
             row = -row + self.last
@@ -64,7 +72,7 @@ def _from(origins: Mapping[_Subscript, Linear], place: _Subscript, subscript: Li
 
 
 def _single(statement: Statement, arrays: frozenset[str]) -> Iterator[tuple[_Subscript, Linear, str]]:
-    """Subscripts of ``arrays`` in which there is one loop, with that."""
+    """Subscripts of ``arrays`` that exactly one loop moves: place, subscript, loop."""
     names = {d.name for d in statement.dimensions}
     for access in (statement.write, *statement.reads):
         for number, subscript in enumerate(access.subscripts if access.array in arrays else ()):
@@ -74,8 +82,8 @@ def _single(statement: Statement, arrays: frozenset[str]) -> Iterator[tuple[_Sub
 
 
 def _origins(scop: Scop, written: frozenset[str]) -> dict[_Subscript, Linear]:
-    """What makes the columns of an array begin where its rows do, for those that one loop of a statement goes over with
-    both; the nearest one where there are several."""
+    """For columns: what to subtract so that the columns of an array begin where its rows do. Found where one loop of a
+    statement goes over both; the nearest one where there are several."""
     found: dict[_Subscript, list[Linear]] = defaultdict(list)
     for statement in scop.statements:
         subscripts = tuple(_single(statement, written))

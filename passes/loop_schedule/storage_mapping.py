@@ -1,7 +1,10 @@
-"""Room for private arrays: values that the original keeps in registers lie in memory while loops are distributed.
+"""Storage mapping (array contraction): how much memory the private arrays of a plan need, and where a cell lies in it.
 
-Before: ``t[i, j]`` for every iteration of the nest. After: room for what one value of the outer dates that all users
-share needs, at ``i - 64*d0, j``. passes.legality.loops proves that it is enough.
+A private array holds values that the original keeps in registers. They lie in memory while loops are distributed.
+
+Before: a cell ``t[i, j]`` for every iteration of the nest. After: room for the cells that are live within one value of
+the outer dates that all users of the array share, ``t[i - 64*d0, j]``. passes.legality.loops proves that this is
+enough.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.scop import Access, Scop, Statement
 from memopt.polyhedral.isl import Polyhedron
 
-MOST_BYTES = 1 << 24
+MOST_BYTES = 1 << 24  # of all private arrays of a plan
 
 
 def store(
@@ -22,7 +25,7 @@ def store(
 ) -> tuple[Storage, ...]:
     """Storage for every private array that the statements use, where every one of ``facts`` is >= 0.
 
-    Raises ``Rejected(NO_PLAN)`` where that would be too much, or is not known.
+    Raises ``Rejected(NO_PLAN)`` where it would be larger than ``MOST_BYTES``, or has no known size.
     """
     users: dict[str, list[tuple[Statement, Access]]] = {a.name: [] for a in scop.arrays if a.private}
     for statement in statements:
@@ -31,7 +34,7 @@ def store(
                 users[access.array].append((statement, access))
     made = tuple(_place(array, used, leaves, facts) for array, used in users.items() if used)
     if sum(_size(scop, s) for s in made) > MOST_BYTES:
-        raise Rejected(Reason.NO_PLAN, "the values it keeps in registers would take too much memory")
+        raise Rejected(Reason.NO_PLAN, "storing the values that the loop keeps in registers would take too much memory")
     return made
 
 
@@ -45,13 +48,15 @@ def _size(scop: Scop, storage: Storage) -> int:
 def _place(
     array: str, used: list[tuple[Statement, Access]], leaves: Mapping[str, Leaf], facts: tuple[Linear, ...]
 ) -> Storage:
+    """Storage for one array: by subscript, the lowest cell that a user touches, and how many cells up to the
+    highest."""
     shared = _shared_dates([leaves[s.name] for s, _ in used])
     origins, sizes = [], []
     for number in range(len(used[0][1].subscripts)):
         ranges = [_range(s, a.subscripts[number], leaves[s.name], shared, facts) for s, a in used]
         low, high = [r[1] for r in ranges], [r[2] for r in ranges]
         if len({r[0] for r in ranges}) != 1 or None in low or None in high:
-            raise Rejected(Reason.NO_PLAN, f"{array} would need room for all iterations")
+            raise Rejected(Reason.NO_PLAN, f"{array} would need memory for all iterations")
         least = min(x for x in low if x is not None)
         origins.append(ranges[0][0] + least)
         sizes.append(max(x for x in high if x is not None) - least + 1)
@@ -59,7 +64,7 @@ def _place(
 
 
 def _shared_dates(leaves: list[Leaf]) -> int:
-    """How many leading dates are the same for all."""
+    """How many leading dates all leaves have in common."""
     first = leaves[0].dates
     return next((n for n in range(len(first)) if any(leaf.dates[n] != first[n] for leaf in leaves)), len(first))
 
@@ -67,7 +72,8 @@ def _shared_dates(leaves: list[Leaf]) -> int:
 def _range(
     statement: Statement, subscript: Linear, leaf: Leaf, shared: int, facts: tuple[Linear, ...]
 ) -> tuple[Linear, int | None, int | None]:
-    """Where ``subscript`` starts, by the shared dates, and how far below and above that it gets."""
+    """Where ``subscript`` starts, as Linear over the shared dates, and the least and largest offset from there; None
+    where an offset is unbounded."""
     start, point = Linear(), Linear()
     variables: list[str] = []
     bounds: list[Linear] = []

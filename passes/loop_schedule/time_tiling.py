@@ -1,12 +1,14 @@
-"""Time tiling: several steps of a time loop over data while they are in a cache.
+"""Time tiling of stencils: several steps of a time loop over data while they are in a cache.
 
-Before: ``for t: for i: S(t, i, j)``. After: blocks of steps, and inside a block a front that advances over the rows,
-``u = i + slope*t + shift``, with all steps of the block behind each other at one u: a row is fetched once for a block
-(Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; the skewed band of Bondhugula et al., "A practical
-automatic polyhedral parallelizer and locality optimizer", PLDI 2008).
+Before: ``for t: for i: S(t, i, j)``. After: blocks of steps, and inside a block a skewed front that advances over the
+rows, ``u = i + slope*t + shift``. At one u all steps of the block run, one behind the other, so a row is fetched once
+for each block (Wolf and Lam, "A data locality optimizing algorithm", PLDI 1991; the skewed band of Bondhugula et al.,
+"A practical automatic polyhedral parallelizer and locality optimizer", PLDI 2008).
 
-Rows are those of the written cells, so that statements over different arrays and loops fall into step. The shifts of
-the statements are the longest paths of their dependences' distances (Bellman and Ford).
+Rows are those of the written cells, so that statements over different arrays and loops advance together. The shifts of
+the statements are the longest paths over the distances of their dependences (Bellman and Ford).
+
+Legal because no dependence goes back along the front or along time.
 """
 
 from __future__ import annotations
@@ -23,23 +25,28 @@ from memopt.polyhedral.dependence_pieces import shared_loops
 from passes.loop_schedule.carried_dependences import DependencePieces, carry, keeps, within
 from passes.loop_schedule.leaf_options import Position, cut
 
-STEPS = (4, 6, 8, 12, 16, 32)
-_SENSIBLE = set(range(3, 40))
+STEPS = (4, 6, 8, 12, 16, 32)  # time steps of a tile that are tried, beside the trip count divided by 1, 2 and 3
+_SENSIBLE = set(range(3, 40))  # numbers of steps that may pay
 MOST_SLOPE = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """``date`` of each statement, Linear over its dimensions, that no dependence goes back along; ``loop``: the
-    dimension besides the time loop's that moves it, None where there is none."""
+    """A skewed front: a date for each statement along which no dependence goes back."""
 
+    # Rows that the front advances by in each time step.
     slope: int
+    # The date of each statement, Linear over its dimensions.
     date: Mapping[str, Linear]
+    # For each statement, the dimension besides the time loop that moves its date; None where there is none.
     loop: Mapping[str, str | None]
 
 
 def fronts(scop: Scop, conflicts: DependencePieces, depth: int) -> Front | None:
-    """The front over the rows of the written arrays; ``depth``: 0 for elements, 1 for lines of them, 2 for planes."""
+    """The front over the rows of the written arrays with the smallest slope; None where there is none.
+
+    ``depth``: 0 for a front over elements, 1 over lines of them, 2 over planes.
+    """
     statements = scop.statements
     if min(shared_loops(statements[0], s) for s in statements) < 1:
         return None
@@ -63,8 +70,8 @@ def fronts(scop: Scop, conflicts: DependencePieces, depth: int) -> Front | None:
 
 
 def _row(scop: Scop, statement: Statement, strides: list[int], depth: int) -> tuple[Linear, str | None] | None:
-    """About where the written row lies in its array, and the loop that moves it by one; None where it is not that
-    simple. Only the loop matters for what is legal, the constant brings the statements into step."""
+    """About which row of its array the statement writes, and the loop that moves the row by one; None where it is not
+    that simple. Only the loop matters for legality. The constant makes the statements advance together."""
     if depth >= len(strides):
         return None
     offset = _offset(scop, statement.write)
@@ -78,7 +85,7 @@ def _row(scop: Scop, statement: Statement, strides: list[int], depth: int) -> tu
 
 
 def _offset(scop: Scop, access: Access) -> Linear:
-    """Bytes from the array's base."""
+    """The address of the access in bytes from the array's base."""
     total = Linear()
     for stride, subscript in zip(scop.array(access.array).strides, access.subscripts, strict=True):
         total = total + subscript * stride
@@ -86,7 +93,8 @@ def _offset(scop: Scop, access: Access) -> Linear:
 
 
 def _row_strides(scop: Scop, array: str) -> list[int]:
-    """Bytes by which loops walk over an array, whose subscripts may hold several of them; the smallest first."""
+    """The strides in bytes by which loops walk over an array, the smallest first. One subscript may hold several
+    loops."""
     offsets = [_offset(scop, a) for s in scop.statements for a in (s.write, *s.reads) if a.array == array]
     names = {d.name for s in scop.statements for d in s.dimensions[1:]}
     found = {abs(o.coefficient(n)) for o in offsets for n in names} - {0}
@@ -94,7 +102,7 @@ def _row_strides(scop: Scop, array: str) -> list[int]:
 
 
 def _shifts(conflicts: DependencePieces, skewed: Mapping[str, Linear]) -> dict[str, int] | None:
-    """The smallest shifts with which no pair goes back; None when there are none."""
+    """The smallest shifts with which no dependence goes back (Bellman and Ford); None when there are none."""
     distances: dict[tuple[str, str], int] = {}
     for each in conflicts:
         least = each.pairs.least(each.distance(skewed))
@@ -115,10 +123,11 @@ def _shifts(conflicts: DependencePieces, skewed: Mapping[str, Linear]) -> dict[s
 
 def time_tiled(scop: Scop, conflicts: DependencePieces, positions: tuple[Position, ...], machine: Machine) -> Iterator[
         tuple[tuple[Position, ...], DependencePieces, int]]:
-    """Positions behind the dates of time tiles, with the dependences left there and the steps of a tile. The time loop
-    is taken to be as many whole tiles as it has begun.
+    """Positions behind the dates of time tiles, with the dependences left there and the steps of a tile, for every
+    shape and number of steps whose data stay in L2.
 
-    ``positions``: of all statements, without a date.
+    The time loop is taken to consist of whole tiles, the last one included. ``positions``: of all statements, without a
+    date.
     """
     depth = max(len(p.statement.dimensions) for p in positions) - 1
     for shape in _SHAPES.get(depth, ()):
@@ -133,7 +142,7 @@ def time_tiled(scop: Scop, conflicts: DependencePieces, positions: tuple[Positio
                     yield *_behind(whole, conflicts, tiles, steps), steps
 
 
-# Subscripts the tiles skew (counted from the last), with the rows of each: by the loops inside the time loop.
+# Tile shapes, by the number of loops inside the time loop: skewed subscripts (counted from the last) and their rows.
 _SHAPES: Mapping[int, tuple[tuple[tuple[int, int], ...], ...]] = {
     1: (((0, 512),), ((0, 2048),)),
     2: (((1, 1),), ((1, 16), (0, 256)), ((1, 16), (0, 512))),
@@ -142,13 +151,13 @@ _SHAPES: Mapping[int, tuple[tuple[tuple[int, int], ...], ...]] = {
 
 
 def _room(machine: Machine) -> int:
-    """L2: further out is not much faster than memory."""
+    """Bytes that a tile may occupy: L2, because caches further out are not much faster than memory."""
     return machine.level(2).share
 
 
 def _resident(scop: Scop, positions: tuple[Position, ...], tiles: list[tuple[Front, int]], steps: int) -> int:
-    """Bytes between two uses of one cell: of every array, what a tile covers on its way through a block of steps, each
-    of which moves it by the slope along every front."""
+    """The reuse distance of a tile in bytes: what it touches of every array between two uses of one cell, on its way
+    through a block of steps. Each step moves it by the slope along every front."""
     total = 0
     arrays = {a.array for p in positions for a in (p.statement.write, *p.statement.reads)}
     for name in arrays:
@@ -165,6 +174,8 @@ def _resident(scop: Scop, positions: tuple[Position, ...], tiles: list[tuple[Fro
 def _behind(positions: tuple[Position, ...], conflicts: DependencePieces, tiles: list[tuple[Front, int]],
             steps: int) -> tuple[
         tuple[Position, ...], DependencePieces]:
+    """The positions behind the dates of one tile shape: time tile, fronts, time step; and the dependences that are
+    left."""
     inside = [cut(p, p.statement.dimensions[0].name, steps) for p in positions]
     left = conflicts
     for number, (front, rows) in enumerate(tiles):
@@ -181,7 +192,7 @@ def _behind(positions: tuple[Position, ...], conflicts: DependencePieces, tiles:
 
 
 def _skewed(position: Position, front: Front, rows: int, name: str, steps: int) -> Position:
-    """One more date, the front in tiles of ``rows``."""
+    """The position behind one more date: the front in tiles of ``rows``."""
     statement = position.statement.name
     date, loop = front.date[statement], front.loop[statement]
     dates = (*position.dates, Date(date, rows))

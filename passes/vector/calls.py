@@ -1,8 +1,10 @@
-"""A call of a library function, for the one lane of a scalar unit.
+"""Calls of library functions from vector code, such as ``exp(x)``: one lane at a time (a scalar unit).
 
-What the function need not preserve is saved in the frame, as far as the kernel uses it: vector registers that the pool
-has given away, general-purpose registers other than ``rax``. The function runs on the program's stack, below where the
-original calls it as well, so that nothing there is in use (System V ABI, AMD64 supplement, 3.2.1 and 3.2.2).
+Caller-saved state that the kernel uses is saved in the frame: the vector registers that the pool has handed out, and
+the general-purpose registers other than ``rax``. The function runs on the program's stack. The original calls it there
+as well, so nothing below the stack pointer is in use (System V ABI, AMD64 supplement, 3.2.1 and 3.2.2).
+
+In: the address of the function and its operands. Out: the result, copied from ``xmm0``.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ _SAVED = ("rcx", "rdx", "rsi", "rdi", *(f"r{number}" for number in range(8, 12))
 
 def call(code: VectorCode, address: int, element: ElementType, operands: Sequence[VectorValue],
          target: str | None = None) -> VectorValue:
-    """``target = function(operands)``."""
+    """Emits ``target = function(operands)``. Raises ``Rejected(NO_PLAN)`` unless the unit is scalar."""
     if not code.unit.scalar:
-        raise Rejected(Reason.NO_PLAN, "a function is called for one lane at a time")
+        raise Rejected(Reason.NO_PLAN, "library functions can be called for one lane at a time only")
     emitter, move = code.emitter, "movsd" if element is F64 else "movss"
     arguments = [emitter.slot() for _ in operands]
     for operand, slot in zip(operands, arguments, strict=True):
@@ -55,7 +57,7 @@ def call(code: VectorCode, address: int, element: ElementType, operands: Sequenc
 
 
 def is_of_call(item: Item) -> bool:
-    """Whether the instruction is one of those by which ``call`` uses the stack; it always puts rsp back."""
+    """Whether ``item`` is one of the instructions by which ``call`` uses the stack. ``call`` always restores rsp."""
     match item:
         case Instruction("call", (Reg("rax"),)) | Instruction("and", (Reg("rsp"), Imm(-16))):
             return True

@@ -1,7 +1,10 @@
-"""Comparisons, what is made of truth values, and selection.
+"""Comparisons, logical connectives of truth values, and selection (``c ? a : b``) on vectors.
 
-With AVX-512F's vectors a truth value is a mask register; else it is a vector of all ones or zeros, as wide as the
-operands that were compared. ``inverted``: it holds where the register says it does not.
+Example: ``a < b ? a : b`` is ``vcmppd k2, a, b, 1`` and ``vblendmpd`` on AVX-512F, ``cmppd`` and ``and/andn/or`` on
+SSE2.
+
+A truth value of AVX-512F's 512-bit vectors lies in a mask register. Elsewhere it is a vector of all-ones or all-zeros
+elements, as wide as the operands that were compared.
 """
 
 from __future__ import annotations
@@ -16,30 +19,37 @@ from passes.vector.instructions import I64, VectorCode, VectorValue, integer, le
 from passes.vector.integers import Constants
 from passes.vector.registers import view
 
-FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}  # predicates: 1 and 2 are signalling
+# Predicates of the compare instructions. Floating-point 1 and 2 are signalling: a quiet NaN raises the invalid flag.
+FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}
 INTEGER = {"eq": 0, "slt": 1, "sle": 2, "ult": 1, "ule": 2}
 CONNECTIVES = ("and", "or", "xor", "andnot")
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
+    """A truth value in a register. ``element``: the integer type as wide as the operands that were compared.
+    ``inverted``: the condition holds where the register says that it does not."""
+
     held: VectorValue
     element: ElementType
     inverted: bool = False
 
     @property
     def opposite(self) -> Truth:
+        """The negation, without an instruction."""
         return replace(self, inverted=not self.inverted)
 
 
 def compare(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
             constants: Constants) -> Truth:
+    """The comparison ``name`` (a key of ``FLOATING`` or ``INTEGER``) of two values of ``element``. Raises
+    ``Rejected(NO_PLAN)`` for quiet less-than comparisons on SSE2."""
     kind = integer(element.size)
     if code.unit.evex and element.size >= 4 and (code.size(element, raises=True) == 64 or not element.is_float):
         return Truth(_compare_to_mask(code, name, element, first, second), kind)
     if name in FLOATING:
         if FLOATING[name] > 7 and not code.unit.three_operands:
-            raise Rejected(Reason.NO_PLAN, "quiet comparisons take AVX")
+            raise Rejected(Reason.NO_PLAN, "quiet less-than comparisons need AVX")
         first, second = floating.filled(code, first, element), floating.filled(code, second, element)
         found = code.binary(floating.mnemonic(code, "cmp", element), element, first, second,
                             immediate=FLOATING[name], scalar=True)
@@ -51,7 +61,8 @@ def compare(code: VectorCode, name: str, element: ElementType, first: VectorValu
 
 def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: VectorValue,
                      second: VectorValue) -> VectorValue:
-    """AVX-512F. Integers narrower than the vector are compared with the bytes above them, whose bits nobody reads."""
+    """A comparison of AVX-512F into a mask register. Integers narrower than the vector are compared together with the
+    bytes above them; nobody reads those bits of the mask."""
     first = code.in_register(first, element)
     full = code.unit.register_bytes(element) == 64
     operand = code.operand(second.place, element, 64, True, False) if isinstance(second.place, Mem) and full else None
@@ -70,7 +81,7 @@ def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: V
 
 
 def _to_mask(code: VectorCode, truth: Truth) -> Truth:
-    """A vector of ones and zeros, narrower than AVX-512F's, as a mask register."""
+    """A vector of all-ones and all-zeros elements, narrower than AVX-512F's, as a mask register."""
     place = truth.held.place
     assert isinstance(place, str)
     result, wide = code.masks.take(), 64 // code.unit.lanes
@@ -90,7 +101,7 @@ def _compare_integers(code: VectorCode, name: str, element: ElementType, first: 
                       constants: Constants) -> Truth:
     if name in ("sle", "ule") and not (name == "ule" and integers.has_extreme(code, "umin", element)):
         return _compare_integers(code, name[0] + "lt", element, second, first, constants).opposite
-    if name == "ule":  # where the smaller one is the first
+    if name == "ule":  # first <= second where the minimum is the first
         first = code.in_register(first, element)
         smaller = integers.extreme(code, "umin", element, first.kept, second)
         return Truth(_equal(code, element, smaller, first), integer(element.size))
@@ -104,7 +115,7 @@ def _compare_integers(code: VectorCode, name: str, element: ElementType, first: 
 
 
 def _equal(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue) -> VectorValue:
-    if element is I64 and not code.unit.three_operands:  # both halves
+    if element is I64 and not code.unit.three_operands:  # SSE2: both halves are equal
         found = code.binary("pcmpeqd", I64, first, second)
         return code.binary("pand", I64, code.unary("pshufd", I64, found.kept, immediate=0xB1), found)
     return code.binary("pcmpeq" + letter(element), element, first, second)
@@ -123,7 +134,7 @@ def _less(code: VectorCode, element: ElementType, first: VectorValue, second: Ve
 
 
 def combine(code: VectorCode, name: str, first: Truth, second: Truth, constants: Constants) -> Truth:
-    """and, or, xor, andnot of truth values."""
+    """The connective ``name`` of two truth values: and, or, xor, andnot (``~first & second``)."""
     first, second = (replace(t, held=_upright(code, t, constants), inverted=False) for t in (first, second))
     if code.unit.evex:
         result = code.masks.take()
@@ -137,6 +148,7 @@ def combine(code: VectorCode, name: str, first: Truth, second: Truth, constants:
 
 
 def _upright(code: VectorCode, truth: Truth, constants: Constants) -> VectorValue:
+    """The register with the truth value itself; emits the negation of an inverted one."""
     if not truth.inverted:
         return truth.held
     if code.unit.evex:
@@ -149,6 +161,7 @@ def _upright(code: VectorCode, truth: Truth, constants: Constants) -> VectorValu
 
 
 def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants: Constants) -> VectorValue:
+    """A truth vector with elements as wide as ``element``."""
     if truth.element.size < element.size:
         return conversions.extend(code, True, truth.element, integer(element.size), truth.held, constants)
     if truth.element.size > element.size:
@@ -159,7 +172,7 @@ def _as_wide_as(code: VectorCode, truth: Truth, element: ElementType, constants:
 def select(code: VectorCode, truth: Truth, element: ElementType, chosen: VectorValue, other: VectorValue,
            constants: Constants,
            target: str | None = None) -> VectorValue:
-    """``chosen`` where the truth value holds, else ``other``."""
+    """The selection ``truth ? chosen : other``, lane by lane."""
     if truth.inverted:
         chosen, other = other, chosen
     if code.unit.evex and element.size >= 4:
@@ -193,7 +206,7 @@ def _blend(code: VectorCode, mask: str, element: ElementType, chosen: VectorValu
 
 
 def _from_mask(code: VectorCode, truth: VectorValue, element: ElementType) -> VectorValue:
-    """A mask register as a vector of bytes or words, for which AVX-512F has no blends."""
+    """A mask register as a vector of bytes or words: AVX-512F has no blends for these."""
     wide = integer(64 // code.unit.lanes)
     register = code.pool.take()
     code.emitter.op("mov", code.spare, -1)

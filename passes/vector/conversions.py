@@ -1,4 +1,10 @@
-"""Values that change their width: extension, truncation, conversions between integers and floating point."""
+"""Conversions: sign and zero extension, truncation, and conversions between integers and floating point.
+
+Example: ``(double)i`` is one ``cvtdq2pd`` for int32. For int64 it is a sequence on AVX-512F, and goes lane by lane on
+SSE2 and AVX2.
+
+Each lane gets what the scalar instruction gives, floating-point exception flags included.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,7 @@ _TWO_TO_32 = 0x41F0000000000000  # the double
 def extend(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: VectorValue,
            constants: Constants,
            target: str | None = None) -> VectorValue:
-    """sext, zext."""
+    """Sign extension (``signed``) or zero extension of each lane, from ``source`` to ``to``."""
     if not code.unit.three_operands:
         return _extend_by_steps(code, signed, source, to, value, constants, target)
     size = code.unit.register_bytes(to)
@@ -38,7 +44,8 @@ def extend(code: VectorCode, signed: bool, source: ElementType, to: ElementType,
 
 def _extend_by_steps(code: VectorCode, signed: bool, source: ElementType, to: ElementType, value: VectorValue,
                      constants: Constants, target: str | None) -> VectorValue:
-    """SSE2, doubling the width: beside each element zeros, its sign, or itself where a shift follows."""
+    """SSE2: doubles the width until it is reached. Each element is interleaved with zeros, with its sign, or with
+    itself where a shift follows."""
     value = code.in_register(value, source)
     width = source.size
     while width < to.size:
@@ -59,7 +66,8 @@ def _extend_by_steps(code: VectorCode, signed: bool, source: ElementType, to: El
 
 def truncate(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue, target: str | None = None, *,
              truth: bool = False) -> VectorValue:
-    """trunc. ``truth``: the values are all ones or all zeros. One lane keeps its low bytes where they are."""
+    """Truncation of each lane to the low bits. ``truth``: the values are all ones or all zeros. In a scalar unit the
+    value stays as it is: its low bytes are in place."""
     value = code.in_register(value, source)
     if code.unit.scalar:
         return value
@@ -86,7 +94,8 @@ def _truncate_quadwords(code: VectorCode, value: VectorValue, target: str | None
 
 
 def _clear_above(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue) -> VectorValue:
-    """What the saturating packs keep: words as signed, bytes as unsigned numbers."""
+    """Only values that the saturating packs (packssdw, packuswb) leave unchanged: words in the signed range, bytes in
+    the unsigned range."""
     distance, kind = 8 * (source.size - to.size), letter(source)
     shifted = code.shift("psll" + kind, source, value, distance)
     return code.shift(("psra" if to is I16 else "psrl") + kind, source, shifted, distance)
@@ -94,7 +103,7 @@ def _clear_above(code: VectorCode, source: ElementType, to: ElementType, value: 
 
 def _pack(code: VectorCode, name: str, source: ElementType, to: ElementType, value: VectorValue,
           target: str | None) -> VectorValue:
-    """Both 128-bit halves into one, or (16 bytes) the value beside itself."""
+    """Packs both 128-bit halves into one; a vector of 16 bytes is packed with itself."""
     upper = _upper_half(code, value) if code.unit.register_bytes(source) == 32 else value.kept
     return code.binary(name, to, value, upper, target)
 
@@ -108,7 +117,7 @@ def _upper_half(code: VectorCode, value: VectorValue) -> VectorValue:
 
 def convert(code: VectorCode, name: str, value: VectorValue, constants: Constants,
             target: str | None = None) -> VectorValue:
-    """The operators of ``CONVERSIONS``."""
+    """The operator ``name``, a key of ``CONVERSIONS``, on each lane."""
     source, to = CONVERSIONS[name]
     if code.unit.scalar:
         return _convert_one(code, source, to, value, target)
@@ -122,8 +131,8 @@ def convert(code: VectorCode, name: str, value: VectorValue, constants: Constant
 
 
 def _from_halves(code: VectorCode, value: VectorValue, constants: Constants, target: str | None) -> VectorValue:
-    """AVX-512F: signed upper half * 2**32 + unsigned lower half. Both convert exactly, the sum is rounded once; a zero
-    is the sum of two positive zeros in every rounding mode."""
+    """int64 to double on AVX-512F: signed upper half * 2**32 + unsigned lower half. Both halves convert exactly and the
+    sum is rounded once. A zero is the sum of two positive zeros, so it is +0 in every rounding mode."""
     value = code.in_register(value, I64)
     high = truncate(code, I64, I32, code.shift("psrlq", I64, value.kept, 32))
     high = code.unary("cvtdq2pd", F64, high, I32)
@@ -132,7 +141,7 @@ def _from_halves(code: VectorCode, value: VectorValue, constants: Constants, tar
 
 
 def _scalar_name(source: ElementType, to: ElementType) -> str:
-    """cvtsi2sd, cvttss2si, cvtsd2ss..."""
+    """The mnemonic of the scalar conversion: cvtsi2sd, cvttss2si, cvtsd2ss..."""
     names = {F64: "sd", F32: "ss"}
     return f"cvt{'' if to.is_float else 't'}{names.get(source, 'si')}2{names.get(to, 'si')}"
 
@@ -158,7 +167,8 @@ def _convert_one(code: VectorCode, source: ElementType, to: ElementType, value: 
 
 
 def _from_general(code: VectorCode, name: str, result: str, source: str | Mem) -> None:
-    """The register is cleared first: the instruction keeps its upper bytes, and would wait for them."""
+    """Converts from a general-purpose register or memory. The target is cleared first: the instruction keeps its upper
+    bytes, and would wait for them (a false dependence)."""
     register = (view(result, 16),) * (2 if code.unit.three_operands else 1)
     code.emit("xorps", view(result, 16), *register)
     code.emit(name, *register, source)
@@ -166,8 +176,8 @@ def _from_general(code: VectorCode, name: str, result: str, source: str | Mem) -
 
 def _convert_lanes(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue,
                    target: str | None) -> VectorValue:
-    """One lane after the other through the frame: 64-bit integers convert in general-purpose registers only.
-    Lanes outside the mask are zeros, which convert without a flag."""
+    """Lane by lane through the frame: 64-bit integers convert in general-purpose registers only. Lanes outside the mask
+    are zeros, which convert without raising a flag."""
     value = code.in_register(value, source)
     assert isinstance(value.place, str)
     before, after = code.emitter.slot(64), code.emitter.slot(64)

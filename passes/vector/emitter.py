@@ -1,7 +1,7 @@
-"""A growing code sequence with fresh labels and frame slots: what the kernel's generators write to.
+"""The code buffer of the generators: a growing sequence of instructions, with fresh labels and frame slots.
 
-Invariant: ``rbp`` holds the frame address throughout, the stack is never touched, and every slot lies in the part
-of the frame that its layout sets aside for kernel temporaries.
+Invariant: ``rbp`` holds the frame address throughout, the stack is never touched, and every slot lies in the part of
+the frame that its layout sets aside for kernel temporaries.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.instructions import Align, Code, Imm, Instruction, Item, Label, LabelRef, Mem, Operand, Reg, instruction
 
 Value = int | Mem
-"""A whole number known now, or the 8-byte frame slot that will hold it."""
+"""An integer known at compile time, or the 8-byte frame slot that holds it at run time."""
 
 
 @dataclass(slots=True)
 class _Numbers:
-    """What the sections of one sequence have in common: the frame's slots and the count of labels."""
+    """State that the sections of one sequence share: the slots of the frame and the number of labels."""
 
     start: int
     end: int
@@ -26,7 +26,7 @@ class _Numbers:
 
 
 class Emitter:
-    """Collects items; ``start`` is the frame offset of the first byte free for slots."""
+    """A growing code sequence. ``start``: frame offset of the first byte that is free for slots."""
 
     def __init__(self, start: int) -> None:
         self._items: list[Item | Emitter] = []
@@ -34,6 +34,7 @@ class Emitter:
 
     @property
     def code(self) -> Code:
+        """The instructions so far, those of sections in their places."""
         return tuple(self._flat())
 
     @property
@@ -42,7 +43,7 @@ class Emitter:
         return self._numbers.end - self._numbers.start
 
     def section(self) -> Emitter:
-        """An emitter whose code comes here, whenever it is emitted."""
+        """An emitter whose code lands at this point of the sequence, even when it is emitted later."""
         section = Emitter(0)
         section._numbers = self._numbers
         self._items.append(section)
@@ -57,7 +58,8 @@ class Emitter:
 
     def op(self, mnemonic: str, *operands: Operand | str | int, mask: str | None = None,
            zeroing: bool = False) -> None:
-        """One instruction; a ``str`` operand is a register, an ``int`` an immediate."""
+        """Appends one instruction. A ``str`` operand is a register, an ``int`` an immediate. ``mask``: mask register of
+        AVX-512F; ``zeroing``: lanes outside it become 0 instead of keeping their values."""
         self._items.append(instruction(mnemonic, *operands, mask=mask, zeroing=zeroing))
 
     def fresh(self, stem: str) -> str:
@@ -66,12 +68,15 @@ class Emitter:
         return f"kernel_{stem}_{self._numbers.labels}"
 
     def place(self, label: str) -> None:
+        """Defines ``label`` here."""
         self._items.append(Label(label))
 
     def align(self, boundary: int) -> None:
+        """Pads with nops to a multiple of ``boundary`` bytes."""
         self._items.append(Align(boundary))
 
     def jump(self, target: str, condition: str = "mp") -> None:
+        """A jump to the label ``target``; ``condition``: the suffix of the mnemonic ("mp" is unconditional)."""
         self._items.append(Instruction("j" + condition, (LabelRef(target),)))
 
     def slot(self, size: int = 8) -> Mem:
@@ -81,7 +86,7 @@ class Emitter:
         return Mem("rbp", displacement=offset, size=size)
 
     def load(self, register: str, value: Value) -> None:
-        """``register = value``; keeps the flags unless ``value`` is a slot, which also keeps them."""
+        """``register = value``; keeps the flags."""
         if isinstance(value, Mem):
             self.op("mov", register, value)
         else:
@@ -116,19 +121,20 @@ class Emitter:
 
 
 def fits(value: int) -> bool:
-    """Whether ``value`` is a sign-extended 32-bit immediate or displacement."""
+    """Whether ``value`` can be encoded as a sign-extended 32-bit immediate or displacement."""
     return -(1 << 31) <= value < 1 << 31
 
 
 def displaced(base: str, displacement: int, size: int) -> Mem:
-    """``[base + displacement]``; Rejected when the displacement does not fit the encoding (rows of gigabytes)."""
+    """``[base + displacement]``. Raises ``Rejected(NO_SCHEDULE)`` when the displacement does not fit the encoding (rows
+    of gigabytes)."""
     if not fits(displacement):
-        raise Rejected(Reason.NO_SCHEDULE, f"stride {displacement} is too long for an address")
+        raise Rejected(Reason.NO_SCHEDULE, f"a stride of {displacement} bytes does not fit an address")
     return Mem(base, displacement=displacement, size=size)
 
 
 def register_of(size: int, register: str) -> Reg:
-    """The 4- or 8-byte view of a general-purpose register that exists under its numbered or classic name."""
+    """The 4- or 8-byte view of a general-purpose register, given as ``rax`` or ``r8``."""
     if size == 8:
         return Reg(register)
     return Reg(register + "d" if register[1:].isdigit() else "e" + register[1:])

@@ -1,4 +1,8 @@
-"""Floating-point operators on vectors, lane by lane what the scalar instructions do: values, NaN payloads and flags."""
+"""Floating-point operators on vectors. Each lane gets what the scalar instruction gives: value, NaN payload and flags.
+
+Soundness of a vector that does not fill its register: lanes of unknown content could raise exception flags, so they are
+replaced by copies of valid lanes first (``filled``).
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,13 @@ FUSED = {"fma": "fmadd", "fms": "fmsub", "fnma": "fnmadd", "fnms": "fnmsub"}
 
 
 def mnemonic(code: VectorCode, name: str, element: ElementType) -> str:
+    """The SSE mnemonic for the unit: "add" -> "addpd", "addps", "addsd", "addss"."""
     return name + ("s" if code.unit.scalar else "p") + ("d" if element is F64 else "s")
 
 
 def filled(code: VectorCode, value: VectorValue, element: ElementType) -> VectorValue:
-    """The value without bytes of unknown content: two lanes of 4 bytes, which do not fill a register, repeated."""
+    """The value without undefined bytes: two lanes of 4 bytes, which do not fill a register, are repeated in its upper
+    half."""
     if code.unit.scalar or code.unit.width(element) >= 16:
         return value
     if isinstance(value.place, Mem) and value.place.broadcast:
@@ -31,13 +37,15 @@ def filled(code: VectorCode, value: VectorValue, element: ElementType) -> Vector
 
 def binary(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
            target: str | None = None) -> VectorValue:
+    """The operator ``name`` of ``BINARY``. ``first`` is the machine's first source."""
     first, second = filled(code, first, element), filled(code, second, element)
     return code.binary(mnemonic(code, name, element), element, first, second, target,
                        raises=True, broadcasts=True, scalar=True)
 
 
 def square_root(code: VectorCode, element: ElementType, value: VectorValue, target: str | None = None) -> VectorValue:
-    """A scalar square root names a source for the upper bytes: the operand itself, which adds no dependence."""
+    """The square root. With AVX the scalar instruction names a source for the upper bytes: the operand itself, which
+    adds no dependence."""
     value = filled(code, value, element)
     if code.unit.scalar and code.unit.three_operands:
         value = code.in_register(value, element)
@@ -47,10 +55,14 @@ def square_root(code: VectorCode, element: ElementType, value: VectorValue, targ
 
 def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[VectorValue],
           target: str | None = None) -> VectorValue:
-    """a*b+c and its relatives. NaN payloads: the first of a, b, c that is a NaN; the three forms of the instruction
-    put them into (first, third, second), (second, first, third) and (second, third, first) source."""
+    """The operator ``name`` of ``FUSED``: ``a*b + c`` and its relatives, rounded once. Raises ``Rejected(NO_PLAN)`` on
+    SSE2.
+
+    The result's NaN payload is that of the first NaN among a, b, c. The three forms of the instruction (132, 213, 231)
+    differ in which source is which: a, b, c are source 1, 3, 2; 2, 1, 3; and 2, 3, 1.
+    """
     if code.unit.isa is Isa.SSE2:
-        raise Rejected(Reason.NO_PLAN, "SSE2 has no fused multiplication and addition")
+        raise Rejected(Reason.NO_PLAN, "SSE2 has no fused multiply-add")
     a, b, c = (filled(code, o, element) for o in operands)
     accumulator = _accumulator((a, b, c), target)
     form, second, third = {0: ("132", c, b), 1: ("213", a, c), 2: ("231", a, b)}[accumulator]
@@ -78,7 +90,8 @@ def fused(code: VectorCode, name: str, element: ElementType, operands: Sequence[
 
 
 def _accumulator(values: Sequence[VectorValue], target: str | None) -> int:
-    """Which of a, b, c the result overwrites: what lies in ``target``, a temporary, or what must be loaded anyway."""
+    """Which of a, b, c the result overwrites: preferably the one in ``target``, else a temporary, else one that must be
+    loaded anyway."""
     places = [v.place for v in values]
     for n in (2, 1, 0):
         if places[n] == target and places.count(target) == 1:
@@ -91,7 +104,7 @@ def _accumulator(values: Sequence[VectorValue], target: str | None) -> int:
 
 def bitwise(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
             target: str | None = None) -> VectorValue:
-    """and, or, xor, andnot (~first & second). AVX-512F has integer forms only."""
+    """The bitwise operator ``name``: and, or, xor, andnot (``~first & second``). AVX-512F has integer forms only."""
     size = code.size(element)
     name = {"andnot": "andn"}.get(name, name)
     if size == 64:

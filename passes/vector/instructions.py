@@ -1,10 +1,14 @@
-"""One vector instruction at a time, the same call for SSE2, AVX2 and AVX-512F.
+"""Single vector instructions, with the same call for SSE2, AVX2 and AVX-512F.
 
-A ``VectorValue`` is a value on its way through an expression: where it is, and whether its register is a temporary.
-Every
-operation gives back the temporaries it consumes and puts its result in one of them, in ``target`` or in a new one.
-Invariant: with a ``mask``, every operation marked ``raises`` and every access to memory is done under it, so lanes
-outside can neither raise a floating-point flag nor fault.
+Example: ``code.binary("addpd", F64, a, b)`` is ``addpd xmm0, xmm1`` after a move on SSE2, ``vaddpd ymm0, ymm1, ymm2``
+on AVX2.
+
+A ``VectorValue`` is an intermediate value of an expression: its place, and whether its register is a temporary. Every
+operation consumes its operands: it frees their temporaries and puts its result in one of them, in ``target`` or in a
+new one.
+
+Invariant: with a ``mask``, every operation marked ``raises`` and every access to memory is masked, so lanes outside the
+mask can neither raise a floating-point flag nor fault.
 """
 
 from __future__ import annotations
@@ -23,14 +27,15 @@ _LETTERS = {8: "q", 4: "d", 2: "w", 1: "b"}
 
 @dataclass(frozen=True, slots=True)
 class VectorValue:
-    """A value and its ``place``; ``ours``: the register is a temporary, free once the value is consumed."""
+    """A value at its ``place``: a register, a vector in memory, or one element in memory that every lane gets
+    (``Mem.broadcast``). ``ours``: the register is a temporary, free once the value is consumed."""
 
     place: str | Mem
     ours: bool = False
 
     @property
     def kept(self) -> VectorValue:
-        """The same value, used once more before its last use."""
+        """The same value for a use that is not its last: the use does not free the register."""
         return replace(self, ours=False)
 
 
@@ -40,22 +45,22 @@ def letter(element: ElementType) -> str:
 
 
 def integer(size: int) -> ElementType:
+    """The integer type of ``size`` bytes."""
     return _INTEGERS[size]
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCode:
-    """Emits instructions on ``unit``. Temporaries come from ``pool`` and ``masks`` and return to them.
-
-    ``mask``: a mask register with the valid lanes, for AVX-512F. ``aligned``: vectors in memory lie on multiples of
-    their size, so SSE2 instructions may use them as operands. ``spare``: a general-purpose register that is clobbered.
-    """
+    """Emits vector instructions for ``unit``. Temporaries come from ``pool`` and ``masks`` and return to them."""
 
     unit: VectorUnit
     emitter: Emitter
     pool: Registers
+    # Mask register with the valid lanes (AVX-512F only).
     mask: str | None = None
+    # Vectors in memory lie on multiples of their size, so SSE2 instructions may have them as operands.
     aligned: bool = False
+    # A general-purpose register that is clobbered.
     spare: str = "rax"
     masks: MaskRegisters = field(default_factory=MaskRegisters)
 
@@ -67,10 +72,11 @@ class VectorCode:
     # registers
 
     def size(self, element: ElementType, *, raises: bool = False) -> int:
-        """Bytes of the registers an operation on ``element`` names; masked ones are 512-bit operations."""
+        """Bytes of the registers that an operation on ``element`` names. Masked operations are always 512-bit ones."""
         return 64 if raises and self.mask else self.unit.register_bytes(element)
 
     def release(self, *values: VectorValue, but: str | None = None) -> None:
+        """Frees the temporaries among ``values``, except the register ``but``."""
         for value in values:
             if value.ours and isinstance(value.place, str) and value.place != but:
                 (self.masks if value.place[0] == "k" else self.pool).give(value.place)
@@ -83,20 +89,24 @@ class VectorCode:
             or self.pool.take()
 
     def done(self, result: str, target: str | None, *sources: VectorValue) -> VectorValue:
+        """The value in ``result``, with the other temporaries among ``sources`` freed."""
         self.release(*sources, but=result)
         return VectorValue(result, ours=target is None)
 
     # operations
 
     def emit(self, mnemonic: str, *operands: Operand | str | int, raises: bool = False) -> None:
-        """``mnemonic`` as SSE2 spells it, on registers of the right names."""
+        """One instruction. ``mnemonic`` is spelled as in SSE2 and gets a "v" where the unit has three operands;
+        operands already have the right width. ``raises``: the instruction may raise a floating-point flag, so it is
+        done under the mask."""
         name = ("v" if self.unit.three_operands else "") + mnemonic
         mask = self.mask if raises else None
         self.emitter.op(name, *operands, mask=mask, zeroing=mask is not None)
 
     def unary(self, mnemonic: str, to: ElementType, value: VectorValue, source: ElementType | None = None,
               target: str | None = None, *, raises: bool = False, immediate: int | None = None) -> VectorValue:
-        """``target = mnemonic(value)``; ``value`` is of type ``source`` (or also ``to``)."""
+        """``target = mnemonic(value)``. ``value`` is of type ``source``, the result of type ``to``; without ``source``
+        both are."""
         source = source or to
         if isinstance(value.place, Mem):
             value = self.in_register(value, source)
@@ -113,8 +123,11 @@ class VectorCode:
                target: str | None = None, *,
                raises: bool = False, immediate: int | None = None, broadcasts: bool = False,
                scalar: bool = False) -> VectorValue:
-        """``target = mnemonic(first, second)``. ``broadcasts``: the AVX-512F form repeats an element in memory.
-        ``scalar``: the instruction reads one element, the lowest."""
+        """``target = mnemonic(first, second)``.
+
+        ``broadcasts``: the AVX-512F form can repeat an element from memory in all lanes. ``scalar``: the scalar unit's
+        instruction reads one element, the lowest. ``raises``: see ``emit``.
+        """
         first = self.in_register(first, element)
         size = self.size(element, raises=raises)
         operand = second.place if isinstance(second.place, str) else self.operand(second.place, element, size,
@@ -155,7 +168,7 @@ class VectorCode:
         return self.done(result, target, value)
 
     def operand(self, memory: Mem, element: ElementType, size: int, broadcasts: bool, scalar: bool) -> Mem | None:
-        """The place as an operand of an instruction; None when it has to be loaded first."""
+        """``memory`` as an operand of an instruction; None when it has to be loaded first."""
         if self.mask:
             return None
         if scalar and self.unit.scalar:
@@ -167,6 +180,7 @@ class VectorCode:
     # moves
 
     def in_register(self, value: VectorValue, element: ElementType) -> VectorValue:
+        """The value in a register: as it is, or loaded into a temporary."""
         if isinstance(value.place, str):
             return value
         register = self.pool.take()
@@ -183,12 +197,14 @@ class VectorCode:
             self.load(target, place, element)
 
     def move(self, target: str, source: str, element: ElementType) -> None:
+        """``target = source``, the whole register; nothing where both are the same."""
         if target != source:
             size = self.unit.register_bytes(element)
             self.emit(_move(element, size, aligned=True), view(target, size), view(source, size))
 
     def load(self, target: str, memory: Mem, element: ElementType) -> None:
-        """``lanes`` elements from consecutive addresses; with a mask only the valid ones, the others become 0."""
+        """``lanes`` elements from consecutive addresses. With a mask only the valid ones are read; the others become
+        0."""
         size = self.unit.width(element)
         memory = replace(memory, size=size, broadcast=0)
         if self.mask:
@@ -205,7 +221,9 @@ class VectorCode:
     def store(self, memory: Mem, source: str, element: ElementType, *, streaming: bool = False) -> None:
         """``lanes`` elements to consecutive addresses, with a mask only the valid ones.
 
-        ``streaming``: past the caches; the address is a multiple of the vector's bytes (at least 16)."""
+        ``streaming``: a non-temporal store, past the caches; the address is a multiple of the vector's bytes (at least
+        16).
+        """
         size = self.unit.width(element)
         memory = replace(memory, size=size, broadcast=0)
         if self.mask:
@@ -220,7 +238,7 @@ class VectorCode:
             self.emitter.op("mov", memory, sub_register(self.spare, size))
 
     def _load_masked(self, target: str, memory: Mem, element: ElementType) -> None:
-        """AVX-512F masks elements of 4 and 8 bytes; smaller ones are read as what they extend to."""
+        """AVX-512F masks elements of 4 and 8 bytes. Smaller ones are loaded zero-extended and then truncated."""
         if element.size >= 4:
             self.emit(_move(element, 64), view(target, 64), replace(memory, size=64), raises=True)
             return
@@ -241,11 +259,11 @@ class VectorCode:
         self.pool.give(register)
 
     def _emit_masked(self, mnemonic: str, *operands: Operand | str) -> None:
-        """A store under the mask: lanes outside keep what they hold."""
+        """A store under the mask: memory of lanes outside keeps its content."""
         self.emitter.op("v" + mnemonic, *operands, mask=self.mask)
 
     def spill(self, memory: Mem, source: str, element: ElementType) -> None:
-        """The whole register to the frame, lanes outside the mask as zeros."""
+        """Stores the whole register to the frame, with zeros for lanes outside the mask."""
         if self.mask:
             register = self.pool.take()
             self.emit(_move(element, 64, aligned=True), view(register, 64), view(source, 64), raises=True)
@@ -255,7 +273,8 @@ class VectorCode:
             self.emit(_move(element, memory.size), memory, view(source, memory.size))
 
     def broadcast(self, target: str, source: Mem | str, element: ElementType) -> None:
-        """Every lane of ``target`` = one element in memory, or in a (64-bit name of a) general-purpose register."""
+        """Every lane of ``target`` = one element, from memory or from a general-purpose register (given by its 64-bit
+        name)."""
         if isinstance(source, Mem):
             self._broadcast_memory(target, source, element)
         else:
@@ -266,7 +285,7 @@ class VectorCode:
         if self.unit.scalar:
             self.load(target, source, element)
         elif self.unit.three_operands:
-            # The integer forms, of floating-point elements too: they are loads and no more on every processor, while
+            # The integer forms, also for floating-point elements: they are plain loads on every processor, while
             # vbroadcastss, vbroadcastsd and vmovddup take a cycle of Zen 4's adders, which products keep busy.
             self.emit("pbroadcast" + letter(element), register, source)
         elif element.size == 8:

@@ -1,4 +1,6 @@
-"""Integer operators on vectors. Where an instruction set lacks one, a sequence with the same result modulo 2**bits.
+"""Integer operators on vectors. Where an instruction set lacks one, a sequence gives the same result modulo 2**bits.
+
+Example: SSE2 has no 32-bit ``pmulld``; two ``pmuludq`` (even and odd elements) and shuffles give the same.
 
 Integer instructions raise no flags, so they may compute on bytes of unknown content and need no mask.
 """
@@ -12,24 +14,28 @@ from memopt.ir.scop import ElementType
 from passes.vector.instructions import I8, I16, I32, I64, VectorCode, VectorValue, letter
 
 Constants = Callable[[int, ElementType], VectorValue]
-"""The constant in every lane, from wherever there is one."""
+"""Gives a value with the constant in every lane: one that exists already, or a new temporary."""
 
+# Minimum and maximum: the instruction; else the comparison to select by, and whether its operands are swapped.
 EXTREMES = {"smin": ("pmins", "slt", False), "smax": ("pmaxs", "slt", True),
             "umin": ("pminu", "ult", False), "umax": ("pmaxu", "ult", True)}
 
 
 def add(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
         target: str | None = None) -> VectorValue:
+    """Addition modulo 2**bits."""
     return code.binary("padd" + letter(element), element, first, second, target, broadcasts=True)
 
 
 def subtract(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
              target: str | None = None) -> VectorValue:
+    """Subtraction modulo 2**bits."""
     return code.binary("psub" + letter(element), element, first, second, target, broadcasts=True)
 
 
 def multiply(code: VectorCode, element: ElementType, first: VectorValue, second: VectorValue,
              target: str | None = None) -> VectorValue:
+    """Multiplication modulo 2**bits: one instruction, or a sequence for bytes, 64 bits, and 32 bits on SSE2."""
     if element is I16:
         return code.binary("pmullw", element, first, second, target)
     if element is I32 and code.unit.three_operands:
@@ -41,12 +47,12 @@ def multiply(code: VectorCode, element: ElementType, first: VectorValue, second:
 
 def multiply_extended(code: VectorCode, signed: bool, first: VectorValue, second: VectorValue,
                       target: str | None = None) -> VectorValue:
-    """The product of 64-bit values that are extensions of 32-bit ones; the signed form is not in SSE2."""
+    """The product of 64-bit values that are extensions of 32-bit ones. SSE2 does not have the signed form."""
     return code.binary("pmuldq" if signed else "pmuludq", I64, first, second, target, broadcasts=True)
 
 
 def _multiply_quadwords(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
-    """low * low + ((high * low + low * high) << 32), with products of 32-bit halves."""
+    """low * low + ((high * low + low * high) << 32), from products of 32-bit halves."""
     left = code.binary("pmuludq", I64, code.shift("psrlq", I64, first.kept, 32), second.kept)
     right = code.binary("pmuludq", I64, code.shift("psrlq", I64, second.kept, 32), first.kept)
     crossed = code.shift("psllq", I64, code.binary("paddq", I64, left, right), 32)
@@ -54,7 +60,7 @@ def _multiply_quadwords(code: VectorCode, first: VectorValue, second: VectorValu
 
 
 def _multiply_doublewords(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
-    """SSE2: the even and the odd elements apart."""
+    """SSE2: multiplies even and odd elements separately, then interleaves them."""
     odd = code.binary("pmuludq", I32, code.shift("psrlq", I32, first.kept, 32),
                       code.shift("psrlq", I32, second.kept, 32))
     even = code.unary("pshufd", I32, code.binary("pmuludq", I32, first, second), immediate=0x08)
@@ -62,7 +68,7 @@ def _multiply_doublewords(code: VectorCode, first: VectorValue, second: VectorVa
 
 
 def _multiply_bytes(code: VectorCode, first: VectorValue, second: VectorValue, target: str | None) -> VectorValue:
-    """The even and the odd bytes apart, as words whose upper bytes are dropped."""
+    """Multiplies even and odd bytes separately, as words whose upper bytes are dropped."""
     odd = code.binary("pmullw", I8, code.shift("psrlw", I8, first.kept, 8), code.shift("psrlw", I8, second.kept, 8))
     odd = code.shift("psllw", I8, odd, 8)
     even = code.shift("psllw", I8, code.binary("pmullw", I8, first, second), 8)
@@ -71,7 +77,7 @@ def _multiply_bytes(code: VectorCode, first: VectorValue, second: VectorValue, t
 
 def shift(code: VectorCode, name: str, element: ElementType, value: VectorValue, count: int, constants: Constants,
           target: str | None = None) -> VectorValue:
-    """shl, shr, sar by a constant ``count`` below the width."""
+    """shl, shr or sar by the constant ``count``, which is smaller than the width in bits."""
     if count == 0:
         return value
     width = 8 * element.size
@@ -88,7 +94,7 @@ def shift(code: VectorCode, name: str, element: ElementType, value: VectorValue,
 
 def _shift_bytes(code: VectorCode, name: str, value: VectorValue, count: int, constants: Constants,
                  target: str | None) -> VectorValue:
-    """As words, without the bits that crossed into the neighbour."""
+    """Shifts words, then clears the bits that crossed into the neighbouring byte."""
     left = name == "shl"
     shifted = code.shift("psllw" if left else "psrlw", I8, value, count)
     kept = constants((0xFF << count) & 0xFF if left else 0xFF >> count, I8)
@@ -99,7 +105,7 @@ def _shift_bytes(code: VectorCode, name: str, value: VectorValue, count: int, co
 
 def _extend_sign(code: VectorCode, element: ElementType, value: VectorValue, sign: int, constants: Constants,
                  target: str | None) -> VectorValue:
-    """(value ^ sign) - sign: copies bit ``sign``, above which there are zeros, upwards."""
+    """(value ^ sign) - sign: sign extension from the bit ``sign``. The bits above it must be zero."""
     moved = constants(sign, element)
     flipped = code.binary("pxor", element, value, moved.kept)
     return code.binary("psub" + letter(element), element, flipped, moved, target)
@@ -114,11 +120,12 @@ def has_extreme(code: VectorCode, name: str, element: ElementType) -> bool:
 
 def extreme(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
             target: str | None = None) -> VectorValue:
-    """smin, smax, umin, umax where ``has_extreme``."""
+    """smin, smax, umin or umax, where ``has_extreme``."""
     return code.binary(EXTREMES[name][0] + letter(element), element, first, second, target, broadcasts=True)
 
 
 def shift_count(bits: int, element: ElementType) -> int:
+    """``bits`` as a shift count. Raises ``Rejected(NO_PLAN)`` where it is not in [0, width)."""
     if not 0 <= bits < 8 * element.size:
-        raise Rejected(Reason.NO_PLAN, f"shift of {element.value} by {bits}")
+        raise Rejected(Reason.NO_PLAN, f"a shift of {element.value} by {bits} bits has no vector instruction")
     return bits

@@ -1,16 +1,20 @@
-"""Expressions lowered to vector instructions.
+"""Instruction selection: expression trees become vector instructions.
 
-Bit-exactness lives here and in the operators' modules (floating, integers, truths, widths): the first operand of an
-operation is the machine's first source, no operation is contracted or reordered.
+Example: ``add(read0, mul(read1, read2))`` becomes ``vmulpd ymm2, ymm1, [r9]`` and ``vaddpd ymm0, ymm0, ymm2``.
+
+Bit-exact, together with the modules of the operators (``floating``, ``integers``, ``comparisons``, ``conversions``):
+the first operand of an operation is the machine's first source (it decides NaN payloads), and no operation is
+contracted or reordered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from memopt.ir.isa import Isa
 from memopt.ir.operations import called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar, has_calls
 from memopt.x86.instructions import Mem
 from passes.vector import calls, comparisons, conversions, floating, integers
 from passes.vector.comparisons import Truth
@@ -18,15 +22,19 @@ from passes.vector.emitter import Emitter
 from passes.vector.instructions import I64, VectorCode, VectorValue
 from passes.vector.registers import Leaf, MaskRegisters, Registers, VectorUnit
 
+SHIFTS = frozenset(("shl", "shr", "sar"))  # their count is part of the instruction, not a value in a register
+
 
 class Lowering:
-    """Emits expressions on ``unit``; temporaries come from ``pool`` (and ``masks``) and return to it.
+    """Lowers expressions for one unit. Temporaries come from ``pool`` (and ``masks``) and return to it.
 
-    ``reads``: the types of the statement's reads; None: every value is of the unit's type. ``mask``, ``aligned``,
-    ``spare``: see ``VectorCode``, which is ``code`` and has loads, stores and broadcasts.
+    ``reads``: the types of the statement's reads; None where every value is of the unit's type. ``mask``, ``aligned``,
+    ``spare``: see ``VectorCode``; the attribute ``code`` is one, for loads, stores and broadcasts.
 
-    Constants, those of the expression and those that operators need (sign masks and the like), are asked of the leaf
-    first, as ``Constant``, and made on the spot where it has none.
+    A ``Leaf`` function says where values are. Constants, also those that operators need (sign masks and the like), are
+    asked of it first, as ``Constant`` nodes; one that it does not have is made on the spot.
+
+    Methods raise ``Rejected(NO_PLAN)`` for operators without an exact sequence of instructions, and ``OutOfRegisters``.
     """
 
     def __init__(self, unit: VectorUnit, emitter: Emitter, pool: Registers, *,
@@ -37,7 +45,7 @@ class Lowering:
         self._reads = reads
 
     def into(self, target: str, expression: Expression, leaf: Leaf) -> None:
-        """``target = expression``; ``target`` may be a register the expression reads."""
+        """Emits ``target = expression``. ``target`` may be a register that the expression reads."""
         target = self.unit.canonical(target)
         held = _Tree(self, leaf).value(expression, target)
         if held.place != target:
@@ -45,7 +53,8 @@ class Lowering:
             self.code.release(held)
 
     def fused(self, name: str, target: str, factors: tuple[Expression, ...], leaf: Leaf) -> None:
-        """``target += x * y`` (or ``-=``) in one rounding; ``name`` is fmadd231 or fnmadd231."""
+        """Emits ``target += x * y`` (or ``-=``), rounded once. ``name`` is fmadd231 or fnmadd231, ``factors`` are x and
+        y."""
         tree, target = _Tree(self, leaf), self.unit.canonical(target)
         first, second = map(tree.value, factors)
         operator = {"fmadd231": "fma", "fnmadd231": "fnma"}[name]
@@ -61,8 +70,9 @@ class Lowering:
 
 
 class _Tree:
-    """One expression being lowered. Operands are evaluated before their operation and consumed by it, those first that
-    need most registers (Sethi and Ullman, The Generation of Optimal Code for Arithmetic Expressions, 1970)."""
+    """One expression being lowered. Operands are evaluated before their operation, which consumes them. The operand
+    that needs most registers goes first (Sethi and Ullman, The Generation of Optimal Code for Arithmetic Expressions,
+    1970)."""
 
     def __init__(self, lowering: Lowering, leaf: Leaf) -> None:
         self._weights: dict[int, int] = {}
@@ -72,6 +82,7 @@ class _Tree:
         self._leaf = leaf
 
     def value(self, expression: Expression, target: str | None = None) -> VectorValue:
+        """Emits code for ``expression``; its value may land in ``target``."""
         place = self._leaf(expression)
         if place is not None:
             return VectorValue(place if isinstance(place, Mem) else self._unit.canonical(place))
@@ -92,7 +103,7 @@ class _Tree:
         return [found[number] for number in range(len(operands))]
 
     def _weight(self, node: Expression) -> int:
-        """Registers that the value takes to compute."""
+        """The Sethi-Ullman number: registers that computing the value takes."""
         if not isinstance(node, Apply):
             return 0
         if id(node) not in self._weights:
@@ -101,7 +112,7 @@ class _Tree:
         return self._weights[id(node)]
 
     def _constant(self, bits: int, element: ElementType) -> VectorValue:
-        """One of an operator's own: always of the type it says."""
+        """A constant of an operator itself, such as a sign mask; always of type ``element``."""
         constant = Constant(bits & (1 << 8 * element.size) - 1, element)
         place = self._leaf(constant)
         if place is not None:
@@ -123,7 +134,7 @@ class _Tree:
         if name in ("sext", "zext", "trunc"):
             return self._resize(name, operands[0], element, target)
         if is_truth(expression):
-            raise Rejected(Reason.NO_PLAN, f"the truth value of {name} as data")
+            raise Rejected(Reason.NO_PLAN, f"the truth value of {name} is used as data")
         if (address := called(name)) is not None:
             return calls.call(self._code, address, element, self._values(operands), target)
         if element.is_float and (name in floating.BINARY or name in floating.FUSED or name in ("sqrt", "neg", "abs")):
@@ -146,7 +157,7 @@ class _Tree:
 
     def _integer(self, name: str, operands: tuple[Expression, ...], element: ElementType,
                  target: str | None) -> VectorValue:
-        """Integer arithmetic, and what works on the bits of any type."""
+        """Integer arithmetic, and operators on the bits of any type."""
         code = self._code
         if name == "mul" and element is I64 and (signed := self._extended(operands)) is not None:
             first, second = self._values(operands)
@@ -162,7 +173,7 @@ class _Tree:
             return conversions.convert(code, name, self.value(operands[0]), self._constant, target)
         rules = {"add": integers.add, "sub": integers.subtract, "mul": integers.multiply}
         if name not in (*rules, *integers.EXTREMES, *comparisons.CONNECTIVES):
-            raise Rejected(Reason.NO_PLAN, f"no vector instructions for {name} of {element.value}")
+            raise Rejected(Reason.NO_PLAN, f"{name} of {element.value} has no vector instructions")
         first, second = self._values(operands)
         if name in rules:
             return rules[name](code, element, first, second, target)
@@ -170,7 +181,8 @@ class _Tree:
         return rule(code, name, element, first, second, target)
 
     def _extended(self, operands: tuple[Expression, ...]) -> bool | None:
-        """Whether both factors are sign extensions (True) or zero extensions (False) of at most 32 bits."""
+        """Whether both factors are sign extensions (True) or zero extensions (False) of at most 32 bits; None where
+        they are not, or the unit has no such product."""
         for name, signed in (("zext", False), ("sext", True)):
             if all(isinstance(o, Apply) and o.operator == name for o in operands):
                 return signed if self._unit.three_operands or not signed else None
@@ -188,7 +200,7 @@ class _Tree:
                target: str | None) -> VectorValue:
         value, count = operands
         if not isinstance(count, Constant):
-            raise Rejected(Reason.NO_PLAN, f"{name} by a variable count")
+            raise Rejected(Reason.NO_PLAN, f"{name} has a count that is not constant")
         bits = integers.shift_count(count.bits, element)
         return integers.shift(self._code, name, element, self.value(value), bits, self._constant, target)
 
@@ -218,16 +230,39 @@ class _Tree:
             left, right = map(self._truth, operands)
             return comparisons.combine(self._code, expression.operator, left, right, self._constant)
         if expression.operator not in comparisons.FLOATING and expression.operator not in comparisons.INTEGER:
-            raise Rejected(Reason.NO_PLAN, f"{expression.operator} as a truth value")
+            raise Rejected(Reason.NO_PLAN, f"{expression.operator} is used as a truth value")
         first, second = self._values(operands)
         return comparisons.compare(self._code, expression.operator, self._lowering.element(operands[0]), first, second,
                               self._constant)
 
 
 def is_truth(expression: Expression) -> bool:
-    """Whether the value is a truth value: a comparison, or made of comparisons."""
+    """Whether the value is a truth value: a comparison, or a connective of truth values."""
     if not isinstance(expression, Apply):
         return False
     if expression.operator in comparisons.FLOATING or expression.operator in comparisons.INTEGER:
         return True
     return expression.operator in ("not", *comparisons.CONNECTIVES) and all(map(is_truth, expression.operands))
+
+
+def unit_for(isa: Isa, expression: Expression, reads: Sequence[ElementType], result: ElementType,
+             lanes: int = 0) -> VectorUnit:
+    """The unit of a statement: the widest of its types fills the vector. It has one lane where functions are called."""
+    elements = {result, *reads, *_elements(expression)}
+    lanes = 1 if has_calls(expression) else lanes
+    widest = max(elements, key=lambda e: (e.size, e is result, e.is_float, e.value))
+    return VectorUnit(isa, widest, lanes, mixed=len({e.size for e in elements}) > 1)
+
+
+def _elements(expression: Expression) -> Iterator[ElementType]:
+    """Types of the values in an expression. Truth values and shift counts have none."""
+    match expression:
+        case Apply(operator, operands, element):
+            if not is_truth(expression):
+                yield element
+            for operand in operands[:1] if operator in SHIFTS else operands:
+                yield from _elements(operand)
+        case Read():
+            return
+        case _:
+            yield expression.element

@@ -1,4 +1,4 @@
-"""Mask registers of AVX-512F, and vectors whose lanes count."""
+"""Contents of AVX-512F mask registers (the first n lanes), and vectors that count (0, s, 2s, ...)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from passes.vector.registers import view
 
 
 def first_lanes(emitter: Emitter, mask: str, count: str, spare: str = "rax") -> None:
-    """``mask`` = the first ``count`` lanes; ``count``: a general-purpose register with 0 <= count <= 255 (BMI2's bzhi
-    sees its lowest byte; 16 and more mean every lane). Clobbers ``spare``, which may be ``count``, and the flags."""
+    """``mask`` = the first ``count`` lanes. ``count``: a general-purpose register with 0 <= count <= 255 (BMI2's bzhi
+    reads its lowest byte; 16 and more mean every lane). Clobbers ``spare`` and the flags. Raises ``ValueError`` where
+    ``spare`` is ``count``."""
     if spare == count:
         raise ValueError("the count is needed after the spare register is set")
     low = sub_register(spare, 4)
@@ -28,8 +29,8 @@ def constant_lanes(emitter: Emitter, mask: str, lanes: int, spare: str = "rax") 
 
 
 def ramp(code: VectorCode, target: str, stride: int, element: ElementType) -> None:
-    """Lane n of ``target`` = n * ``stride`` (its low bits), in the whole register. Goes through a frame slot: to be
-    done once, outside loops. Clobbers ``spare``."""
+    """Lane n of ``target`` = n * ``stride`` (its low bits), in the whole register. It goes through a frame slot, so it
+    belongs outside loops. Clobbers ``spare``."""
     size = 64 if code.unit.evex else code.unit.register_bytes(element)
     bits, per_word = 8 * element.size, 8 // element.size
     slot = code.emitter.slot(size)
@@ -44,7 +45,7 @@ def ramp(code: VectorCode, target: str, stride: int, element: ElementType) -> No
 
 
 def counter(code: VectorCode, target: str, start: str, lanes: str, element: ElementType) -> None:
-    """Lane n of ``target`` = ``start`` (a general-purpose register) + lane n of ``lanes`` (a ramp)."""
+    """Lane n of ``target`` = ``start`` (a general-purpose register) + lane n of ``lanes`` (a ``ramp``)."""
     code.broadcast(target, start, element)
     size = code.size(element)
     sources = (view(target, size),) * (2 if code.unit.three_operands else 1)

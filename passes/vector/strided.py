@@ -1,7 +1,10 @@
-"""Vectors whose elements lie a constant number of bytes apart: one by one, reversed, or gathered.
+"""Strided vector loads and stores: elements that lie a constant number of bytes apart.
 
-``memory`` is always the place of lane 0, ``stride`` the bytes from each lane to the next. With a mask only the valid
-lanes' memory is touched.
+Example: ``x[2*i]`` has stride 16 for doubles. Stride = element size is a plain load, minus that a reversed one, twice
+that two loads and a shuffle; other strides take a gather or go element by element.
+
+``memory`` is always the place of lane 0, ``stride`` the bytes from each lane to the next. With a mask only the memory
+of valid lanes is touched.
 """
 
 from __future__ import annotations
@@ -28,16 +31,17 @@ def offsets_element(code: VectorCode, stride: int, element: ElementType) -> Elem
 
 
 def offsets(code: VectorCode, target: str, stride: int, element: ElementType) -> None:
-    """The offsets of all lanes, for ``load`` and ``store``; once, outside loops."""
+    """``target`` = the offsets of all lanes, for ``load`` and ``store``. To be done once, outside loops. Raises
+    ``Rejected(NO_PLAN)`` when there is no gather for this stride."""
     kind = offsets_element(code, stride, element)
     if kind is None:
-        raise Rejected(Reason.NO_PLAN, f"no gather of {element.value} with stride {stride}")
+        raise Rejected(Reason.NO_PLAN, f"there is no gather of {element.value} with stride {stride}")
     ramp(code, target, stride, kind)
 
 
 def needs_offsets(code: VectorCode, stride: int, element: ElementType) -> bool:
-    """Whether ``load`` and ``store`` of this stride want a register with ``offsets``: under a mask, where a gather is
-    shorter than a branch around each lane."""
+    """Whether ``load`` and ``store`` of this stride want a register with ``offsets``. They do under a mask, where a
+    gather is shorter than a branch around each lane."""
     return code.mask is not None and stride not in (0, element.size) and \
         offsets_element(code, stride, element) is not None
 
@@ -62,13 +66,14 @@ def load(code: VectorCode, target: str, memory: Mem, stride: int, element: Eleme
 
 def store(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType,
           offsets: str | None = None) -> None:
-    """The elements at ``memory``, ``memory + stride``, ... = ``source``. Clobbers ``spare`` and the flags."""
+    """The elements at ``memory``, ``memory + stride``, ... = ``source``. Clobbers ``spare`` and the flags. Raises
+    ``Rejected(NO_PLAN)`` for stride 0."""
     if stride == element.size or code.unit.scalar:
         code.store(memory, source, element)
     elif offsets is not None:
         _scatter(code, memory, source, stride, element, offsets)
     elif stride == 0:
-        raise Rejected(Reason.NO_PLAN, f"no store of {element.value} with stride {stride}")
+        raise Rejected(Reason.NO_PLAN, f"there is no store of {element.value} with stride {stride}")
     elif stride == -element.size and _shuffles(code, element):
         register = code.pool.take()
         reverse(code, register, source, element)
@@ -81,7 +86,7 @@ def store(code: VectorCode, memory: Mem, source: str, stride: int, element: Elem
 def _lane(memory: Mem, stride: int, lane: int, element: ElementType) -> Mem:
     displacement = memory.displacement + lane * stride
     if not fits(displacement):
-        raise Rejected(Reason.NO_PLAN, f"stride {stride} is too long for an address")
+        raise Rejected(Reason.NO_PLAN, f"a stride of {stride} bytes does not fit an address")
     return replace(memory, displacement=displacement, size=element.size, broadcast=0)
 
 
@@ -89,10 +94,11 @@ def _lane(memory: Mem, stride: int, lane: int, element: ElementType) -> Mem:
 
 
 def _indexed(code: VectorCode, memory: Mem, stride: int, element: ElementType, offsets: str) -> tuple[str, Mem, int]:
-    """The end of the mnemonic, the address and the bytes of the register with the elements."""
+    """For a gather or scatter: the end of the mnemonic, the address, and the bytes of the register with the
+    elements."""
     kind = offsets_element(code, stride, element)
     if kind is None or memory.index is not None:
-        raise Rejected(Reason.NO_PLAN, f"no gather of {element.value} with stride {stride}")
+        raise Rejected(Reason.NO_PLAN, f"there is no gather of {element.value} with stride {stride}")
     index_size, value_size = (32, 64) if (kind, element.size) == (I32, 8) else (64, 64)
     if (kind, element.size) == (I64, 4):
         value_size = 32
@@ -101,7 +107,7 @@ def _indexed(code: VectorCode, memory: Mem, stride: int, element: ElementType, o
 
 
 def _lanes_to_do(code: VectorCode) -> str:
-    """A mask register that the instruction may clear: the valid lanes."""
+    """A copy of the mask (all lanes without one): the instruction clears it as it goes."""
     done = code.masks.take()
     if code.mask:
         code.emitter.op("kmovw", done, code.mask)
@@ -111,7 +117,7 @@ def _lanes_to_do(code: VectorCode) -> str:
 
 
 def _gather(code: VectorCode, target: str, memory: Mem, stride: int, element: ElementType, offsets: str) -> None:
-    """Lanes outside the mask become 0; that also cuts the dependence on what the register held."""
+    """Lanes outside the mask become 0, which also cuts the dependence on the register's old value."""
     suffix, address, size = _indexed(code, memory, stride, element, offsets)
     result = code.pool.take() if target == offsets else target
     done = _lanes_to_do(code)
@@ -160,7 +166,7 @@ def _store_lanes(code: VectorCode, memory: Mem, source: str, stride: int, elemen
 
 
 def _chunks(code: VectorCode, memory: Mem, stride: int, element: ElementType) -> list[list[Mem]]:
-    """The lanes' places, as many together as fit 16 bytes."""
+    """The places of the lanes, in groups that fill 16 bytes."""
     lanes = [_lane(memory, stride, n, element) for n in range(code.unit.lanes)]
     count = 16 // element.size
     return [lanes[n:n + count] for n in range(0, len(lanes), count)]
@@ -186,7 +192,7 @@ def _load_lane(code: VectorCode, target: str, lane: Mem, element: ElementType) -
 
 
 def _insert_lane(code: VectorCode, target: str, lane: Mem, number: int, element: ElementType) -> None:
-    """Lane ``number`` from memory, the others as they are. SSE2 has this for elements of 8 and 2 bytes."""
+    """Lane ``number`` from memory; the others stay. SSE2 has such an instruction for elements of 8 and 2 bytes."""
     operands: list[str | Mem | int] = [view(target, 16)] * (2 if code.unit.three_operands else 1)
     if element.size == 8:
         code.emit("movhpd" if number else "movlpd", *operands, lane)
@@ -196,7 +202,8 @@ def _insert_lane(code: VectorCode, target: str, lane: Mem, number: int, element:
 
 
 def _interleave(code: VectorCode, target: str, lanes: list[Mem], element: ElementType) -> None:
-    """SSE2, elements of 1 and 4 bytes: those with even and those with odd numbers, interleaved; the first is loaded."""
+    """SSE2, elements of 1 and 4 bytes: interleaves the even and the odd elements (recursively). The first one is loaded
+    already."""
     if len(lanes) == 1:
         return
     if len(lanes) > 2:
@@ -209,7 +216,7 @@ def _interleave(code: VectorCode, target: str, lanes: list[Mem], element: Elemen
 
 
 def _load_valid(code: VectorCode, target: str, lanes: list[Mem], first: int, element: ElementType) -> None:
-    """Under a mask: a branch around each lane, the first of which is number ``first``."""
+    """Under a mask: a branch around each lane. ``first``: number of the first lane."""
     code.constant(target, 0, F64 if element.size == 8 else F32)
     code.emitter.op("kmovw", sub_register(code.spare, 4), str(code.mask))
     for number, lane in enumerate(lanes):
@@ -219,7 +226,7 @@ def _load_valid(code: VectorCode, target: str, lanes: list[Mem], first: int, ele
 
 
 def _unless_valid(code: VectorCode, lane: int) -> str:
-    """Jumps to the label it returns when the lane is not valid; ``spare`` holds the mask."""
+    """Jumps to the label that it returns when the lane is not valid. ``spare`` holds the mask."""
     over = code.emitter.fresh("lane")
     code.emitter.op("test", sub_register(code.spare, 4), 1 << lane)
     code.emitter.jump(over, "e")
@@ -227,7 +234,7 @@ def _unless_valid(code: VectorCode, lane: int) -> str:
 
 
 def _store_chunk(code: VectorCode, lanes: list[Mem], first: int, source: str, element: ElementType) -> None:
-    """At most 16 bytes, of which the first is lane number ``first``."""
+    """Stores at most 16 bytes. ``first``: number of the first lane."""
     if not code.unit.three_operands and element.size < 8:
         _store_chunk_by_shuffles(code, lanes, source, element)
         return
@@ -244,7 +251,7 @@ def _store_chunk(code: VectorCode, lanes: list[Mem], first: int, source: str, el
 
 
 def _store_chunk_by_shuffles(code: VectorCode, lanes: list[Mem], source: str, element: ElementType) -> None:
-    """SSE2 stores the lowest element of 4 bytes, and takes words to general-purpose registers."""
+    """SSE2 can store only the lowest element of 4 bytes, and extracts words into general-purpose registers."""
     low, shifted = sub_register(code.spare, 4), code.pool.take()
     for number, lane in enumerate(lanes):
         if element.size == 4:
@@ -263,8 +270,11 @@ def _store_chunk_by_shuffles(code: VectorCode, lanes: list[Mem], source: str, el
 
 
 def _load_every_second(code: VectorCode, target: str, memory: Mem, element: ElementType) -> None:
-    """Two overlapping loads that end with the last lane's element, so nothing behind it is read; the shuffle takes the
-    even elements of the first and the odd ones of the second, in pairs that the permutations put in order."""
+    """Stride of two elements: two overlapping loads and a shuffle.
+
+    The second load ends with the last lane's element, so nothing behind it is read. The shuffle takes the even elements
+    of the first load and the odd ones of the second, in pairs that the permutations put in order.
+    """
     size, wide = code.unit.width(element), element.size == 8
     second = code.pool.take()
     code.load(target, memory, element)
@@ -285,7 +295,7 @@ def _shuffles(code: VectorCode, element: ElementType) -> bool:
 
 
 def reverse(code: VectorCode, target: str, source: str, element: ElementType) -> None:
-    """``target`` = the lanes of ``source``, last first; elements of 4 or 8 bytes that fill at least 16."""
+    """``target`` = the lanes of ``source``, last first. Elements have 4 or 8 bytes and fill at least 16 together."""
     size = code.unit.width(element)
     to, of = view(target, size), view(source, size)
     wide = element.size == 8

@@ -1,8 +1,34 @@
-"""Entry, guards, kernel, rejoin: a version of a nest.
+"""Loop versioning: machine code for a version of a nest, from the entry and its guards to the rejoin.
 
-In: ``Region``, ``NestPlan``, ``Placement``. Out: ``CompiledRegion``. May be touched: the contract of a version lives
-here alone.
+A version is new code for iterations 0 .. H-1 of a nest (ARCHITECTURE, "The contract of a version")::
 
-Modules: ``entry``, ``generate``, ``guards``, ``kernel``, ``linear_code``, ``overflow_guards``, ``rejoin``,
-``rollback``.
+    patch at the header -> entry: take the frame, save registers
+                        -> guards: all hold?   no -> restore all, original code
+                        -> kernel: iterations 0 <= outer < H
+                        -> rejoin: the state of the header in iteration H -> original code runs the rest
+
+In: a ``Region``, a ``NestPlan`` for it, a ``Placement`` (addresses in the target), the machine's XCR0. Out: a
+``CompiledRegion``. Errors: Rejected(NO_PLAN or NO_SCHEDULE) where the code becomes too large or numbers do not fit;
+``VerifyError`` where anything breaks the contract.
+
+May be touched: this room alone implements the contract of a version. It calls ``passes.contraction_code`` and
+``passes.loop_code`` for the kernel and ``memopt.x86`` for instructions and assembly. No process, no file, no clock. The
+emitted code changes the frame, the statistics, the scratch memory, the footprints that the region writes, and nothing
+else that the program can see.
+
+Modules, in the order in which a version runs:
+
+- ``generate``: puts entry, kernel and exit together and assembles them for their place.
+- ``entry``: the prologue: takes the frame, saves registers, counts; and the way back when a guard fails.
+- ``guards``: loads live-ins, computes R and H, checks every guard.
+- ``overflow_guards``: the guards that keep loop bounds within 64-bit arithmetic.
+- ``linear_code``: ``Linear`` expressions as code, for guards (overflow checked) and rejoin (modulo 2**64).
+- ``kernel``: the code of the iterations: one part after the other of a distributed nest.
+- ``rejoin``: the epilogue: registers, cells and modes as at the header in iteration H.
+- ``rollback``: the undo log of a version that takes back its stores after an invalid square root.
+
+Tested by: ``tests/unit/passes/version``, which executes the code, a file for each module; ``test_guards_memory`` covers
+the guards on memory in ``guards``. ``linear_code`` and ``overflow_guards`` are covered by ``test_guards``, ``kernel``
+by ``tests/unit/passes/loop_code/test_nest_code.py`` and
+``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
 """

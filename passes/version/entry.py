@@ -1,14 +1,14 @@
-"""The way into a version: take the frame, save the program's registers, check every guard, or leave no trace.
+"""Prologue of a version: take the frame, save the program's registers, check every guard, or leave without a trace.
 
-Invariant: whichever way it goes, registers, flags and memory that the program can see are those of the header when
-the displaced instructions run; the stack is not touched, and until the guards have passed only the registers that
-guard code touches (passes.version.guards) and the flags are changed. ``frame.busy`` is taken before anything is written
-that
-an interrupted version may own: a signal handler that re-enters the nest, at whatever instruction, goes straight to the
-original code.
+In: the region, the layout of the frame, the placement. Out: code from the label ``entry``, which the patch jumps to, to
+the jump to ``kernel``. When the frame is taken or a guard fails (label ``fail``), it goes to ``displaced``, the moved
+header instructions, and so back to the original code.
 
-Labels: ``entry`` (the patch jumps here), ``fail`` (a guard failed), ``kernel`` and ``kernel_done``, and ``displaced``
-(the moved header instructions).
+Why the program cannot tell: on both ways the registers, flags and memory that the program can see are those of the
+header. The stack is not touched. Until the guards have passed, only the flags and the registers of guard code
+(``passes.version.guards.TOUCHED``) change. ``busy`` in the frame is the lock of the frame. It is taken before anything
+is written that an interrupted version may own, so a signal handler that enters the same nest, at whichever instruction,
+finds it taken and runs the original code.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ _XSAVE_HEADER = 512  # offset in the XSAVE area; 64 bytes (volume 1, 13.4.2)
 
 
 def absolute(address: int, size: int = 8) -> Mem:
-    """Memory at a fixed address within rel32 reach of the code."""
+    """The ``size`` bytes at a fixed address within rel32 reach of the code, as a RIP-relative operand."""
     return Mem("rip", displacement=address, size=size)
 
 
 def displaced_code(region: Region, moved: bytes) -> Code:
-    """The displaced header instructions, relocated to where this code will lie, and the way back."""
+    """The displaced header instructions ``moved`` (relocated already), and the jump back behind the patch."""
     back = region.header + len(region.displaced)
     return (Label("displaced"), Bytes(moved), instruction("jmp", Imm(back)))
 
 
 def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, most: int | None = None,
                prologue: Code = ()) -> Code:
-    """From the patch to the kernel. ``xcr0``: the machine's XCR0 (0 when XGETBV is not there); ``most``: see
-    ``NestPlan.most_iterations``; ``prologue`` runs just before the kernel, vector registers as at entry."""
+    """Code from the patch to the kernel, with the way out for a guard that fails.
+
+    ``xcr0``: the machine's XCR0, 0 where XGETBV does not exist. ``most``: the ``most_iterations`` of the ``NestPlan``.
+    ``prologue`` runs just before the kernel, when the vector registers still hold their values at entry.
+    """
     frame = placement.frame
     return (
         *(_take_locked if region.flags_dead else _take)(layout, frame),
@@ -59,9 +62,9 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
 
 
 def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...]) -> Iterator[Item]:
-    """Flags and ``registers`` (rax the last) back from the frame, the frame given up, on to ``displaced``."""
+    """Restore the flags and ``registers`` (rax last) from the frame, release the frame, jump to ``displaced``."""
     yield instruction("mov", "rax", absolute(frame + layout.flags))
-    # al is 1 when OF was set: 1 + 0x7f overflows, 0 + 0x7f does not. sahf restores the other five.
+    # al is 1 when OF was set: 1 + 0x7f overflows and sets OF, 0 + 0x7f does not. sahf restores the other five flags.
     yield instruction("add", "al", 0x7f)
     yield instruction("sahf")
     for name in registers:
@@ -71,7 +74,7 @@ def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...]) -> Iterat
 
 
 def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Item]:
-    """``direction`` "save" or "restore" for every vector and mask register the system lets a program use."""
+    """Save or restore (``direction``: "save", "restore") every vector and mask register that XCR0 enables."""
     area = Mem("rbp", displacement=layout.xsave)
     mask = xcr0 & _VECTOR_STATE
     if not mask:  # a machine without XSAVE has SSE only
@@ -86,16 +89,17 @@ def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Ite
 
 
 def time_stamp() -> tuple[Item, ...]:
-    """rax = time-stamp counter; changes rdx and the flags."""
+    """rax = the time-stamp counter; clobbers rdx and the flags."""
     return (instruction("rdtsc"), instruction("shl", "rdx", 32), instruction("or", "rax", "rdx"))
 
 
 def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take ``busy`` without a flag, a stack slot or a register to spare; if it is taken, leave at once.
+    """Take the lock ``busy`` without changing a flag, a stack slot or a register; if it is taken, leave at once.
 
-    ``busy`` is swapped with rcx: zero came out: it was free, and what went in, not zero, both marks it taken and
-    keeps rcx. Else swap back. An rcx of zero cannot mark anything, but then rcx is known and free to use. A signal
-    between any two of these instructions finds busy either still free, and leaves it so, or taken.
+    ``xchg`` swaps ``busy`` with rcx. If zero comes out, the frame was free, and the old rcx that went in (not zero)
+    both marks the frame taken and is kept there. If not, the frame was taken: swap back. An rcx of zero cannot mark the
+    frame taken; then its value is known, so rcx is free to use for a load of ``busy``. A signal between any two of
+    these instructions finds ``busy`` free, and leaves it free, or finds it taken.
     """
     busy, saved = absolute(frame + layout.busy), absolute(frame + layout.register("rcx"))
     yield Label("entry")
@@ -121,7 +125,8 @@ def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
 
 
 def _take_locked(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take ``busy``, free to change the flags: of several threads, and signal handlers, one gets it."""
+    """Take the lock ``busy`` by a locked bit test, which changes the flags (they are dead): threads and signal handlers
+    may compete, and one gets it."""
     yield Label("entry")
     yield Bytes(b"\xf0")  # lock, for the next instruction
     yield instruction("bts", absolute(frame + layout.busy, 4), 0)

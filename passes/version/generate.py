@@ -1,7 +1,11 @@
-"""Guard, kernel and exit glued together and assembled for their place: a region and a plan become machine code.
+"""Code generation for a version: entry, kernel and exit are put together and assembled for their place.
 
-Layout of the blob at ``Placement.code``: the displaced header instructions first (so that their address is known
-before anything is assembled), then the entry, the kernel, the exit.
+In: a region, a plan, a function that makes the kernel, a placement. Out: a ``CompiledRegion``. The code at
+``Placement.code`` starts with the displaced header instructions, so that their address is known before anything is
+assembled. The entry, the kernel and the exit follow.
+
+The kernel is checked against its contract: it starts at its label and does not use the stack. The assembler decodes
+every instruction again (``memopt.x86.verify``).
 """
 
 from __future__ import annotations
@@ -30,12 +34,13 @@ _STATE_NEEDED = {Isa.SSE2: 0, Isa.AVX2: 0x6, Isa.AVX512: 0xe6}  # XCR0 bits
 
 def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], KernelCode], placement: Placement,
              displaced: Callable[[int], bytes], xcr0: int, xsave_bytes: int = XSAVE_BYTES) -> CompiledRegion:
-    """Machine code for ``region``.
+    """Machine code of a version of ``region``.
 
-    ``kernel`` makes the loops for a frame layout; ``displaced`` gives the header's instructions relocated to an
-    address; ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd).
-    ``VerifyError`` when anything does not fit its place or the kernel does not keep its contract; ``Rejected`` where
-    code would become too large, or values are nested too deeply.
+    ``kernel`` makes the loops for a frame layout. ``displaced`` gives the header's instructions relocated to an
+    address. ``xcr0`` is the machine's XCR0 and ``xsave_bytes`` the size of its XSAVE area (CPUID leaf 0xd). Raises
+    ``VerifyError`` where anything does not fit its place or the kernel breaks its contract; Rejected(NO_PLAN) where the
+    code becomes too large or an expression is nested too deeply; Rejected(NO_SCHEDULE) where loop bounds have too
+    large coefficients.
     """
     state = _STATE_NEEDED[plan.isa]
     if xcr0 & state != state:
@@ -44,7 +49,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
     try:
         made = kernel(layout)
     except RecursionError:
-        raise Rejected(Reason.NO_PLAN, "a stored value is made by operations nested too deeply") from None
+        raise Rejected(Reason.NO_PLAN, "the expression of a stored value is nested too deeply") from None
     layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),
@@ -63,20 +68,21 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
 
 
 def undo_log_offset(kernel_scratch: int) -> int:
-    """Where in the scratch memory the copies start that ``passes.version.rollback`` makes, behind the kernel's own."""
+    """The offset of the undo log (``passes.version.rollback``) in scratch memory: behind the kernel's own bytes."""
     return align(kernel_scratch, 64)
 
 
 def _room_guards(plan: NestPlan) -> tuple[Relation, ...]:
-    """For private arrays whose size follows from R."""
+    """R <= ``most_trips``: the private arrays of the plan have room for that many iterations."""
     if plan.most_trips is None:
         return ()
-    return (Relation(Linear.symbol(TRIPS, -1, plan.most_trips), False, "values kept in registers have that much room"),)
+    why = "the arrays for values kept in registers are large enough"
+    return (Relation(Linear.symbol(TRIPS, -1, plan.most_trips), False, why),)
 
 
 def _check_fit(assembled: Assembled, layout: FrameLayout, scratch: int, placement: Placement) -> None:
     if len(assembled.code) > placement.code_size:
-        raise Rejected(Reason.NO_PLAN, f"{len(assembled.code)} bytes of code do not fit in {placement.code_size}")
+        raise Rejected(Reason.NO_PLAN, f"the new code has {len(assembled.code)} bytes, more than {placement.code_size}")
     for what, needed, there in (("frame", layout.size, placement.frame_size),
                                 ("scratch", scratch, placement.scratch_size)):
         if needed > there:
@@ -86,7 +92,7 @@ def _check_fit(assembled: Assembled, layout: FrameLayout, scratch: int, placemen
 
 
 def _check_kernel(made: KernelCode, calls: bool) -> None:
-    """The kernel starts at its label and does not name the stack pointer, but where it calls functions."""
+    """Raise ``VerifyError`` unless the kernel starts at its label and uses the stack pointer only to call functions."""
     if made.items[:1] != (Label("kernel"),):
         raise VerifyError("the kernel does not start at its label")
     if any(_uses_stack(item) and not (calls and is_of_call(item)) for item in made.items):

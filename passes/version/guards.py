@@ -1,7 +1,12 @@
-"""What is checked at every entry before a version runs: that it was made for these values, trips and memory.
+"""Guards as machine code: the checks at every entry that the version was made for these values, trip counts, arrays.
 
-Invariant: memory is read only where the original reads it too, or where a guard before has made sure that it may be;
-only ``TOUCHED``, the frame and the flags are changed. Any failure goes to the label ``fail`` (passes.version.entry).
+Example: a nest specialised for a row length of 2048, with two arrays, checks ``n == 2048``, R >= 2, and that
+[A, A + 8*R*2048) and [B, B + 8*R*2048) do not overlap.
+
+In: a region, the layout of the frame. Out: code that stores the live-ins, R and H to their slots, and jumps to ``fail``
+(``passes.version.entry``) where a guard does not hold. It changes the registers ``TOUCHED``, the frame and the flags
+only. It reads memory only where the original certainly reads it too, or where an earlier guard has made sure that it
+may be read.
 """
 
 from __future__ import annotations
@@ -31,17 +36,18 @@ from memopt.x86.instructions import GENERAL, Item, Label, Mem, dword, instructio
 from passes.version.linear_code import checked, is_imm32
 
 FAIL = "fail"
-TOUCHED = ("rcx", "rdx", "rbp", "rax")  # by guard code; rax last: it carries the flags before
+TOUCHED = ("rcx", "rdx", "rbp", "rax")  # clobbered by guard code; restored in this order, rax last: it holds the flags
 _MASKED = 0x1f80  # MXCSR: all six floating-point exceptions masked
 _DENORMALS_ARE_ZEROS = 1 << 6
-_SMALLEST_PAGE = 4096  # either all of its bytes are mapped or none
+_SMALLEST_PAGE = 4096  # bytes; all bytes of a page are mapped, or none
 
 
 def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """Live-ins, R, guards and the modes of MXCSR; ``most``: see ``NestPlan.most_iterations``.
+    """Code that loads the live-ins, computes R and H, and checks all guards and the modes of MXCSR.
 
-    Cells behind a pointer are read only when every guard that does not need them holds: that the program reads them too
-    on its way through the nest is one of the things those guards make sure of."""
+    ``most``: the ``most_iterations`` of the ``NestPlan``. A cell behind a pointer is read only after every guard that
+    does not need its value has passed: some of these guards make sure that the program reads the cell too.
+    """
     behind = _behind(region)
     behind[TRIPS] = max((behind[s] for s in region.trips.numerator.symbols), default=0)
     for level in sorted({0, *behind.values()}):
@@ -56,22 +62,25 @@ def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[It
                 yield from _guard(guard, layout)
     for number, guard in enumerate(g for g in region.guards if isinstance(g, Progression)):
         yield from _progression(guard, f"progression_{number}", layout)
-    for mirror in region.memory_backed:
-        yield from _mirrored(mirror, layout)
-    for number, numeric in enumerate(region.nan_free):
-        yield from _numeric(numeric, f"numeric{number}", layout)
+    for backed in region.memory_backed:
+        yield from _memory_backed(backed, layout)
+    for number, nan_free in enumerate(region.nan_free):
+        yield from _nan_free(nan_free, f"numeric{number}", layout)
     yield from _check_modes(region, layout)
 
 
 def _behind(region: Region) -> dict[str, int]:
-    """How many steps lead to each live-in, pointers and what is looked at before; the stack and fixed addresses are
-    there in any case."""
+    """The level of each live-in: how many rounds of loads and guards come before its own load.
+
+    Registers, cells on the stack and cells at fixed addresses have level 0; a cell behind a pointer comes after its
+    pointer and after the symbols whose guards must hold first (``LiveIn.after``).
+    """
     found: dict[str, int] = {}
     pending = {x.symbol: _before(x, region.trips) for x in region.live_ins}
     while pending:
         known = {s: before for s, before in pending.items() if not before & pending.keys()}
         if not known:
-            raise VerifyError(f"cells behind one another: {', '.join(pending)}")
+            raise VerifyError(f"live-ins wait for each other: {', '.join(pending)}")
         for symbol, before in known.items():
             found[symbol] = max((1 + found.get(s, 0) for s in before), default=0)
             del pending[symbol]
@@ -79,7 +88,7 @@ def _behind(region: Region) -> dict[str, int]:
 
 
 def _before(live_in: LiveIn, trips: Trips) -> frozenset[str]:
-    """The symbols that have to be known, and what is guarded of them to hold, before ``live_in`` is read."""
+    """The symbols that must be loaded, and their guards checked, before ``live_in`` is read."""
     if not isinstance(live_in.location, Cell) or live_in.location.base in ("", "rsp"):
         return frozenset()
     known = {live_in.location.base, *live_in.after}
@@ -96,16 +105,16 @@ def _symbols(guard: Guard) -> frozenset[str]:
 
 
 def _header_register(name: str, layout: FrameLayout, scratch: str) -> tuple[str, list[Item]]:
-    """A register that holds the header value of ``name``, and the code that makes it so (in ``scratch``)."""
+    """A register with the value of ``name`` at the header: itself, or ``scratch`` with the code that loads it."""
     if name not in TOUCHED:
         return name, []
     return scratch, [instruction("mov", scratch, Mem("rbp", displacement=layout.register(name)))]
 
 
 def _cell_operand(cell: Cell, layout: FrameLayout, scratch: str) -> tuple[Mem, list[Item]]:
-    """The cell as a memory operand, and the code that prepares its base (in ``scratch``, flags changed).
+    """The cell as a memory operand, and the code that prepares its base in ``scratch``; it changes the flags.
 
-    Only while no register but the guard's own has changed since the header, rbp holding the frame.
+    Precondition: since the header only the registers of guard code have changed, and rbp holds the frame.
     """
     if cell.base == "":
         return Mem(scratch, size=cell.width), [instruction("mov", scratch, cell.displacement)]
@@ -125,7 +134,7 @@ def _cell_base(base: str, layout: FrameLayout, scratch: str) -> tuple[str, list[
 
 
 def _load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
-    """The symbol's slot filled from its location."""
+    """Load a live-in from its location and store it to its slot, extended to 64 bits."""
     slot = Mem("rbp", displacement=layout.symbols[live_in.symbol])
     items: list[Item] = []
     location = live_in.location
@@ -146,13 +155,15 @@ def _load_live_in(live_in: LiveIn, layout: FrameLayout) -> list[Item]:
     elif live_in.width in (1, 2) and live_in.signed:
         load = instruction("movsx", "rax", source)
     else:
-        raise VerifyError(f"{live_in} has no load of its width")
+        raise VerifyError(f"there is no load for the width and sign of {live_in}")
     return [*items, load, instruction("mov", slot, "rax")]
 
 
 def _lane_operand(lane: Lane, layout: FrameLayout) -> tuple[Mem, list[Item]]:
-    """The lane in memory, and the code that puts it there: the vector state is saved over it only when every guard
-    holds."""
+    """The lane as a memory operand in the XSAVE area, and the code that stores its register there.
+
+    The area is free: the vector state is saved to it only after all guards have passed.
+    """
     whole = Mem("rbp", displacement=layout.xsave, size=16 if lane.offset + lane.width <= 16 else 32)
     number = lane.register.removeprefix("xmm")
     return Mem("rbp", displacement=layout.xsave + lane.offset, size=lane.width), [
@@ -161,8 +172,10 @@ def _lane_operand(lane: Lane, layout: FrameLayout) -> tuple[Mem, list[Item]]:
 
 
 def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """R by exact division, R > ``left``; H = min(R - left, limit, most) >= 1. The limit is read once: memopt may be
-    changing it."""
+    """R by exact division, R > ``left``, and H = min(R - left, limit, most) >= 1, both stored to their slots.
+
+    The limit is read only once, because memopt may change it at any time.
+    """
     numerator, divisor = trips.numerator, trips.divisor
     yield from checked(numerator, layout, FAIL)
     if divisor < 0:
@@ -186,10 +199,10 @@ def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> It
 
 
 def _divide(divisor: int) -> Iterator[Item]:
-    """rax /= ``divisor`` > 0; to ``fail`` when there is a remainder."""
+    """rax /= ``divisor`` > 0; jumps to ``fail`` if there is a remainder."""
     if divisor == 1:
         return
-    if divisor <= 0 or divisor >= 1 << 63:  # only 0 would be divisible, and 0 iterations are too few
+    if divisor <= 0 or divisor >= 1 << 63:  # of 64-bit numbers only 0 is divisible by it, and R = 0 is too few
         yield jump(FAIL)
     elif divisor & (divisor - 1) == 0 and divisor <= 1 << 31:
         yield instruction("test", "eax", divisor - 1)
@@ -210,8 +223,8 @@ def _guard(guard: Guard, layout: FrameLayout) -> Iterator[Item]:
             yield instruction("test", "rax", "rax")
             yield jump(FAIL, "ne" if equal else "s")
         case Disjoint(first, second, _):
-            # All four ends are computed, whichever decides: that each fits in 64 bits is part of what makes disjoint
-            # numbers disjoint addresses.
+            # All four ends are computed even where the first comparison decides: intervals of numbers are intervals of
+            # addresses only if each end fits in 64 bits.
             overlaps = Mem("rbp", displacement=layout.temporary, size=1)
             yield from _compare(second.high, first.low, layout)
             yield instruction("setg", overlaps)
@@ -222,7 +235,7 @@ def _guard(guard: Guard, layout: FrameLayout) -> Iterator[Item]:
 
 
 def _progression(words: Progression, label: str, layout: FrameLayout) -> Iterator[Item]:
-    """To ``fail`` unless the words are what they should be, and every pointer points to one."""
+    """Jump to ``fail`` unless the words hold their progression and every pointer points to one of them."""
     for pointer in words.pointers:
         yield from checked(pointer - words.low, layout, FAIL)
         yield instruction("test", "al", 7)
@@ -239,41 +252,44 @@ def _progression(words: Progression, label: str, layout: FrameLayout) -> Iterato
     yield jump(label, "ne")
 
 
-def _mirrored(mirror: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
-    """To ``fail`` unless the location holds what its cell holds; last of all, so that the cell can be read."""
+def _memory_backed(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
+    """Jump to ``fail`` unless the location and its cell hold the same value.
+
+    Runs after the other guards, which make sure that the cell, or ``near`` in the same page, may be read.
+    """
     start = {LIMIT: Linear()}
-    yield from checked(mirror.cell.substitute(start), layout, FAIL)
+    yield from checked(backed.cell.substitute(start), layout, FAIL)
     yield instruction("mov", "rdx", "rax")
-    if mirror.near is not None:
-        yield from checked(mirror.near.substitute(start), layout, FAIL)
-        for last in dict.fromkeys((0, mirror.width - 1)):
+    if backed.near is not None:
+        yield from checked(backed.near.substitute(start), layout, FAIL)
+        for last in dict.fromkeys((0, backed.width - 1)):
             yield instruction("lea", "rcx", Mem("rdx", displacement=last))
             yield instruction("xor", "rcx", "rax")
             yield instruction("and", "rcx", -_SMALLEST_PAGE)
             yield jump(FAIL, "ne")
-    if isinstance(mirror.location, Register):
-        held = Mem("rbp", displacement=layout.register(mirror.location.name), size=mirror.width)
+    if isinstance(backed.location, Register):
+        held = Mem("rbp", displacement=layout.register(backed.location.name), size=backed.width)
     else:
-        held, items = _lane_operand(mirror.location, layout)
+        held, items = _lane_operand(backed.location, layout)
         yield from items
-    value = part_of_register("rax", mirror.width)
-    yield instruction("mov", value, Mem("rdx", size=mirror.width))
+    value = part_of_register("rax", backed.width)
+    yield instruction("mov", value, Mem("rdx", size=backed.width))
     yield instruction("cmp", value, held)
     yield jump(FAIL, "ne")
 
 
-def _numeric(numeric: NanFree, label: str, layout: FrameLayout) -> Iterator[Item]:
-    """To ``fail`` where there is a NaN: shifted left by one, so without its sign, it is beyond the infinities."""
-    size = numeric.size
+def _nan_free(guard: NanFree, label: str, layout: FrameLayout) -> Iterator[Item]:
+    """Jump to ``fail`` if there is a NaN: shifted left by one, which drops the sign, it is above infinity."""
+    size = guard.size
     value, limit = part_of_register("rax", size), part_of_register("rcx", size)
-    if isinstance(numeric.where, Lane):
-        there, items = _lane_operand(numeric.where, layout)
+    if isinstance(guard.where, Lane):
+        there, items = _lane_operand(guard.where, layout)
         yield from items
     else:
         end, there = Mem("rbp", displacement=layout.temporary), Mem("rdx", size=size)
-        yield from checked(numeric.where.high - size, layout, FAIL)
+        yield from checked(guard.where.high - size, layout, FAIL)
         yield instruction("mov", end, "rax")
-        yield from checked(numeric.where.low, layout, FAIL)
+        yield from checked(guard.where.low, layout, FAIL)
         yield instruction("cmp", "rax", end)
         yield jump(FAIL, "g")
         yield instruction("mov", "rdx", "rax")
@@ -283,7 +299,7 @@ def _numeric(numeric: NanFree, label: str, layout: FrameLayout) -> Iterator[Item
     yield instruction("add", value, value)
     yield instruction("cmp", value, limit)
     yield jump(FAIL, "a")
-    if not isinstance(numeric.where, Lane):
+    if not isinstance(guard.where, Lane):
         yield instruction("add", "rdx", size)
         yield instruction("cmp", "rdx", end)
         yield jump(label, "le")
@@ -297,7 +313,7 @@ def part_of_register(name: str, width: int) -> str:
 
 
 def _compare(left: Linear, right: Linear, layout: FrameLayout) -> Iterator[Item]:
-    """Flags of ``left`` against ``right``."""
+    """Set the flags by comparing ``left`` with ``right``; an overflow of either jumps to ``fail``."""
     yield from checked(left, layout, FAIL)
     yield instruction("mov", "rdx", "rax")
     yield from checked(right, layout, FAIL)
@@ -305,8 +321,11 @@ def _compare(left: Linear, right: Linear, layout: FrameLayout) -> Iterator[Item]
 
 
 def _check_modes(region: Region, layout: FrameLayout) -> Iterator[Item]:
-    """All exceptions are masked, and where a minimum or maximum is taken denormals are no zeros: what chooses between
-    two numbers keeps them, MINPD and MAXPD would make them zeros (Intel SDM 1, 10.2.3.4)."""
+    """Jump to ``fail`` unless all floating-point exceptions are masked, and denormals are kept where it matters.
+
+    With denormals-are-zeros, MINPD and MAXPD return zero for a denormal operand, while the original, which only chooses
+    between two numbers, keeps it (Intel SDM 1, 10.2.3.4). So that mode is refused where a minimum or maximum is taken.
+    """
     extremes = any(has_extremes(s.expression) for s in region.scop.statements)
     control = Mem("rbp", displacement=layout.mxcsr, size=4)
     yield instruction("stmxcsr", control)

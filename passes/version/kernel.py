@@ -1,10 +1,11 @@
-"""The kernel of a version: machine code that runs the iterations 0 <= outer < H of a nest as its plan says.
+"""The kernel of a version: code that runs the iterations 0 <= outer < H of a nest as its plan says.
 
-In: a region for each part of the plan, where the frame and the scratch memory lie. Out: ``KernelCode``. The parts run
-one after the other; a part is a contraction (``passes.contraction_code.contraction_kernel``) or a loop plan
-(``passes.loop_code.nest_code``). Convention at
-entry: ``rbp`` holds the frame address, symbol values and H lie in the frame, live-in vector registers still hold their
-values.
+In: a region for each part of the plan, the addresses of the frame and of the scratch memory. Out: ``KernelCode``. The
+parts of a distributed nest (loop fission) run one after the other. A part is a contraction
+(``passes.contraction_code.contraction_kernel``) or a loop plan (``passes.loop_code.nest_code``).
+
+Convention at entry: rbp holds the address of the frame; symbols, R and H lie in the frame; live-in vector registers
+still hold their values.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ from passes.vector.emitter import Emitter
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """``items`` start with ``Label("kernel")`` and end by ``jmp kernel_done``.
+    """The code of a kernel: ``items`` start with ``Label("kernel")`` and end with ``jmp kernel_done``.
 
-    rbp is the frame's address at the start and stays; rsp and the memory below it are not touched, every other
-    register is clobbered. Symbols, R and H are read from their slots and not written, but for those of
-    ``Region.passed``; ``local_bytes`` from
-    ``FrameLayout.locals`` on and ``scratch_needed`` bytes at ``Placement.scratch`` (64-byte aligned) are the
-    kernel's own. MXCSR's modes stay as they are.
+    rbp holds the address of the frame throughout. rsp and the memory below it are not touched, except by calls of
+    functions; every other register is clobbered. Symbols, R and H are read from their slots and not written, except the
+    symbols of ``Region.register_carried``. The kernel owns ``local_bytes`` bytes from ``FrameLayout.locals`` on and
+    ``scratch_needed`` bytes at ``Placement.scratch`` (64-byte aligned). It does not change MXCSR's modes.
     """
 
     items: Code
@@ -39,17 +39,20 @@ class KernelCode:
 
 
 def kernel(region: Region, plan: Plan, layout: FrameLayout, placement: Placement) -> KernelCode:
-    """Code for the plan's statement. Rejected when the statement has not the shape of a contraction, VerifyError when
-    the plan contradicts the region or its tile does not fit the register file."""
+    """Code for the one statement of a contraction plan.
+
+    Raises Rejected where the statement is no contraction, ``VerifyError`` where the plan contradicts the region or its
+    tile does not fit the register file.
+    """
     return nest_kernel((region,), NestPlan((plan,)), layout, placement)
 
 
 def nest_kernel(regions: tuple[Region, ...], plan: NestPlan, layout: FrameLayout, placement: Placement) -> KernelCode:
-    """Code for the statements of a distributed nest, one after the other; errors as ``kernel``."""
+    """Code for the parts of a distributed nest, one after the other; raises as ``kernel``."""
     emitter = Emitter(layout.locals)
     emitter.place("kernel")
     parts = [_part(r, p, layout, placement, emitter) for r, p in zip(regions, plan.parts, strict=True)]
-    for part in parts:  # all of them while live-in vector registers still hold their values
+    for part in parts:  # all prepare before the first runs, while live-in vector registers still hold their values
         part.prepare()
     for part in parts:
         part.run()
@@ -66,6 +69,6 @@ def _part(region: Region, part: Part, layout: FrameLayout, placement: Placement,
 
 
 def nest_scratch_bytes(regions: tuple[Region, ...], plan: NestPlan) -> int:
-    """``scratch_needed`` of ``nest_kernel``: the parts use the same bytes in turn."""
+    """The ``scratch_needed`` of ``nest_kernel``: the maximum over the parts, which reuse the same bytes."""
     return max(scratch_bytes(r, p) if isinstance(p, Plan) else private_bytes(r.scop, p)
                for r, p in zip(regions, plan.parts, strict=True))

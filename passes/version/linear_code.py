@@ -1,7 +1,10 @@
-"""Linear expressions over frame slots as machine code: the arithmetic of guards and of the rejoin.
+"""Linear expressions over frame slots as machine code: the integer arithmetic of guards and rejoin.
 
-Invariant: the value comes out in rax; rcx is the only other register changed; rbp is the frame. Checked arithmetic
-jumps to a label at the first overflow of 64 bits, so a value that arrives is the mathematical one.
+Example: ``p0 + 8*n - 16`` is ``mov rax, [p0]; imul rcx, [n], 8; add rax, rcx; add rax, -16``.
+
+In: a ``Linear`` over symbols with slots in the frame (rbp). Out: code that leaves the value in rax and clobbers rcx and
+the flags only. ``checked`` jumps to a label at the first overflow of 64 bits, so a value that arrives is the
+mathematical one; ``wrapping`` computes modulo 2**64, as the program does.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ _WORD = 1 << 64
 
 
 def checked(expression: Linear, layout: FrameLayout, overflow: str) -> list[Item]:
-    """rax = ``expression`` as a mathematical integer, or a jump to ``overflow`` when a step leaves 64 bits.
+    """rax = ``expression`` as a mathematical integer, or a jump to ``overflow`` if a step does not fit in 64 bits.
 
-    Conservative: a step may overflow where the final value would not.
+    Conservative: a step may overflow although the final value fits.
     """
     numbers = (expression.constant, *(c for _, c in expression.terms))
     if any(not -_WORD // 2 <= n < _WORD // 2 for n in numbers):
@@ -35,11 +38,13 @@ def _signed(value: int) -> int:
 
 
 def is_imm32(value: int) -> bool:
+    """Whether ``value`` fits a sign-extended 32-bit immediate or displacement."""
     return -1 << 31 <= value < 1 << 31
 
 
 def _evaluate(expression: Linear, layout: FrameLayout, after: list[Item]) -> list[Item]:
-    """Sum from left to right, starting with a plain term if there is one; ``after`` follows each checked step."""
+    """The sum from left to right, from a term with coefficient 1 if there is one; ``after`` follows each step that may
+    overflow."""
     terms = sorted(expression.terms, key=lambda t: t[1] != 1)
     items: list[Item] = []
     for position, (symbol, coefficient) in enumerate(terms):

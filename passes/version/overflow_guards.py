@@ -1,7 +1,10 @@
-"""Guards that keep the bounds of loop plans within 64-bit arithmetic.
+"""Overflow guards: they bound the symbols in the loop bounds of loop plans, so that 64-bit arithmetic is exact.
 
-Generated loops compare and add numbers that are Linear over symbols and counters; with every symbol below 2**40 in size
-and few, small coefficients no step can overflow. Addresses wrap as the program's own do.
+Generated loops compare and add numbers that are Linear over symbols and counters. If every symbol is at most 2**40 in
+magnitude, and the coefficients of an expression sum up to at most 2**16, no step can overflow. Addresses need no such
+guard: they wrap around modulo 2**64 as the program's own do.
+
+In: a plan. Out: a pair of guards -2**40 <= s <= 2**40 for each symbol s of its bounds and dates.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from memopt.ir.region import Relation
 from memopt.ir.scop import LIMIT, TRIPS
 from passes.loop_code.leaf_shape import domain
 
-MOST = 1 << 40
-_WEIGHT = 1 << 16  # sum of coefficients in one expression
-_WHY = "loop bounds small enough for 64-bit arithmetic"
+MOST = 1 << 40  # magnitude of a symbol or constant
+_WEIGHT = 1 << 16  # sum of the magnitudes of the coefficients of one expression
+_WHY = "loop bounds are small enough for 64-bit arithmetic"
 
 
 def magnitude_guards(plan: NestPlan) -> tuple[Relation, ...]:
-    """For the symbols that bounds and dates of loop plans use; ``Rejected`` when a coefficient is too large."""
+    """The guards for the symbols in bounds and dates of loop plans.
+
+    Raises Rejected(NO_SCHEDULE) where coefficients or a constant are too large for any bound on symbols to help.
+    """
     symbols = {s for part in plan.parts if isinstance(part, LoopPlan) for s in _symbols(part)}
     return tuple(Relation(Linear.symbol(s, sign, MOST), False, _WHY) for s in sorted(symbols) for sign in (1, -1))
 
@@ -33,5 +39,5 @@ def _symbols(plan: LoopPlan) -> Iterator[str]:
         dimensions = {d.name for d in statement.dimensions}
         for expression in (*domain(statement), *(d.expression for d in leaves[statement.name].dates)):
             if sum(abs(c) for _, c in expression.terms) > _WEIGHT or abs(expression.constant) > MOST:
-                raise Rejected(Reason.NO_SCHEDULE, f"numbers as large as those of {expression} in loop bounds")
+                raise Rejected(Reason.NO_SCHEDULE, f"the numbers in the loop bound {expression} are too large")
             yield from expression.symbols - dimensions - {LIMIT}

@@ -1,10 +1,13 @@
-"""The way out of a version: everything back as at the header, for iteration H.
+"""Epilogue of a version: the program's state as it is at the header in iteration H, then back to the original code.
 
-Invariant: every location of ``Region.rejoin`` gets its value for iteration H, computed from the live-in values at
-entry, every one of ``Region.memory_backed`` and ``Region.passed`` what its cell holds by then; every other register,
-the
-vector state and MXCSR's modes are those of the entry; MXCSR's sticky exception flags are those of the entry and of the
-version together, as if the original iterations had run.
+Example: the loop ``for (...; p += 64)`` keeps p in rdi. The version has run iterations 0 .. H-1, so rejoin stores
+rdi = p + 64*H.
+
+In: the region, the layout of the frame, the placement. Out: code from ``kernel_done`` to ``displaced``. Each location
+of ``Region.rejoin`` gets its value for iteration H, computed from the live-ins at entry. Each location of
+``Region.memory_backed`` and ``Region.register_carried`` gets what its cell or slot holds by then. Every other register,
+the vector state and MXCSR's modes are those of the entry. MXCSR's sticky exception flags are the union of the entry's
+and the version's, as if the original iterations had run.
 """
 
 from __future__ import annotations
@@ -26,9 +29,11 @@ _RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
 
 
 def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int = 0) -> Code:
-    """From ``kernel_done`` to the displaced instructions. The kernel has left the symbol slots as they were.
+    """Code from ``kernel_done`` to the displaced instructions; the kernel has not changed the slots of symbols.
 
-    ``copies``: where those of the written footprints lie (passes.version.rollback)."""
+    ``copies``: the address of the undo log (``passes.version.rollback``). Raises ``VerifyError`` where the rejoin
+    changes the stack pointer or the base register of a cell.
+    """
     places = (*(r.location for r in region.rejoin), *(m.location for m in region.memory_backed),
               *(p.location for p in region.register_carried))
     moved = {place.name for place in places if isinstance(place, Register)}
@@ -51,7 +56,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
 
 
 def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int) -> Code:
-    """The way out when nothing is to have happened: every register as at entry."""
+    """The way out after a rollback: every register as at entry."""
     if region.rollback is None:
         return ()
     return (
@@ -63,8 +68,8 @@ def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0:
 
 
 def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
-    # The kernel started with the program's MXCSR and kept its modes, so its MXCSR now is the program's with the
-    # exception flags added. Loaded after the restore, it does not matter which one the state area holds.
+    # The kernel started with the program's MXCSR and kept its modes, so MXCSR now is the program's plus the version's
+    # exception flags. It is loaded after the restore, so the MXCSR in the XSAVE area does not matter.
     control = Mem("rbp", displacement=layout.mxcsr, size=4)
     yield instruction("stmxcsr", control)
     yield from vector_state("restore", layout, xcr0)
@@ -80,9 +85,9 @@ def _count(layout: FrameLayout, statistics: int) -> Iterator[Item]:
 
 
 def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
-    """The value into its cell, or into the slot its register is restored from."""
+    """Store the value to its cell, or to the slot from which its register is restored."""
     if rejoin.width not in (4, 8):
-        raise VerifyError(f"rejoin of {rejoin.width} bytes")
+        raise VerifyError(f"{rejoin} has {rejoin.width} bytes, not 4 or 8")
     yield from wrapping(rejoin.value, layout)
     if isinstance(rejoin.location, Register):
         if rejoin.width == 4:
@@ -93,36 +98,36 @@ def _store(rejoin: Rejoin, layout: FrameLayout) -> Iterator[Item]:
     yield instruction("mov", Mem("rcx", size=rejoin.width), "rax" if rejoin.width == 8 else dword("rax"))
 
 
-def _load(mirror: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
-    """What the cell holds."""
-    yield from wrapping(mirror.cell, layout)
-    yield instruction("mov", part_of_register("rax", mirror.width), Mem("rax", size=mirror.width))
-    yield from _restore_part(mirror.location, mirror.width, layout)
+def _load(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
+    """Load the location of a memory-backed value from its cell in iteration H."""
+    yield from wrapping(backed.cell, layout)
+    yield instruction("mov", part_of_register("rax", backed.width), Mem("rax", size=backed.width))
+    yield from _restore_part(backed.location, backed.width, layout)
 
 
-def _take_over(passed: RegisterCarried, layout: FrameLayout) -> Iterator[Item]:
-    """What the slot of the symbol holds by now."""
-    slot = Mem("rbp", displacement=layout.symbols[passed.symbol], size=passed.width)
-    yield instruction("mov", part_of_register("rax", passed.width), slot)
-    yield from _restore_part(passed.location, passed.width, layout)
+def _take_over(carried: RegisterCarried, layout: FrameLayout) -> Iterator[Item]:
+    """Load the location of a register-carried value from the slot of its symbol, which the kernel has updated."""
+    slot = Mem("rbp", displacement=layout.symbols[carried.symbol], size=carried.width)
+    yield instruction("mov", part_of_register("rax", carried.width), slot)
+    yield from _restore_part(carried.location, carried.width, layout)
 
 
 def _restore_part(location: Register | Lane, width: int, layout: FrameLayout) -> Iterator[Item]:
-    """rax, zero-extended, into the slot a register is restored from, or into a lane of the restored vector register."""
+    """Put rax, zero-extended, into the slot from which a register is restored, or into a lane of a vector register."""
     value = part_of_register("rax", width)
     if isinstance(location, Register):
         yield instruction("mov", Mem("rbp", displacement=layout.register(location.name)), "rax")
         return
     if location.offset + location.width > 16:
-        raise VerifyError(f"{location} cannot be loaded without a change to other lanes")
+        raise VerifyError(f"a load of {location} would change other lanes")
     whole, number = Mem("rbp", displacement=layout.xsave, size=16), location.register.removeprefix("xmm")
-    yield instruction("movups", whole, f"xmm{number}")  # legacy SSE: bits from 128 on stay as they are
+    yield instruction("movups", whole, f"xmm{number}")  # the legacy SSE form keeps bits 128 and above
     yield instruction("mov", Mem("rbp", displacement=layout.xsave + location.offset, size=width), value)
     yield instruction("movups", f"xmm{number}", whole)
 
 
 def _address(cell: Cell, layout: FrameLayout) -> Iterator[Item]:
-    """rcx = the cell's address, from the header value of its base (the kernel has used every register)."""
+    """rcx = the address of the cell, by the base register's value at the header, which is in its slot."""
     if cell.base == "":
         yield instruction("mov", "rcx", cell.displacement)
         return

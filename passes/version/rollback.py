@@ -1,8 +1,15 @@
-"""Taking back what a version did, where an iteration should have left the loop because a square root was invalid.
+"""Rollback: an undo log takes back all stores of a version in which a square root was invalid.
 
-Every written footprint is copied before the kernel starts, with the invalid flag of MXCSR clear. A root of a negative
-number raises it, in whichever iteration; then the copies go back, the version is switched off, and the original runs
-from where it was entered. (Other invalid operations raise it too: then the version was given up for nothing.)
+Example: ``y = x < 0 ? call sqrt(x) : sqrtsd(x)`` leaves the loop for a negative x, to set errno. The version tests
+nothing per iteration. MXCSR's invalid flag, which a root of a negative number raises, tells at the end whether an
+iteration should have left the loop.
+
+Before the kernel, every written footprint is copied to the undo log, and the invalid flag is cleared. If the flag is
+set after the kernel, the copies go back, the version is switched off for good, and the original runs from where the
+version was entered. Other invalid operations set the flag too; the version is then given up without need.
+
+In: the region (its footprints, ``Region.rollback``), the address of the undo log in scratch memory. Out: the code
+before the kernel, behind it, and of the way back; and guards that the copies have room.
 
 Sources: Intel SDM volume 1, 11.6.6 (MXCSR flags are sticky), volume 2 (SQRTPD: invalid for negative operands).
 """
@@ -24,18 +31,21 @@ _ALIGNMENT = 64
 
 
 def undo_log_bytes(region: Region) -> int:
-    """Scratch for the copies of all written footprints."""
+    """The size of the undo log: bytes of scratch memory for the copies of all written footprints."""
     return sum(align(room, _ALIGNMENT) for room in region.rollback or ())
 
 
 def room_guards(region: Region) -> tuple[Relation, ...]:
-    """Every written footprint is one, and fits its copy."""
-    return tuple(Relation(bound, False, "there is room to take the new code's results back")
+    """Guards that every written footprint is an interval (low <= high) and fits the room for its copy."""
+    return tuple(Relation(bound, False, "there is room to undo the stores of the new code")
                  for low, high, _, room in _spans(region, 0) for bound in (high - low, low - high + room))
 
 
 def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
-    """Before the kernel, the guards passed and the vector state saved: rbp is the frame, all else is free."""
+    """Code before the kernel: fills the undo log and clears MXCSR's invalid flag.
+
+    Guards have passed and the vector state is saved; rbp is the frame, every other register is free.
+    """
     if region.rollback is None:
         return ()
     control, before = _control(layout), _before(layout)
@@ -51,7 +61,7 @@ def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
 
 
 def check(region: Region, layout: FrameLayout) -> Code:
-    """Behind the kernel: to ``retry`` when something was invalid, else the program's own flag is put back."""
+    """Code behind the kernel: jumps to ``retry`` if the invalid flag is set, else restores the program's own flag."""
     if region.rollback is None:
         return ()
     control = _control(layout)
@@ -69,7 +79,7 @@ def check(region: Region, layout: FrameLayout) -> Code:
 
 
 def roll_back(region: Region, layout: FrameLayout, copies: int) -> Code:
-    """From ``retry``: memory and MXCSR (in its slot) as at entry, the version switched off for good."""
+    """Code at ``retry``: memory, and MXCSR in its slot, as at entry; the version is switched off for good."""
     return code(
         Label(RETRY),
         _move(region, layout, copies, back=True),
@@ -84,12 +94,12 @@ def _control(layout: FrameLayout) -> Mem:
 
 
 def _before(layout: FrameLayout) -> Mem:
-    """The program's MXCSR; the guards are done with their temporary."""
+    """The slot that keeps the program's MXCSR: the temporary of the guards, which they no longer need."""
     return Mem("rbp", displacement=layout.temporary, size=4)
 
 
 def _spans(region: Region, copies: int) -> Iterator[tuple[Linear, Linear, int, int]]:
-    """Low and high end of each written footprint, where its copy lies, and the room there."""
+    """(low end, high end, address of the copy, bytes of room there) of each written footprint."""
     if region.rollback is None:
         return
     written = [f.interval for f in region.footprints if f.written]

@@ -1,9 +1,16 @@
-"""What a command names: found as the shell finds it, and judged from its first bytes before it is started.
+"""Finds the program that a command names, as the shell does, and judges its file before the program is started.
 
-Invariant: only what the kernel would refuse, or what would crash because its file is cut short, is refused here;
-anything else runs. At most ``_TABLE_LIMIT`` bytes of a table and one page of a name are read from any file, so a
-hostile file costs nothing and raises nothing but ``CannotRun``. What is imported here delays the program: nothing slow,
-no dataclasses.
+Example: ``script`` is found as /usr/bin/script and begins with ``#!/bin/sh``. Then execve gets /usr/bin/script, and
+/bin/sh is the ELF file that the kernel will map.
+
+In: the program's name, the value of PATH. Out: ``Executable``: the path for execve, the ELF file, and a ``Note`` where
+the program runs but memopt must leave it alone (32-bit, set-uid, not readable). Raises ``CannotRun`` with the exit code
+that a shell would give.
+
+Invariant: a file is refused only if the kernel would refuse it, or if it is truncated so that the program would crash.
+Everything else runs. At most ``_TABLE_LIMIT`` bytes of a table and one page of a name are read from any file, so a
+hostile file costs nothing and raises nothing but ``CannotRun``. This module is imported before the program starts and
+so delays it: it imports nothing slow, and no dataclasses.
 
 Sources: execve(2), POSIX shell "Exit Status for Commands", System V ABI chapters 4 and 5, linux/fs/binfmt_elf.c and
 binfmt_script.c.
@@ -40,7 +47,8 @@ _OBJECT_TYPES = {1: "an object file that is not linked yet", 4: "a core dump"}
 
 
 class CannotRun(Exception):
-    """The program cannot be started at all. ``exit_code`` is the shell's; the text is one line for the user."""
+    """The program cannot be started. ``exit_code``: what a shell returns then, 126 or 127. The text is one line for
+    the user."""
 
     def __init__(self, exit_code: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +56,7 @@ class CannotRun(Exception):
 
 
 class Note:
-    """The program runs, but memopt cannot help it."""
+    """Why memopt leaves a program alone that runs. ``detail`` names the file."""
 
     __slots__ = ("detail", "reason")
 
@@ -60,8 +68,11 @@ class Note:
 
 
 class Executable:
-    """``path`` is what execve gets. ``image`` is the ELF file the kernel will map: ``path`` itself, or the
-    interpreter at the end of the ``#!`` chain. ``note`` is set when it must be left alone."""
+    """A program that can be started.
+
+    ``path``: what execve gets. ``image``: the ELF file that the kernel will map: ``path`` itself, or the interpreter
+    at the end of the ``#!`` chain. ``note``: why memopt must leave it alone, else None.
+    """
 
     __slots__ = ("image", "note", "path")
 
@@ -70,10 +81,10 @@ class Executable:
 
 
 def identify(program: str, path_environment: str | None) -> Executable:
-    """Find ``program`` as execvp does (a name with a slash is not searched) and classify it.
+    """Find ``program`` as execvp does (a name with a slash is not searched for) and judge its file.
 
-    ``path_environment`` is the value of PATH, None when unset. Raises ``CannotRun`` with 127 when there is no such
-    file, with 126 when it cannot be executed.
+    ``path_environment``: the value of PATH, None if it is not set. Raises ``CannotRun``: 127 if there is no such file,
+    126 if it cannot be executed.
     """
     path = search(program, path_environment)
     image, script = path, ""
@@ -95,7 +106,11 @@ def identify(program: str, path_environment: str | None) -> Executable:
 
 
 def search(program: str, path_environment: str | None) -> str:
-    """The path of ``program``; the first file that may be executed wins, as in execvp."""
+    """The path of ``program``: the first file in the folders of PATH that may be executed, as in execvp.
+
+    If none may be executed, the first one found; ``identify`` then refuses it with the reason. Raises ``CannotRun`` 127
+    if there is none.
+    """
     if "/" in program:
         return program
     denied = None
@@ -110,22 +125,22 @@ def search(program: str, path_environment: str | None) -> str:
             return candidate
         denied = denied or candidate
     if denied is not None:
-        return denied  # what is wrong with it is said by the check that follows
+        return denied  # _open says why it cannot be executed
     if program and os.path.isfile(program):
         raise CannotRun(NOT_FOUND, f"{program}: no such program in PATH; the one here is ./{program}")
     raise CannotRun(NOT_FOUND, f"{program or repr('')}: no such program in PATH; check the name, or give its path")
 
 
 def exec_failure(executable: Executable, number: int) -> CannotRun:
-    """What execve's errno says, for a file that looked right beforehand."""
+    """The error for the user when execve failed with errno ``number`` on a file that ``identify`` had accepted."""
     code = NOT_FOUND if number == errno.ENOENT else NOT_EXECUTABLE
     advice = {
         errno.E2BIG: "pass fewer or shorter arguments, or a smaller environment",
-        errno.ETXTBSY: "it is open for writing: wait until that ends",
+        errno.ETXTBSY: "another process has it open for writing: wait until that has closed it",
         errno.ENOENT: "the file, its interpreter or its loader is missing",
         errno.ENOEXEC: "the kernel does not run this format",
         errno.EACCES: "check the permissions of the file and its directories, and that its file system is not noexec",
-    }.get(number, "try it without memopt to see the same")
+    }.get(number, "run it without memopt: it fails in the same way")
     return CannotRun(code, f"{executable.path} cannot be executed: {os.strerror(number)}; {advice}")
 
 
@@ -134,7 +149,10 @@ def _executable(path: str) -> bool:
 
 
 def _open(path: str, script: str) -> int | None:
-    """A descriptor to read ``path`` from; None when it may be executed but not read. ``script`` names it by #!."""
+    """A descriptor to read ``path`` from; None if it may be executed but not read.
+
+    ``script``: the script whose ``#!`` line names ``path``, or "". Raises ``CannotRun``.
+    """
     named = f"{path} (named by the #! line of {script})" if script else path
     try:
         mode = os.stat(path).st_mode
@@ -165,12 +183,12 @@ def _no_file(path: str, script: str, named: str, error: OSError | ValueError) ->
     if script and path.endswith("\r"):
         return CannotRun(NOT_FOUND, f"{script}: its #! line ends in a carriage return; convert it: sed -i 's/\\r$//'")
     if script:
-        return CannotRun(NOT_FOUND, f"{script}: its interpreter {path} does not exist; install it or mend the #! line")
+        return CannotRun(NOT_FOUND, f"{script}: its interpreter {path} does not exist; install it or fix the #! line")
     return CannotRun(NOT_FOUND, f"{path}: no such file; check the path")
 
 
 def _interpreter(head: bytes, script: str) -> str:
-    """The interpreter in a ``#!`` line, by the rules of the kernel: blanks skipped, not searched in PATH."""
+    """The interpreter in a ``#!`` line, by the kernel's rules: blanks are skipped, PATH is not searched."""
     line, newline, _ = head[2:].partition(b"\n")
     line = line.split(b"\0", 1)[0].lstrip(b" \t")
     name = line.replace(b"\t", b" ").split(b" ", 1)[0]
@@ -182,7 +200,8 @@ def _interpreter(head: bytes, script: str) -> str:
 
 
 def _classify(descriptor: int, head: bytes, path: str) -> Note | None:
-    """None for an x86-64 program that memopt may help; raises ``CannotRun`` when the kernel will not run it."""
+    """Why memopt must leave an ELF program alone, None if it may help. Raises ``CannotRun`` if the kernel would not run
+    the file."""
     if not head.startswith(b"\x7fELF"):
         raise CannotRun(NOT_EXECUTABLE, _not_elf(head, path))
     status = os.fstat(descriptor)
@@ -204,7 +223,7 @@ def _not_elf(head: bytes, path: str) -> str:
 
 
 class _Header:
-    """The fields of an ELF header that decide whether the kernel runs it."""
+    """The fields of an ELF header by which the kernel decides whether to run the file; ``wide``: 64-bit."""
 
     __slots__ = ("entries", "entry_size", "kind", "table", "wide")
 
@@ -231,7 +250,7 @@ def _header(head: bytes, path: str) -> _Header:
 
 
 def _check_elf(descriptor: int, head: bytes, size: int, path: str) -> bool:
-    """True for a 32-bit program. ``size`` is the file's."""
+    """Check the ELF header and the program headers; True for a 32-bit program. ``size``: bytes of the file."""
     header = _header(head, path)
     if header.kind not in (2, 3):
         what = _OBJECT_TYPES.get(header.kind, "not a program (its ELF header is damaged)")
@@ -255,7 +274,7 @@ def _check_segment(descriptor: int, entry: bytes, wide: bool, size: int, path: s
         kind, offset, length = struct.unpack_from("<I4xQ16xQ", entry)
     else:
         kind, offset, length = struct.unpack_from("<II8xI", entry)
-    # The rest of a file's last page reads as zeros; a page beyond it is a SIGBUS at the first touch.
+    # The rest of a file's last page reads as zeros. The first access to a page beyond it raises SIGBUS.
     if kind == _PT_LOAD and length and offset + length > (size + _PAGE - 1) // _PAGE * _PAGE:
         raise _truncated(path)
     if kind == _PT_INTERP:

@@ -1,14 +1,21 @@
-"""Standing between the shell and the program: waiting, stopping, ending and signals as if memopt were not there.
+"""Job control: between shell and program, memopt waits, stops, ends and forwards signals as if it were not there.
 
-memopt is the program's parent and shares its process group. Signals of the terminal reach both by themselves, so
-memopt only ignores its copy; a signal sent to memopt alone is passed on. When the program stops, memopt stops, so
-that the shell sees the job stopped; memopt ends as the program ended.
+Example: Ctrl-Z stops the program. memopt then stops, too, so that the shell reports the job as stopped; ``fg``
+continues both.
 
-Invariant: while a ``Supervisor`` lives, every signal that can be blocked is blocked and taken by ``poll`` only, so
-none interrupts a half-done operation on the program, and nothing but SIGKILL and SIGSTOP ends or stops memopt
-before the program. Limits: a signal sent by kill(2) to the whole process group reaches the program twice, directly
-and passed on; memopt does not follow a SIGSTOP sent to the program alone unless the job has the terminal (what
-continues the program then would not continue memopt).
+memopt is the program's parent and shares its process group. The terminal sends its signals to the whole group, so they
+reach the program without memopt, which ignores its own copy. A signal sent to memopt alone is passed on. memopt ends as
+the program ended: by the same exit code, or by the same signal.
+
+In: the child's process id and memopt's signal state. Out: events, from ``Supervisor.poll``.
+
+Invariant: while a ``Supervisor`` lives, every signal that can be blocked is blocked, and only ``poll`` takes it. So no
+signal interrupts a half-done operation on the program, and nothing but SIGKILL and SIGSTOP ends or stops memopt before
+the program.
+
+Limits: a signal that kill(2) sends to the whole process group reaches the program twice, directly and passed on. memopt
+does not follow a SIGSTOP sent to the program alone, unless the job has the terminal: whoever continues the program then
+would not continue memopt.
 
 Sources: sigwaitinfo(2), sigaction(2) (si_code), waitpid(2), ptrace(2) ("Group-stop"), credentials(7).
 """
@@ -40,36 +47,42 @@ _SI_TKILL = -6
 
 _BLOCKED_WORD = sum(1 << (number - 1) for number in BLOCKED)
 
-# What the terminal sends, it sends to the whole process group: the program has it already.
+# The kernel sends memopt two kinds of signals: the terminal's, which the whole process group gets, so that the program
+# has them already; and those of timers, which only memopt gets.
 _TIMERS = frozenset({signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF})
 _JOB_STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
+    """The program has exited with ``code``."""
+
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class Signaled:
+    """A signal has ended the program."""
+
     signal: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Job control stopped the program by ``signal``. By the time it is reported memopt may have been stopped too."""
+    """Job control has stopped the program by ``signal``. When ``poll`` reports it, memopt may have been stopped and
+    continued as well."""
 
     signal: int
 
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    pass
+    """Job control has continued the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceStop:
-    """A ptrace stop of a thread, as waitpid reported it: it belongs to whoever traces the program."""
+    """A ptrace stop of thread ``tid``, with the ``status`` that waitpid reported; the tracer must answer it."""
 
     status: int
     tid: int = 0
@@ -77,22 +90,27 @@ class TraceStop:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The program, where it runs code of memopt's, sent the signal that was agreed on."""
+    """The program, in code that memopt has put there, has sent memopt the signal ``Supervisor.asking``."""
 
 
 Event = Asked | Exited | Signaled | Stopped | Continued | TraceStop
 
 
 class Supervisor:
-    """Waits for one child process and the signals of memopt, as one source of events.
+    """One source of events: the wait statuses of one child process and memopt's own signals.
 
-    ``signals`` must be held. Single-threaded: ``poll`` must not run while another part waits for the same child;
-    what such a part saw of its end is told by ``note_exit``. ``traced`` is set while a tracer of memopt's own is
-    attached: stops then belong to it and come out as ``TraceStop``. ``stopped``: the last that ``poll`` heard of the
-    program is that job control stopped it (the state in /proc is no help: it flickers when a tracer lets go).
-    ``threads``: other traced threads and processes whose stops ``poll`` tells of. ``asking``: the signal by which the
-    processes ``asked_by``, the program among them, ask memopt in its own matters, 0 for none. ``unanswered``: stops
-    that ``poll`` told of when the tracer was not there yet; it tells of them again.
+    ``signals`` must be held. Single-threaded: ``poll`` must not run while another part of memopt waits for the same
+    child. If that part sees the child end, it calls ``note_exit``.
+
+    ``outcome``: how the program ended; None while it lives.
+    ``traced``: set while a tracer of memopt's own is attached; stops then belong to it and are reported as
+    ``TraceStop``.
+    ``stopped``: job control has stopped the program and not continued it, as far as ``poll`` has heard. The state in
+    /proc does not tell this: it flickers when a tracer detaches.
+    ``threads``: other traced threads and processes whose stops ``poll`` reports.
+    ``asking``: the signal by which code of memopt's in the processes ``asked_by``, the program included, calls for
+    memopt; 0 for none.
+    ``unanswered``: stops that ``poll`` has reported before the tracer was there; it reports them once more.
     """
 
     def __init__(self, pid: int, signals: SignalState) -> None:
@@ -109,9 +127,9 @@ class Supervisor:
         self._continue_asked = False
 
     def poll(self, timeout: float | None) -> list[Event]:
-        """Events of the program, in order; waits up to ``timeout`` seconds (None: for ever) for the first.
+        """The program's events since the last call, in order; waits up to ``timeout`` seconds (None: for ever) for one.
 
-        Returns an empty list after the timeout, and at once when the program has ended (see ``outcome``).
+        The list is empty after the timeout, and at once if the program had ended before the call (see ``outcome``).
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -132,13 +150,13 @@ class Supervisor:
             self._take(remaining)
 
     def note_exit(self, status: int | None) -> None:
-        """Another part of memopt met the end of the program; ``status`` None: it did not get the wait status, and
-        ``poll`` will."""
+        """Tell that another part of memopt has seen the program end. ``status``: the wait status; None if that part did
+        not take it, so that ``poll`` will."""
         if status is not None:
             self.outcome = _ending(status)
 
     def close(self) -> None:
-        """Give memopt its own signal state back; the program is no longer looked after."""
+        """Restore memopt's own signal state; the supervisor may not be used any more."""
         self._signals.release()
 
     def _reap(self) -> list[Event]:
@@ -147,7 +165,7 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED | _WALL)
             except ChildProcessError:
-                # Reaped by a part that did not say so: the status is lost, and success must not be claimed.
+                # Another part has reaped it without note_exit. The status is lost; do not claim success.
                 self.outcome = Exited(255)
                 events.append(self.outcome)
                 break
@@ -193,7 +211,8 @@ class Supervisor:
         code, sender = struct.unpack_from("<i4xi", information, 8)
         if self.outcome is not None or number == signal.SIGCHLD or not _is_for_program(number, code):
             return
-        # memopt's own (a write to a closed pipe), or the program's word to its parent: natively not to itself.
+        # Not passed on: memopt's own signal (SIGPIPE), and one that the program sends to its parent, which natively
+        # would be the shell.
         if code <= 0 and (sender in (os.getpid(), self.pid) or (number == self.asking and sender in self.asked_by)):
             self._asked |= number == self.asking
             return
@@ -203,10 +222,10 @@ class Supervisor:
             self._send(number, code, information)
 
     def _pass_on_continue(self, events: list[Event]) -> None:
-        """Continue a stopped program when memopt was continued, but not when the shell continued the whole group.
+        """Continue a stopped program if memopt alone was continued, not if the shell continued the whole group.
 
-        Whoever continues the group reaches the program too, so there is news of it: that it went on, or, when the
-        next stop has overtaken that, that it stopped again. The state in /proc would not tell the two stops apart.
+        A SIGCONT to the group reaches the program, too. Then ``events`` is not empty: the program was continued or, if
+        the next stop came first, it was stopped again. The state in /proc would not tell the two stops apart.
         """
         if self._continue_asked and self.stopped and not events:
             self._send(signal.SIGCONT, 0, b"")
@@ -216,22 +235,25 @@ class Supervisor:
                 self.stopped = isinstance(event, Stopped)
 
     def _send(self, number: int, code: int, information: bytes) -> None:
-        queued = code < 0 and code != _SI_TKILL  # by sigqueue: keep its value and its sender
+        queued = code < 0 and code != _SI_TKILL  # sent by sigqueue: its value and its sender are kept
         if queued and _libc.syscall(_SYS_RT_SIGQUEUEINFO, self.pid, number, information) == 0:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, number)
 
     def stop_likewise(self, number: int) -> None:
-        """Stop memopt by the signal that stopped the program; returns when the shell continues it."""
+        """Stop memopt by signal ``number``, which has stopped the program; returns when the shell continues memopt.
+
+        Does nothing after a SIGSTOP in the background: see the limits above.
+        """
         if number not in _JOB_STOPS and not _in_foreground():
             return
         if number not in _JOB_STOPS:
             os.kill(os.getpid(), signal.SIGSTOP)
             return
         before = signal.signal(number, signal.SIG_DFL)
-        # Sent before it is let through: the terminal's own may have come meanwhile, and two would stop memopt twice,
-        # the second time after the shell has continued the job.
+        # Sent while it is blocked: the terminal's own signal may be pending already. Blocked signals of one number are
+        # merged; two would stop memopt twice, the second time after the shell has continued the job.
         os.kill(os.getpid(), number)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         signal.pthread_sigmask(signal.SIG_BLOCK, {number})
@@ -239,21 +261,21 @@ class Supervisor:
 
 
 def wait_to_end(supervisor: Supervisor) -> int:
-    """Look after a program that memopt no longer touches, until it ends; the result is for ``leave``."""
+    """Supervise a program that memopt no longer changes until it ends; the result is an argument for ``leave``."""
     while supervisor.outcome is None:
         supervisor.poll(None)
     return exit_value(supervisor.outcome)
 
 
 def exit_value(outcome: Exited | Signaled) -> int:
-    """The exit code, or minus the number of the signal the program died by (as in subprocess)."""
+    """The exit code, or minus the number of the signal that ended the program (as in subprocess)."""
     return outcome.code if isinstance(outcome, Exited) else -outcome.signal
 
 
 def leave(value: int) -> NoReturn:
-    """End memopt as the program ended: exit code ``value``, or by signal ``-value`` without a core of its own.
+    """End memopt as the program ended: with exit code ``value``, or by signal ``-value``, but without a core dump.
 
-    Skips the interpreter's clean-up: freeing what big libraries hold would only make the program end later.
+    The interpreter's clean-up is skipped: freeing the memory of large libraries would only delay the end.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -265,10 +287,10 @@ def leave(value: int) -> NoReturn:
 
 
 def _die_by(number: int) -> None:
-    """Returns only when the signal does not end this process (memopt is the init of a container)."""
+    """Send memopt the signal; returns only if that does not end it (memopt is the init process of a container)."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # a core_pattern that is a pipe does not ask for the limit
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # a core_pattern that is a pipe ignores the limit
     with contextlib.suppress(OSError, ValueError):
         if number not in UNBLOCKABLE:
             signal.signal(number, signal.SIG_DFL)
@@ -277,9 +299,9 @@ def _die_by(number: int) -> None:
 
 
 def _is_for_program(number: int, code: int) -> bool:
-    """Whether a signal of memopt's is meant for the program and did not reach it by itself."""
+    """Whether a signal that memopt has received was meant for the program and has not reached it without memopt."""
     if code == _SI_KERNEL:
-        return number in _TIMERS  # set before execve of memopt: natively they ring in the program
+        return number in _TIMERS  # set before memopt's execve: natively they would expire in the program
     return code <= 0
 
 
@@ -288,7 +310,7 @@ def _ending(status: int) -> Exited | Signaled:
 
 
 def _in_foreground() -> bool:
-    """Whether memopt's process group has its controlling terminal."""
+    """Whether memopt's process group is in the foreground of its terminal."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

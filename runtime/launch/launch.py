@@ -1,10 +1,14 @@
-"""Start the program as its own shell would have: nothing it can see tells that memopt stands above it, but its parent.
+"""Starts the program by fork and execve, as its own shell would have; only its parent process tells it of memopt.
 
-Invariant: the program gets memopt's initial environment byte for byte, memopt's inherited descriptors, signal
-dispositions, mask, limits, affinity, priority and directory unchanged, and no tracer: set-uid works. It does not
-depend on memopt: when memopt is killed at any step, before execve included, the program runs on.
+In: an ``Executable``, the arguments, optionally an environment. Out: a ``Target``, whose program has passed execve.
+Raises ``CannotRun`` if execve fails.
 
-What is imported before the program runs delays it: nothing slow here, no dataclasses; the supervisor comes after.
+Invariant: the program gets memopt's initial environment byte for byte, and memopt's inherited descriptors, signal
+dispositions, mask, limits, affinity, priority and directory unchanged. It has no tracer, so that set-uid works. It does
+not depend on memopt: if memopt is killed at any step, even before execve, the program runs on.
+
+This module is imported before the program starts and so delays it: it imports nothing slow, and no dataclasses. The
+supervisor (runtime/launch/jobcontrol.py) is imported afterwards.
 
 Sources: execve(2), environ(7), fork(2), PEP 538 (Python changes its own environment).
 """
@@ -27,9 +31,11 @@ from runtime.launch.signals import SignalState
 
 TYPE_CHECKING = False  # as in typing, which takes five milliseconds to import
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import NoReturn, TypeVar
 
     from runtime.launch.jobcontrol import Supervisor
+
+    T = TypeVar("T")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _EXEC_FAILED = 127
@@ -40,7 +46,8 @@ _supervised: Supervisor | None = None
 
 
 class Target:
-    """The program that was started. ``started``: seconds on the monotonic clock, just before it began."""
+    """The started program. ``arguments``: argv, argv[0] included. ``started``: seconds on the monotonic clock, just
+    before the program began."""
 
     __slots__ = ("arguments", "executable", "pid", "started")
 
@@ -49,19 +56,25 @@ class Target:
 
     @property
     def supervisor(self) -> Supervisor:
+        """The supervisor of the program; see ``supervised``."""
         found = supervised()
         assert found is not None
         return found
 
 
-def launch(executable: Executable, arguments: Sequence[str], *, environment: Sequence[bytes] | None = None,
-           prepare: Callable[[int], object] | None = None) -> Target:
+def launch(executable: Executable, arguments: Sequence[str], *, environment: Sequence[bytes] | None = None) -> Target:
+    """``launch_prepared`` without a preparation: start the program; returns once execve has succeeded."""
+    return launch_prepared(executable, arguments, lambda _: None, environment=environment)[0]
+
+
+def launch_prepared(executable: Executable, arguments: Sequence[str], prepare: Callable[[int], T], *,
+                    environment: Sequence[bytes] | None = None) -> tuple[Target, T]:
     """Fork and execve ``executable`` with ``arguments`` (argv[0] included); returns once execve has succeeded.
 
-    ``environment`` holds ``NAME=value`` entries, by default the one memopt was started with. ``prepare`` is called
-    with the process id before execve (a perf event with enable_on_exec goes there). From here on every signal of
-    memopt is blocked and taken by the supervisor. Raises ``CannotRun`` when the kernel refuses the file, OSError
-    when there is no process to be had; main thread only.
+    ``prepare`` is called with the process id before execve, for instance to open a perf event with enable_on_exec; its
+    result is the second one. ``environment``: ``NAME=value`` entries, by default those that memopt was started with.
+    From here on every signal of memopt is blocked, and the supervisor takes it. Call this from the main thread. Raises
+    ``CannotRun`` if the kernel refuses the file, OSError if no process can be made.
     """
     global _child, _supervised
     image = _Image(executable, arguments, environment)
@@ -80,8 +93,7 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
         faults.point("launch")
         go_read.close()
         error_write.close()
-        if prepare is not None:
-            prepare(pid)
+        prepared = prepare(pid)
         started = time.monotonic()
         go_write.close()
         failure = _await_execve(error_read)
@@ -94,13 +106,14 @@ def launch(executable: Executable, arguments: Sequence[str], *, environment: Seq
         wait_to_end(supervisor)
         supervisor.close()
         raise exec_failure(executable, *struct.unpack("<i", failure))
-    return Target(pid, executable, tuple(arguments), started)
+    return Target(pid, executable, tuple(arguments), started), prepared
 
 
 def replace(executable: Executable, arguments: Sequence[str]) -> NoReturn:
-    """Become the program instead of standing above it: for what memopt cannot help, or cannot even fork for.
+    """Execve ``executable`` in memopt's own process, which thereby becomes the program.
 
-    Raises ``CannotRun`` when execve fails. Signals must not be held.
+    For programs that memopt cannot help, and for a machine on which fork fails. Precondition: signals are not held.
+    Raises ``CannotRun`` if execve fails.
     """
     image = _Image(executable, arguments, None)
     signals = SignalState.hold()
@@ -109,7 +122,10 @@ def replace(executable: Executable, arguments: Sequence[str]) -> NoReturn:
 
 
 def supervised() -> Supervisor | None:
-    """The program this process has started, if any: whatever fails later must still wait for it."""
+    """The supervisor of the program that this process has started, None if it has started none.
+
+    Whatever fails later in memopt, it must still wait for that program.
+    """
     global _supervised
     if _supervised is None and _child is not None:
         from runtime.launch.jobcontrol import Supervisor
@@ -119,15 +135,16 @@ def supervised() -> Supervisor | None:
 
 
 def release_inherited_files() -> None:
-    """Let go of memopt's copies of what it inherited for the program, standard error apart.
+    """Close the descriptors that memopt inherited, except standard error; the program has copies of them.
 
-    Otherwise a pipe that the program closes early would stay open until memopt ends. What memopt opened itself is
-    close-on-exec, what it inherited cannot be: that tells them apart. Numbers 0 and 1 are kept occupied.
+    Otherwise a pipe that the program closes early would stay open until memopt ends. The close-on-exec flag tells the
+    two kinds apart: descriptors that memopt opened have it, inherited ones cannot have it. Descriptors 0 and 1 are
+    replaced by /dev/null, so that no file opened later gets these numbers.
     """
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for name in os.listdir("/proc/self/fd"):
         descriptor = int(name)
-        with contextlib.suppress(OSError):  # the listing's own descriptor is gone by now
+        with contextlib.suppress(OSError):  # listdir's own descriptor is closed by now
             if descriptor == 2 or fcntl.fcntl(descriptor, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
                 continue
             if descriptor < 2:
@@ -139,7 +156,10 @@ def release_inherited_files() -> None:
 
 
 def initial_environment() -> tuple[bytes, ...]:
-    """The environment memopt was started with: Python may have added to its own copy, but not to this one."""
+    """The ``NAME=value`` entries of the environment that memopt was started with.
+
+    They are read from /proc, because Python changes os.environ at its start (PEP 538).
+    """
     try:
         with open("/proc/self/environ", "rb") as file:
             block = file.read()
@@ -149,7 +169,7 @@ def initial_environment() -> tuple[bytes, ...]:
 
 
 class _Image:
-    """The arguments of execve, made ready before the fork."""
+    """The arguments of execve, converted before the fork, so that the child allocates nothing for them."""
 
     def __init__(self, executable: Executable, arguments: Sequence[str], environment: Sequence[bytes] | None) -> None:
         self._path = os.fsencode(executable.path)
@@ -157,7 +177,7 @@ class _Image:
         self._environment = _strings(initial_environment() if environment is None else environment)
 
     def execve(self) -> int:
-        """Returns only on failure, with errno."""
+        """Call execve; it returns only on failure, and then the result is errno."""
         _libc.execve(self._path, self._arguments, self._environment)
         return ctypes.get_errno()
 
@@ -167,16 +187,18 @@ def _strings(items: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[io.FileIO, io.FileIO]:
-    """Reading and writing end, close-on-exec; both are closed when ``stack`` is left."""
+    """The reading and the writing end of a new pipe, close-on-exec; leaving ``stack`` closes both."""
     read, write = os.pipe()
     return stack.enter_context(io.FileIO(read, "r")), stack.enter_context(io.FileIO(write, "w"))
 
 
 def _await_execve(error_read: io.FileIO) -> bytes:
-    """Empty when execve succeeded (or a signal ended the child first), else its errno as four bytes.
+    """Wait until the child has called execve: empty if that succeeded or a signal ended the child first, else errno as
+    four bytes.
 
-    Ctrl-Z may stop the child before execve: memopt must then stop too, so it does not just wait for the pipe. What
-    stopped it for a tracer, execve for the most part, is the tracer's: the child goes on when it has answered.
+    Ctrl-Z may stop the child before execve. memopt must then stop too, so it polls the supervisor besides the pipe.
+    If the child is traced (``prepare`` attached a tracer), its stops, mostly the one at execve, belong to the tracer:
+    they are kept in ``unanswered``, and this returns at once, because the child goes on only when the tracer answers.
     """
     waiter = select.poll()
     waiter.register(error_read, select.POLLIN)
@@ -193,7 +215,7 @@ def _await_execve(error_read: io.FileIO) -> bytes:
 
 def _become_program(image: _Image, signals: SignalState, go_read: io.FileIO, go_write: io.FileIO,
                     error_write: io.FileIO) -> NoReturn:
-    """In the child: wait for the word of the parent, or its end, and execve. Never returns, never raises."""
+    """In the child: wait until the parent closes its end of the pipe, or dies, then execve. Never returns or raises."""
     try:
         go_write.close()
         go_read.read(1)

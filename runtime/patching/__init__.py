@@ -1,6 +1,15 @@
-"""Code cache and the five bytes.
+"""Puts a version into the live process and takes it out again: the code cache, and the five bytes of the jump to it.
 
-In: ``CompiledRegion``. Out: a recorded patch. May be touched: the only writer of program text.
+In: a stopped ``Tracee``, the header's address and its bytes, the machine code of a version. Out: ``CodeCache`` with its
+``Placement``, an installed ``Patch`` that any later memopt can find and undo, the version's counters.
+May be touched: this room is the only writer of program text: one write of at most 16 bytes in one page. It maps and
+unmaps pages in the program, and appends to /tmp/perf-PID.map if memopt made that file. memopt may be killed at any
+step: the process then has either its original bytes or a complete, recorded patch.
 
-Modules: ``code_cache``, ``install``, ``perf_map``.
+- ``code_cache``: maps code, statistics, frame and scratch pages in the process, within reach of a 32-bit displacement.
+- ``install``: commits the patch, removes it, and finds patches that are in force.
+- ``perf_map``: names the new code for perf and other profilers.
+
+Tested by: tests/unit/runtime/patching, one test file for each module. On a real process: ``code_cache`` by
+tests/live/test_codecache.py, ``install`` by tests/live/test_install.py and tests/live/test_kill.py.
 """

@@ -1,9 +1,14 @@
-"""Memory in the target for one version: code, statistics, frame, scratch.
+"""Code cache: the pages that one version needs in the target: code, statistics, frame, scratch.
 
-The code pages are a memfd that memopt maps writable and the target read-execute (private, so that a forked shadow can
-be given other code); the statistics page is the same memfd mapped shared, so that its counters outlive the target.
-Invariant: no mapping is writable and executable; the program's descriptor numbers are the same afterwards, even if
-memopt is killed on the way, because one stub makes, maps and closes the descriptor.
+In: a stopped ``Tracee``, the address that the code must lie near, sizes. Out: ``CodeCache`` with the ``Placement`` of
+its pages. Raises ``Rejected``: NO_MEMORY, NO_ROOM.
+
+The code pages are a memfd. memopt maps it writable, the target maps it read-execute and private, so that a forked
+shadow can be given other code. The statistics page is part of the same memfd, but mapped shared, so that memopt can
+read its counters even after the target has ended.
+
+Invariant: no mapping is both writable and executable (W^X). The program's descriptor numbers are the same afterwards,
+even if memopt is killed meanwhile, because one stub creates, maps and closes the descriptor.
 """
 
 from __future__ import annotations
@@ -39,9 +44,9 @@ _SHARED, _PRIVATE, _ANONYMOUS, _FIXED_NOREPLACE = 1, 2, 0x20, 0x100000
 _MADV_HUGEPAGE = 14
 _HUGE_PAGE = 2 << 20
 
-# Distances kept when addresses are chosen.
-_REACH = (1 << 31) - (16 << 20)
-_MARGIN = 16 << 10  # from other mappings
+# Distances in bytes that the choice of an address keeps.
+_REACH = (1 << 31) - (16 << 20)  # at most, from the code near by: the reach of rel32, less a margin
+_MARGIN = 16 << 10  # at least, from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
 TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
@@ -49,7 +54,8 @@ TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counters as in memopt.ir.code; cycles are time-stamp-counter ticks."""
+    """The counters of a version (memopt.ir.code): times that its guard was reached, runs, outer iterations that it ran,
+    and cycles in it (time-stamp-counter ticks)."""
 
     entries: int
     runs: int
@@ -66,7 +72,7 @@ class Gap:
 
 
 def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
-    """The gaps of the memory map that neither brk nor the stack will grow into."""
+    """The gaps of the memory map, from ``lowest`` on, without the room that brk and the stack may grow into."""
     gaps = []
     position, below = lowest, None
     for mapping in maps:
@@ -81,20 +87,20 @@ def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
 
 
 def _grows(mapping: Mapping, maps: Sequence[Mapping]) -> bool:
-    """Does brk, now or later, start behind ``mapping``? It does behind the heap and behind the executable."""
+    """Whether brk may grow behind ``mapping``, now or later: it is the heap, or the executable or its .bss."""
     if mapping.path == "[heap]":
         return True
     index = maps.index(mapping)
-    # .bss is an anonymous mapping that follows the executable's last one.
+    # .bss is an anonymous mapping right behind the executable's last one.
     while index and not maps[index].path and maps[index - 1].end == maps[index].start:
         index -= 1
     return bool(maps[index].inode) and mapping.start < min((m.start for m in maps if m.path == "[heap]"), default=TOP)
 
 
 def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -> int:
-    """A page address for ``size`` bytes, all within rel32 reach of ``near``, best below the text it lies in.
+    """The address of free pages for ``size`` bytes, all within rel32 reach of ``near``, preferably below it.
 
-    In a gap of many GiB the place is 1 GiB off ``near``, out of the way of what the program maps next.
+    In a gap of more than 4 GiB it is 1 GiB below ``near``, away from where the program's next mappings are likely.
     Raises ``Rejected(NO_ROOM)``.
     """
     candidates = []
@@ -112,7 +118,8 @@ def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -
 
 
 def _lowest_address() -> int:
-    """mmap_min_addr, and never the first 64 KiB: a null pointer plus a small offset must still fault."""
+    """The lowest address that may be mapped: mmap_min_addr, but at least 64 KiB, so that a null pointer plus a small
+    offset still faults."""
     try:
         with open("/proc/sys/vm/mmap_min_addr", encoding="ascii") as file:
             return max(int(file.read()), 64 << 10)
@@ -121,7 +128,7 @@ def _lowest_address() -> int:
 
 
 class CodeCache:
-    """The pages of one version. Create and release need a stopped tracee; the rest works at any time."""
+    """The pages of one version. Methods that take a ``tracee`` need it stopped; the others work at any time."""
 
     def __init__(self, placement: Placement, pages: mmap.mmap) -> None:
         self.placement = placement
@@ -129,9 +136,10 @@ class CodeCache:
 
     @classmethod
     def create(cls, tracee: Tracee, near: int, code_size: int, frame_size: int, scratch_size: int = 0) -> CodeCache:
-        """Map everything within rel32 reach of ``near`` (scratch anywhere); sizes in bytes, rounded up to pages.
+        """Map the pages, all but scratch within rel32 reach of ``near``. Sizes in bytes, rounded up to pages.
 
-        The frame is zero apart from its limit (none). Raises ``Rejected`` NO_MEMORY (also RLIMIT_AS), NO_ROOM.
+        The frame is zero, except that its limit on iterations is set to none. Raises ``Rejected``: NO_MEMORY (also for
+        RLIMIT_AS), NO_ROOM.
         """
         code_size, frame_size = (-(-size // PAGE) * PAGE for size in (code_size, frame_size))
         total = code_size + STATISTICS_SIZE + frame_size
@@ -151,9 +159,9 @@ class CodeCache:
         return cache
 
     def reserve_scratch(self, tracee: Tracee, size: int) -> Placement:
-        """Give the version ``size`` bytes of private memory, 2 MiB aligned, in huge pages where possible.
+        """Map ``size`` bytes of private scratch memory, aligned to 2 MiB, in huge pages where possible.
 
-        Replaces scratch memory reserved before. Raises ``Rejected(NO_MEMORY)``.
+        It replaces scratch memory that was reserved before. Raises ``Rejected(NO_MEMORY)``.
         """
         self._unmap(tracee, self.placement.scratch, self.placement.scratch_size)
         size = -(-size // _HUGE_PAGE) * _HUGE_PAGE
@@ -164,14 +172,14 @@ class CodeCache:
         result, _ = remote_calls.run(tracee, (
             Call(remote_calls.SYS_MMAP,
                  (address, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
-            Call(remote_calls.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # without huge pages it fails: no harm
+            Call(remote_calls.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # fails without huge pages: harmless
         self.placement = replace(self.placement, scratch=_at(address, result, "scratch memory"), scratch_size=size)
         return self.placement
 
     def write_code(self, data: bytes, tracee: Tracee) -> None:
-        """Put ``data`` at the start of the code pages and read it back through the target.
+        """Write ``data`` to the start of the code pages, fill the rest with int3 (0xCC), and read it back.
 
-        Precondition: no thread executes there. The rest of the pages is filled with int3 (0xCC).
+        It is read through the target. Precondition: no thread executes there.
         """
         if len(data) > self.placement.code_size:
             raise VerifyError(f"{len(data)} bytes of code for {self.placement.code_size} bytes of pages")
@@ -182,27 +190,28 @@ class CodeCache:
             raise VerifyError(f"the code at {self.placement.code:#x} does not read back as written")
 
     def read_statistics(self) -> Statistics:
-        """The counters now; also after the target ended."""
+        """The present values of the counters, also after the target has ended."""
         return Statistics(*(self._word(offset) for offset in (STATISTICS_ENTRIES, STATISTICS_RUNS,
                                                               STATISTICS_ITERATIONS, STATISTICS_CYCLES)))
 
     def clear_statistics(self) -> None:
+        """Set all counters to 0."""
         start = self.placement.code_size
         self._pages[start:start + STATISTICS_CYCLES + 8] = bytes(STATISTICS_CYCLES + 8)
 
     def write_record(self, offset: int, data: bytes) -> None:
-        """Write ``data`` at ``offset`` of the statistics page (behind the counters)."""
+        """Write ``data`` at ``offset`` of the statistics page, which must be behind the counters."""
         if not STATISTICS_CYCLES + 8 <= offset <= STATISTICS_SIZE - len(data):
             raise VerifyError(f"{len(data)} bytes at {offset} do not fit the statistics page")
         start = self.placement.code_size + offset
         self._pages[start:start + len(data)] = data
 
     def release(self, tracee: Tracee) -> None:
-        """Unmap everything in the target. Precondition: no thread executes or will return into the code."""
+        """Unmap all pages in the target. Precondition: no thread executes the code or will return into it."""
         unmap(tracee, self.placement)
 
     def close(self) -> None:
-        """Give up memopt's own mapping; the target keeps its pages."""
+        """Unmap memopt's own view of the pages; the target keeps them."""
         self._pages.close()
 
     def _word(self, offset: int) -> int:
@@ -214,7 +223,7 @@ class CodeCache:
             remote_calls.check(remote_calls.run(tracee, (Call(remote_calls.SYS_MUNMAP, (address, size)),))[0], "munmap")
 
     def _confirm(self, tracee: Tracee) -> None:
-        """W^X, from the target's own memory map."""
+        """Check W^X in the target's memory map: its code pages are read-execute. Raises ``VerifyError``."""
         maps = mappings(tracee.pid)
         code = mapping_at(maps, self.placement.code)
         if code is None or code.perms != "r-x" or code.end < self.placement.code + self.placement.code_size:
@@ -222,9 +231,9 @@ class CodeCache:
 
 
 def map_alike(tracee: Tracee, placement: Placement) -> None:
-    """Map empty pages like those of ``placement`` in a copy that is older than they are; nothing of it is shared.
+    """Map empty private pages at the addresses of ``placement`` in a forked copy that is older than those pages.
 
-    Raises ``Rejected`` where something lies there in the copy.
+    Raises ``Rejected`` if one of the addresses is in use in the copy.
     """
     kind = _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE
     scratch = placement.scratch, placement.scratch_size
@@ -238,7 +247,7 @@ def map_alike(tracee: Tracee, placement: Placement) -> None:
 
 
 def unmap(tracee: Tracee, placement: Placement) -> None:
-    """Unmap the pages of ``placement``; the same precondition as ``CodeCache.release``."""
+    """Unmap the pages of ``placement``, scratch included; same precondition as ``CodeCache.release``."""
     size = placement.code_size + STATISTICS_SIZE + placement.frame_size
     calls = [Call(remote_calls.SYS_MUNMAP, (placement.code, size))]
     if placement.scratch_size:
@@ -248,7 +257,7 @@ def unmap(tracee: Tracee, placement: Placement) -> None:
 
 
 def _map_in_target(tracee: Tracee, placement: Placement) -> mmap.mmap:
-    """Make the memfd in the target, map it there and here; on failure nothing of it stays."""
+    """Create the memfd in the target and map it there and in memopt; after a failure nothing of it is left."""
     pages = _attempt(tracee, placement, _MFD_CLOEXEC | _MFD_EXEC)
     if pages is None:  # MFD_EXEC is unknown before Linux 6.3
         pages = _attempt(tracee, placement, _MFD_CLOEXEC)
@@ -258,7 +267,7 @@ def _map_in_target(tracee: Tracee, placement: Placement) -> mmap.mmap:
 
 
 def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | None:
-    """One try; ``None`` when the kernel does not know ``flags``."""
+    """``_map_in_target`` with these memfd_create ``flags``; None if the kernel does not know them."""
     opened: list[mmap.mmap] = []
     results: list[int] = []
 
@@ -277,7 +286,7 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
     except (OSError, Rejected) as error:
         if not tracee.stopped:
             raise
-        # Only what was mapped now: another address may hold memory of the program's.
+        # Unmap only what these calls have mapped: the other addresses may hold memory of the program.
         remote_calls.run(tracee, [Call(remote_calls.SYS_MUNMAP, (result, size))
                             for (_, size), result in zip(wanted, results[1:], strict=False) if result > 0])
         if results[:1] == [-errno.EINVAL]:
@@ -301,7 +310,7 @@ def _mapping_calls(placement: Placement, flags: int) -> tuple[Call, ...]:
 
 
 def map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
-    """The file that ``pid`` has open, made ``size`` bytes long, in memopt, too. Raises ``OSError``."""
+    """Resize a file that ``pid`` has open to ``size`` bytes and map it in memopt. Raises ``OSError``."""
     own = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(own, size)
@@ -311,7 +320,8 @@ def map_here(pid: int, descriptor: int, size: int) -> mmap.mmap:
 
 
 def _at(address: int, result: int, what: str) -> int:
-    """``result`` if it is the address asked for (kernels before 4.17 take MAP_FIXED_NOREPLACE for a hint)."""
+    """``result`` of a mmap call, if it is ``address``. Raises ``Rejected(NO_ROOM)`` if it is another address, as from
+    kernels before 4.17, which take MAP_FIXED_NOREPLACE for a hint."""
     if remote_calls.check(result, what) != address:
         raise Rejected(Reason.NO_ROOM, f"{what}: {address:#x} was asked for, {result:#x} given")
     return address

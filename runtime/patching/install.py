@@ -1,8 +1,15 @@
-"""Putting a version into the live process, and taking it out again.
+"""Commits a patch in the live process, and removes it.
 
-The commit is one write of a few bytes within one page while every thread is stopped and none stands, or will return,
-inside them. A record of it is written to the statistics page first, so that any later memopt can find and undo it.
-Invariant: killed at any step, memopt leaves either the original bytes or a complete, recorded patch.
+Example: at the header of the loop, ``48 8b 04 c8 48 ...`` becomes ``e9 xx xx xx xx``, a jump to the version's guard.
+
+In: a stopped ``Tracee``, a ``Patch``, the ``CodeCache`` of the version. Out: the patched process, stopped. Raises
+``Rejected``: NO_ROOM, BLOCKED, PROTECTED_MAPPING.
+
+The commit is one write of a few bytes within one page. Meanwhile every thread is stopped, and none stands inside the
+displaced bytes or will return into them. Before it, a record of the patch is written to the statistics page, so that
+any later memopt can find the patch and undo it.
+
+Invariant: if memopt is killed at any step, the process has either its original bytes or a complete, recorded patch.
 """
 
 from __future__ import annotations
@@ -34,7 +41,7 @@ _SYSCALL_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """``replacement`` for the ``original`` bytes at ``address``; both at most 16 bytes, equally long."""
+    """Replaces the ``original`` bytes at ``address`` by ``replacement``: equally many, at most 16."""
 
     address: int
     original: bytes
@@ -42,6 +49,7 @@ class Patch:
 
     @property
     def end(self) -> int:
+        """The address behind the last displaced byte."""
         return self.address + len(self.original)
 
     def __str__(self) -> str:
@@ -50,7 +58,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A patch found in a process, and the pages of the version behind it."""
+    """A patch in force in a process, and the pages of the version that it leads to."""
 
     patch: Patch
     placement: Placement
@@ -58,17 +66,17 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Unpatched:
-    """The code of a process as it was before the ``patches`` in force."""
+    """Reads the code of a process as it was before the ``patches`` in force."""
 
     memory: Memory
     patches: tuple[Patch, ...]
 
     def read(self, address: int, size: int) -> bytes:
-        """As ``Memory.read``."""
+        """``Memory.read`` of the original code."""
         return self._restored(address, self.memory.read(address, size))
 
     def read_some(self, address: int, size: int) -> bytes:
-        """As ``Memory.read_some``."""
+        """``Memory.read_some`` of the original code."""
         return self._restored(address, self.memory.read_some(address, size))
 
     def _restored(self, start: int, code: bytes) -> bytes:
@@ -82,7 +90,7 @@ class Unpatched:
 
 @contextmanager
 def unpatched(pid: int) -> Iterator[Unpatched]:
-    """The code of ``pid`` as it was; raises ``Rejected`` when it may not be looked at."""
+    """A reader of the original code of ``pid``. Raises ``Rejected`` if memopt may not read its memory."""
     memory = Memory(pid)
     try:
         yield Unpatched(memory, tuple(installed.patch for installed in find_installed(pid)))
@@ -91,14 +99,17 @@ def unpatched(pid: int) -> Iterator[Unpatched]:
 
 
 def jump(source: int, target: int, original: bytes) -> Patch:
-    """The 5-byte jump from ``source`` to ``target`` over ``original`` (its first 5 bytes count)."""
+    """The patch that writes a jump from ``source`` to ``target`` over the first 5 bytes of ``original``.
+
+    Raises ``Rejected(NO_ROOM)``: ``original`` is shorter, or ``target`` is out of reach.
+    """
     if len(original) < 5:
         raise Rejected(Reason.NO_ROOM, f"{len(original)} bytes at {source:#x} are too few for a jump")
     return Patch(source, original[:5], jump_bytes(source, target))
 
 
 def jump_bytes(source: int, target: int) -> bytes:
-    """``jmp rel32`` at ``source``; raises ``Rejected(NO_ROOM)`` when ``target`` is out of its reach."""
+    """The 5 bytes of ``jmp rel32`` at ``source``. Raises ``Rejected(NO_ROOM)`` if ``target`` is out of reach."""
     displacement = target - (source + 5)
     if not -(1 << 31) <= displacement < 1 << 31:
         raise Rejected(Reason.NO_ROOM, f"{target:#x} is out of reach of a jump at {source:#x}")
@@ -109,14 +120,17 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
             moved: abc.Mapping[int, int] = MappingProxyType({})) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
-    ``moved``: old to new address of code that must not be executed where it was any more; a thread that stands in
-    it goes on in the copy (first: the copy does the same with or without the patch). ``timeout_s``: how long to look
-    for a moment when nothing stands inside the displaced bytes, resuming between. Raises ``Rejected``: NO_ROOM (page
-    border, other bytes there, threads that sleep and cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
+    ``timeout_s``: how long to look for a moment when no thread stands inside the displaced bytes; between the attempts
+    the target runs.
+    ``moved``: code that must not be executed at its old place any more: old to new address of each instruction. A
+    thread that stands in it is set to the copy. That happens before the commit, because the copy does the same with and
+    without the patch.
+    Raises ``Rejected``: NO_ROOM (the patch would cross a page border, the bytes there are others, or there are sleeping
+    threads, which cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
     """
     _check_place(tracee.pid, patch)
     if moved and len(threads(tracee.pid)) > 1:
-        raise Rejected(Reason.NO_ROOM, "the loop would have to move, and threads sleep that may stand in it")
+        raise Rejected(Reason.NO_ROOM, "the patch needs the loop to move, and a sleeping thread may stand in it")
     _stop_outside(tracee, timeout_s, lambda: _movable(tracee, patch, moved))
     found = tracee.memory.read(patch.address, len(patch.original))
     if found != patch.original:
@@ -131,10 +145,10 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
 
 
 def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> bool:
-    """Put the original bytes back, then unmap the version's pages; the target is left stopped.
+    """Restore the original bytes, then unmap the version's pages; the target is left stopped.
 
-    False when a thread was still in the version after ``timeout_s``: the program is as it was as soon as it leaves,
-    and only the pages stay. Raises ``Rejected`` as ``install``.
+    False if a thread was still in the version after ``timeout_s``: then the pages stay, and the program is as before
+    once that thread leaves them. Raises ``Rejected`` as ``install`` does.
     """
     placement = installed.placement
     suspend(tracee, installed, timeout_s)
@@ -148,20 +162,21 @@ def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> bool
 
 
 def suspend(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> None:
-    """Put the original bytes back; the version's pages stay, and the target is left stopped. Raises ``Rejected`` as
-    ``install``."""
+    """Restore the original bytes but keep the version's pages; the target is left stopped. Raises ``Rejected`` as
+    ``install`` does."""
     patch = installed.patch
     _stop_outside(tracee, timeout_s, lambda: not _inside(tracee, patch.address + 1, patch.end))
     found = tracee.memory.read(patch.address, len(patch.original))
     if found not in (patch.original, patch.replacement):
-        raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}: somebody else has changed it")
+        raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}: it has changed since the patch")
     if found == patch.replacement:
         faults.point("install.remove")
         tracee.memory.write(patch.address, patch.original)
 
 
 def find_installed(pid: int) -> tuple[Installed, ...]:
-    """The patches in force in ``pid``, by whichever memopt; raises ``Rejected`` when it may not be looked at."""
+    """The patches in force in ``pid``, whichever memopt installed them. Raises ``Rejected`` if memopt may not read its
+    memory."""
     maps = mappings(pid)
     memory = Memory(pid)
     try:
@@ -173,7 +188,7 @@ def find_installed(pid: int) -> tuple[Installed, ...]:
 
 def _check_place(pid: int, patch: Patch) -> None:
     if not 0 < len(patch.original) == len(patch.replacement) <= 16:
-        raise Rejected(Reason.NO_ROOM, f"{len(patch.replacement)} bytes for {len(patch.original)}")
+        raise Rejected(Reason.NO_ROOM, f"a patch of {len(patch.replacement)} bytes for {len(patch.original)} bytes")
     if patch.address // PAGE != (patch.end - 1) // PAGE:
         raise Rejected(Reason.NO_ROOM, f"the patch at {patch.address:#x} would cross a page border")
     mapping = mapping_at(mappings(pid), patch.address)
@@ -182,7 +197,10 @@ def _check_place(pid: int, patch: Patch) -> None:
 
 
 def _stop_outside(tracee: Tracee, timeout_s: float, outside: Callable[[], bool]) -> None:
-    """Stop the target at a moment when ``outside()`` holds; between the tries it runs a little."""
+    """Stop the target at a moment when ``outside()`` holds; between the attempts it runs for a short time.
+
+    Raises ``Rejected(BLOCKED)`` after ``timeout_s``.
+    """
     deadline = time.monotonic() + timeout_s
     pause = 0.0001
     while True:
@@ -191,17 +209,20 @@ def _stop_outside(tracee: Tracee, timeout_s: float, outside: Callable[[], bool])
         if outside():
             return
         if time.monotonic() >= deadline:
-            raise Rejected(Reason.BLOCKED, "a thread stands inside the code to be replaced all the time")
+            raise Rejected(Reason.BLOCKED, "at every attempt a thread stood inside the code to be replaced")
         tracee.run_for(pause)
         pause = min(2 * pause, 0.02)
 
 
 def _movable(tracee: Tracee, patch: Patch, moved: abc.Mapping[int, int]) -> bool:
-    """Stands no thread in the bytes to be replaced, or else all that stand in moved code at an instruction's start,
-    and will none return into any of it?"""
+    """Whether the patch may be committed in this stop.
+
+    Without ``moved`` code, no thread may stand inside the displaced bytes or return into them. With it, a thread may
+    stand in moved code, but only at the start of an instruction, and none may return into it.
+    """
     if not moved:
         return not _inside(tracee, patch.address + 1, patch.end)
-    low, high = min(moved), max(moved) + 1  # right behind the last one its caller's code may begin
+    low, high = min(moved), max(moved) + 1  # not further: other code may begin right behind the last instruction
     for tid in tracee.threads:
         registers = tracee.registers(tid)
         inside = low <= registers.rip < high and registers.rip not in moved
@@ -211,10 +232,10 @@ def _movable(tracee: Tracee, patch: Patch, moved: abc.Mapping[int, int]) -> bool
 
 
 def _inside(tracee: Tracee, low: int, high: int) -> bool:
-    """Does a thread execute in ``[low, high)``, or may it return there from a call or a signal handler?"""
+    """Whether a thread executes in ``[low, high)``, or may return there from a call or a signal handler."""
     for tid in tracee.threads:
         registers = tracee.registers(tid)
-        # An interrupted system call starts again at the instruction before.
+        # An interrupted system call is restarted: the thread goes on at the syscall instruction before rip.
         places = (registers.rip, registers.rip - _SYSCALL_BYTES) if registers.restarting else (registers.rip,)
         if any(low <= place < high for place in places) or stack_values(tracee.memory, registers.rsp, low, high):
             return True
@@ -229,9 +250,9 @@ def _record(cache: CodeCache, patch: Patch) -> None:
 
 
 def _recorded(memory: Memory, maps: tuple[Mapping, ...], statistics: Mapping) -> list[Installed]:
-    """What the record in a statistics page says, as far as it is true: the replacement is there, and leads to it."""
+    """The patches in the record of a statistics page that are in force: their replacement bytes are in place."""
     page = memory.read_some(statistics.start, STATISTICS_SIZE)
-    if len(page) < STATISTICS_SIZE:  # a memopt killed before it gave the file its size
+    if len(page) < STATISTICS_SIZE:  # memopt was killed before it had resized the file
         return []
     magic, version, count, code, code_size, frame, frame_size, scratch, scratch_size = _HEADER.unpack_from(
         page, RECORD_OFFSET)

@@ -1,7 +1,9 @@
-"""The file in which perf and other profilers look up code that belongs to no program file: /tmp/perf-PID.map.
+"""The perf map /tmp/perf-PID.map, in which perf and other profilers find the names of generated code.
 
-Invariant: memopt only writes to and deletes a file that it made itself; a program that has its own (a just-in-time
-compiler) keeps it untouched (tools/perf/Documentation/jit-interface.txt).
+Example: ``7f0012340000 1a40 memopt:dgemm:avx512``: start, size and name, one line for each version.
+
+Invariant: memopt writes to, and deletes, only a file that it has made itself. If the program has a perf map of its own,
+as just-in-time compilers do, it stays untouched (tools/perf/Documentation/jit-interface.txt).
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ _PREFIX = "memopt:"
 
 
 def path_of(pid: int) -> str:
+    """The path of the perf map of process ``pid``."""
     return f"/tmp/perf-{pid}.map"
 
 
 def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
-    """Name ``[start, start + size)`` as version ``version`` of ``nest``; False when the file is not ours or
+    """Name the code ``[start, start + size)``: version ``version`` of ``nest``. False if the file is not memopt's or
     cannot be written."""
     name = "".join(c if c.isprintable() and not c.isspace() else "_" for c in f"{_PREFIX}{nest}:{version}")
     flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -31,15 +34,15 @@ def add(pid: int, start: int, size: int, nest: str, version: str) -> bool:
             descriptor = os.open(path_of(pid), flags)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(f"{start:x} {size:x} {name}\n")
-    except OSError:  # a full disk costs the name, not the version
+    except OSError:  # on a full disk the version stays without a name
         return False
     return True
 
 
 def delete(pid: int) -> None:
-    """Remove the file if memopt made it."""
+    """Delete the perf map of ``pid`` if memopt has made it."""
     if _ours(pid):
-        with suppress(FileNotFoundError):  # another thread was faster
+        with suppress(FileNotFoundError):  # another thread has deleted it
             os.unlink(path_of(pid))
 
 

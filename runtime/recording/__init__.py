@@ -1,1 +1,27 @@
-"""Recording everything a program executes: its code runs as copies with probes, each function's made when it is met."""
+"""Records everything a program executes: a dynamic binary translator, which runs copies of its code with probes.
+
+In: a launched program that stands before its first instruction, what is to be recorded (``Recording``), a ``Watcher``
+for traces.
+
+Out: ``Counted``: for each calling context of each thread the counters of its function; the words of traces, handed to
+the watcher; notes on what was not recorded, and why.
+
+May be touched: the recorded processes: memopt's own mappings in them, their registers where they stand still, and the
+frames of signal handlers. The memory, registers and signals of the program are its own at every instruction of its own.
+What cannot be copied runs as it is.
+
+- ``recorder``: answers the questions of threads, delivers signals, collects the results.
+- ``tracer``: follows processes and threads by ptrace: how they begin, stop, end, and are let go of.
+- ``process``: the data type of a recorded process, and which ones memopt must leave alone.
+- ``space``: what recording puts into a process: copies, the table of targets, threads, traces.
+- ``copies``: the copies made so far, and the regions of memory they lie in.
+- ``trees``: the calling-context trees of threads, read from the process's memory.
+- ``intermittent``: records a thread in windows of time, and lets it run as it is between them.
+- ``escapes``: samples how much of the time the program runs outside of copies.
+- ``emulator``: emulates a thread that cannot run any more up to its next instruction.
+- ``translation``: translates one function into its copy.
+
+Tested by: tests/unit/runtime/recording/test_emulator.py for ``emulator``; tests/live/test_recording.py for
+``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_children.py for ``process`` and
+``tracer``; tests/live/test_paths.py for ``intermittent``.
+"""

@@ -1,4 +1,10 @@
-"""What a thread would do next that cannot run any more."""
+"""Emulates a thread that cannot run any more, up to the next instruction of its program.
+
+Example: a thread was killed in the middle of a probe that increments a counter. Emulation finishes the probe, so that
+the counter is right.
+
+In: registers, memory, a condition on the instruction pointer. Out: the registers there; the memory is written.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +21,12 @@ _NUMBERS = {name: getattr(x86_const, f"UC_X86_REG_{name.upper()}") for name in _
 
 
 def emulate(registers: Registers, memory: Memory, stop: Callable[[int], bool], most: int) -> Registers | None:
-    """Run on from ``registers`` until ``stop`` says so of the instruction pointer; what is written is written to
-    ``memory`` then. None, and nothing is written, where that takes more than ``most`` instructions, or what cannot be
-    emulated."""
+    """Runs on from ``registers`` until ``stop`` holds for the instruction pointer, then writes to ``memory`` what was
+    written.
+
+    Returns the registers. None, and nothing is written, if that takes more than ``most`` instructions, or one that
+    cannot be emulated.
+    """
     emulator, written = Uc(UC_ARCH_X86, UC_MODE_64), list[tuple[int, bytes]]()
 
     def find(_uc: Uc, _access: int, address: int, size: int, _value: int, _data: object) -> bool:

@@ -1,9 +1,14 @@
-"""Recording now and then: a thread runs as copies until it has told enough, then as it is, until it is taken up again.
+"""Intermittent recording: a thread runs as copies until it has told enough, then as it is, until it is taken up again.
 
-The quota is counted in whatever the watcher counts (paths), the interval runs from one taking up to the next: the
-unhook threshold and the rehook interval of intermittent profiling (memopt.session.profiling.path_rows names the
-source). A thread is
-only taken up between two instructions of its own, while it runs; one that waits in a system call is let be.
+In: a quota, counted in whatever the watcher counts (paths), and an interval or the share of time that recording may
+take. Out: what the watcher was told in each window, with a weight: for how much of the thread's time the window stands.
+
+Quota and interval are the unhook threshold and the rehook interval of intermittent profiling
+(memopt.session.profiling.path_rows names the source); the interval runs from the beginning of one window to that of the
+next.
+
+Copies have the program's state at every instruction, so a thread can be taken up anywhere between two instructions of
+its own while it runs. One that waits in a system call is left alone.
 """
 
 from __future__ import annotations
@@ -16,10 +21,11 @@ from typing import Protocol
 
 from memopt.ir.reasons import Rejected
 from runtime.launch.jobcontrol import Event, Supervisor
+from runtime.recording.copies import Region
 from runtime.recording.escapes import LOOK_SECONDS
 from runtime.recording.process import Process
 from runtime.recording.recorder import Recorder, Watcher
-from runtime.recording.space import Region, Space
+from runtime.recording.space import Space
 from runtime.recording.translation.layout import (
     CALL_BYTES,
     DESTINATION,
@@ -40,38 +46,40 @@ from runtime.target.proc import running_seconds
 from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.target.tracee import status_field
 
-_PATIENCE_S = 1.0
-_FIRST_S = 0.002
-_WORDS = 20.0  # for each that is counted, until more is known
+_PATIENCE_S = 1.0  # for a thread to stop
+_FIRST_S = 0.002  # the pause behind the first window is as if that had taken at most so long
+_WORDS = 20.0  # words of the trace for each that is counted, until the ratio is known
 _LEAST_WORDS = 64
 _MOST_WORDS = (TRACE_ALIGNMENT - TRACE_START) // 8
 
 
 class CountingWatcher(Watcher, Protocol):
+    """A watcher that also counts what it was told."""
+
     def counted(self, tid: int) -> int:
-        """How many there were in what was taken of a thread."""
+        """How many it has counted in what it was told of a thread."""
 
     def end_window(self, tid: int, weight: float) -> None:
-        """What was taken since the last end stands for ``weight`` times as much."""
+        """Ends a window: what was told since the last end counts ``weight`` times."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """Of a thread. ``began``: on the monotonic clock; ``processor``: seconds that it had run by then; ``last``: when
-    the window before it ended."""
+    """The window of a thread."""
 
-    began: float
-    processor: float
-    last: float
+    began: float  # on the monotonic clock
+    processor: float  # processor seconds of the thread when it began
+    last: float  # processor seconds of the thread when the window before ended
 
 
 class Intermittent(Recorder):
-    """``windows``, ``inside_seconds``: how many there were, and how long all were."""
+    """A recorder with windows. ``windows``: how many there were; ``inside_seconds``: how long they were in all."""
 
     def __init__(self, supervisor: Supervisor, watcher: CountingWatcher, quota: int, interval: float | None,
                  overhead: float) -> None:
-        """``quota``: of a window, 0 for one without end. ``interval``: seconds; None: so that windows take at most the
-        part ``overhead`` of the time."""
+        """``quota``: how many a window counts; 0 for a window without end. ``interval``: seconds; None: long enough
+        that windows take at most the share ``overhead`` of the time.
+        """
         super().__init__(supervisor, Recording(Told.BLOCKS), watcher)
         self._counter, self._quota, self._interval, self._overhead = watcher, quota, interval, overhead
         self._windows: dict[int, _Window] = {}
@@ -86,6 +94,7 @@ class Intermittent(Recorder):
         self.inside_seconds = 0.0
 
     def run(self) -> None:
+        """Records until the program has ended."""
         looked = time.monotonic()
         while self.supervisor.outcome is None:
             wait = max(0.0, self._due - time.monotonic()) if self._outside else LOOK_SECONDS
@@ -93,7 +102,7 @@ class Intermittent(Recorder):
             with self._going_on():
                 if time.monotonic() >= looked + LOOK_SECONDS:
                     looked = time.monotonic()
-                    self._ask_back()  # what could not be answered the first time
+                    self._ask_back()  # threads that could not be answered the first time
                 if self._outside and time.monotonic() >= self._due:
                     self._take_up()
         self._close()
@@ -129,7 +138,8 @@ class Intermittent(Recorder):
         return window
 
     def _limit(self, space: Space, thread: Thread, count: int) -> None:
-        """The trace is full when about ``count`` have been counted; 0: when there is no more room."""
+        """Moves the start of the trace, so that it is full when about ``count`` were counted; 0: as late as possible.
+        """
         each = self._words / self._counted if self._counted else _WORDS
         words = min(_MOST_WORDS, max(_LEAST_WORDS, int(count * each) + 2)) if count else _MOST_WORDS
         end = (thread.trace | TRACE_ALIGNMENT - 1) + 1
@@ -145,34 +155,35 @@ class Intermittent(Recorder):
         return replace(registers, rip=space.memory.word(thread.state + DESTINATION))
 
     def _leave(self, thread: Thread) -> None:
-        """It runs as it is from here on; handlers that run return to what they interrupted likewise."""
+        """Lets a thread run as it is from here on. Handlers that run will return to original code, too."""
         self._ended_windows.append((thread, time.monotonic(), running_seconds(thread.tid)))
         self._outside.add(thread.tid)
         thread.signals.clear()
 
     def _elsewhere(self, space: Space, thread: Thread, registers: Registers, rip: int) -> None:
-        """The handler, or what it interrupted, was not recorded from its beginning."""
+        """The handler, or the code it interrupted, was not recorded from its beginning: the thread leaves its copies.
+        """
         self._leave(thread)
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """What windows have told is read when the threads run again."""
+        """Handles events. Reads what windows have told only when the threads run again."""
         super()._handle(events)
         for thread, *_ in tuple(self._ended_windows):
             with self._going_on():
                 self._read_windows(thread)
 
     def _read_windows(self, thread: Thread) -> None:
-        """Those of a thread that have ended."""
+        """Reads the windows of a thread that have ended."""
         space = self._space(thread.tid)
         ended = [window for window in self._ended_windows if window[0] is thread]
         self._ended_windows = [window for window in self._ended_windows if window[0] is not thread]
-        with suppress(Rejected):  # its memory may be that of another program by now
+        with suppress(Rejected):  # its memory may belong to another program by now
             for window in ended:
                 if space is not None:
                     self._end_window(space, *window)
 
     def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
-        window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # one that began in copies has none
+        window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # none if it began in copies
         before = self._counter.counted(thread.tid)
         self._words += self._tell(space, thread)
         self._counted += self._counter.counted(thread.tid) - before
@@ -184,14 +195,14 @@ class Intermittent(Recorder):
         window.last = used
         if self._interval is not None:
             self._due = window.began + self._interval
-        else:  # the first one is mostly of what is done once
+        else:  # the first window mostly has work that is done once, such as translation
             self._due = now + min(seconds, _FIRST_S if self.windows == 1 else seconds) / self._overhead
 
     def _take_up(self) -> None:
         now = time.monotonic()
         if self._interval is not None:
             self._due = now + self._interval
-        for tid in self._outside - {thread.tid for thread, *_ in self._ended_windows}:  # others have to be read first
+        for tid in self._outside - {thread.tid for thread, *_ in self._ended_windows}:  # these are to be read first
             try:
                 if status_field(tid, "State")[:1] == "R":
                     ptrace.request(ptrace.INTERRUPT, tid)
@@ -201,7 +212,7 @@ class Intermittent(Recorder):
                     else:
                         self._met(tid, status)
             except (WaitTimeout, ProcessLookupError):
-                continue  # what becomes of it is told later
+                continue  # a later event tells what became of it
             except TargetEnded as ended:
                 self._outside.discard(tid)
                 self._ended(tid, ended)
@@ -210,7 +221,7 @@ class Intermittent(Recorder):
                 raise
 
     def _resume(self, tid: int, now: float) -> None:
-        """A thread that stands still goes on as a copy, where it is in code that can be copied."""
+        """Takes up a thread that stands still: it goes on as a copy if it is in code that can be copied."""
         space, registers = self._space(tid), ptrace.get_registers(tid)
         thread = None if space is None else space.threads.get(tid)
         if space is not None and thread is not None and registers.orig_rax >> 63:
@@ -230,7 +241,7 @@ class Intermittent(Recorder):
         self._go(tid)
 
     def _place(self, space: Space, address: int, tid: int) -> tuple[Unit, int] | None:
-        """The unit that holds an original instruction, and its copy."""
+        """The unit that holds an original instruction, and the address of its copy; None if it has no copy."""
         unit = self._whole(space, address, tid)
         copies = self._copies.get(unit.number)
         if copies is None:
@@ -239,13 +250,13 @@ class Intermittent(Recorder):
         return None if copy is None else (unit, copy)
 
     def _whole(self, space: Space, address: int, tid: int) -> Unit:
-        """The unit of the function around ``address``. Raises ``Rejected``."""
+        """The unit of the whole function around ``address``. Raises ``Rejected``."""
         return space.unit(space.function_around(address), self._region_for(space, address, tid))
 
     # -- while a thread runs as it is ----------------------------------------------------------------------------------
 
     def _missing(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        """A function that is met in its middle, behind a call, is copied as a whole: paths keep their numbers."""
+        """Copies the whole function first if it is entered in its middle, behind a call: paths keep their numbers."""
         with suppress(Rejected):
             self._whole(space, space.memory.word(thread.state + TARGET), thread.tid)
         return super()._missing(space, thread, region, registers)
@@ -258,7 +269,7 @@ class Intermittent(Recorder):
             super()._signal(tid, number)
 
     def _begin_thread(self, tid: int) -> None:
-        """One that is made by code that runs as it is does so itself, until it is taken up."""
+        """Begins a thread. One that is made by code that runs as it is runs as it is, too, until it is taken up."""
         super()._begin_thread(tid)
         process = self.processes.get(int(status_field(tid, "Tgid") or 0))
         if process is not None and process.space is not None and tid not in self._of:

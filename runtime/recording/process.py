@@ -1,4 +1,4 @@
-"""One process of the program that is recorded: the program itself, or what it has forked or started."""
+"""A recorded process (the program itself, or one that it made), and which processes memopt must leave alone."""
 
 from __future__ import annotations
 
@@ -24,27 +24,25 @@ _ELF_64 = b"\x7fELF\x02"
 
 @dataclass
 class Process:
-    """``parent``: the process that has made it, 0 for the program itself. ``program``: path of what it executes.
-    ``threads``: all it has had. ``mapped``: memory it had, by its start; what came later counts. ``stacks``: an
-    address in each. ``space``: None when nothing of it is recorded any more; ``leaves``: that is to be so from the next
-    stop on."""
+    """A recorded process."""
 
     pid: int
-    parent: int
-    space: Space | None
-    program: str
-    threads: list[int] = field(default_factory=list)
-    mapped: dict[int, Mapping] = field(default_factory=dict)
-    stacks: list[int] = field(default_factory=list)
-    leaves: bool = False
+    parent: int  # the process that has made it; 0 for the program itself
+    space: Space | None  # None when it is not recorded any more
+    program: str  # the path of what it executes
+    threads: list[int] = field(default_factory=list)  # all that it has had
+    mapped: dict[int, Mapping] = field(default_factory=dict)  # memory that it has had, by start; the last one counts
+    stacks: list[int] = field(default_factory=list)  # an address in the stack of each thread
+    leaves: bool = False  # whether it is to be let go of at its next stop
     _texts: list[Text] = field(default_factory=list)
 
     @property
     def texts(self) -> list[Text]:
-        """Where its code lay."""
+        """The mappings of code that it has had."""
         return self._texts if self.space is None else self.space.code.all
 
     def end(self) -> None:
+        """Ends its recording; the mappings stay known."""
         if self.space is not None:
             self._texts = self.space.code.all
             self.space.close()
@@ -52,6 +50,7 @@ class Process:
 
 
 def is_64_bit(pid: int) -> bool:
+    """Whether the process executes a 64-bit ELF file."""
     try:
         with open(f"/proc/{pid}/exe", "rb") as file:
             return file.read(len(_ELF_64)) == _ELF_64
@@ -60,8 +59,11 @@ def is_64_bit(pid: int) -> bool:
 
 
 def why_left_alone(pid: int, registers: Registers) -> str:
-    """Why memopt must not trace the process ``pid`` any more, for the system call that it is about to make; "" where it
-    may: another process is to trace it, or the program that it executes is to be left alone."""
+    """Why memopt must not trace the process ``pid`` any more, given the system call that it is about to make; "" if it
+    may.
+
+    Reasons: another process is to trace it, or it is about to execute a program that memopt must leave alone.
+    """
     number = registers.rax if registers.orig_rax >> 63 else registers.orig_rax
     at, path = _AT_FDCWD, registers.rdi
     if number == SYS_PTRACE:
@@ -83,8 +85,9 @@ def why_left_alone(pid: int, registers: Registers) -> str:
 
 
 def witness() -> int:
-    """The number of a thread of memopt's that does nothing. When memopt is killed the thread is gone at once, while
-    memopt itself stays in the list of processes until its parent asks for it."""
+    """The number of a thread of memopt that does nothing. When memopt is killed, the thread is gone at once. memopt
+    itself stays in the list of processes until its parent collects it.
+    """
     thread = threading.Thread(target=threading.Event().wait, daemon=True, name="memopt witness")
     thread.start()
     assert thread.native_id is not None

@@ -1,8 +1,13 @@
-"""A launched program, recorded from its first instruction to its end, with the processes that it forks and starts.
+"""Records a launched program from its first instruction to its end, with the processes that it forks and starts.
 
-memopt is its tracer. It is only asked when something is met for the first time: a function, a callee of a call, a
-target of a jump; and by signals, new threads and new processes. What cannot be copied (code that is written while it
-runs, or in no file) runs as it is, and so does everything after it until control comes back by a way that is recorded.
+Example: a thread calls ``f`` for the first time. It asks, is stopped where it waits, memopt translates ``f``, and the
+thread goes on in the copy.
+
+In: the tracer's stops. Out: ``Counted`` for each calling context of each thread; traces for the watcher; notes.
+
+memopt is asked only when something is met for the first time (a function, the callee of a call, the target of a jump),
+and at signals, new threads and new processes. Code that cannot be copied (written while the program runs, or in no
+file) runs as it is. So does all that follows, until control comes back by a way that is recorded.
 
 Invariant: the program's memory, registers and signals are its own at every instruction of its own.
 """
@@ -25,9 +30,10 @@ from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Asked, Event, Supervisor, TraceStop
 from runtime.patching.code_cache import TOP
+from runtime.recording.copies import Region
 from runtime.recording.escapes import LOOK_SECONDS, Escapes
 from runtime.recording.process import SYS_PTRACE, TRACED, Process, why_left_alone
-from runtime.recording.space import Region, Space
+from runtime.recording.space import Space
 from runtime.recording.tracer import MOST_STEPS, PATIENCE_S, Tracer, reach_instruction, standing, step
 from runtime.recording.translation.code_map import Text
 from runtime.recording.translation.layout import ASKED, DESTINATION, GO_ON, NODE, NODE_STRAY, RECORD, SLOT, TARGET
@@ -42,84 +48,90 @@ from runtime.target.tracee import status_field
 
 _CONTEXT_RIP, _CONTEXT_RSP = 168, 160  # in the ucontext_t on top of the stack when a handler returns (sigcontext.h)
 _TRACE_ATTACH = 16
+# Signals that do not end a program that does not catch them.
 _HARMLESS = frozenset((signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP, signal.SIGTTIN,
-                       signal.SIGTTOU))  # a program that does not catch them lives
+                       signal.SIGTTOU))
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A node of ``unit``, in ``text``, by its address and its caller's (the root's for what nothing called), and its
-    counters; addresses are those of one thread. ``site``: the live address of the call, None for none; ``loop``: index
-    of the innermost loop of the caller's unit around it. ``cut``: by block and the address of an instruction in it, or
-    behind its last one, how much oftener its thread began in front of that than it ended there. ``resumed``: it is no
-    call, but goes on with a function in its middle."""
+    """What was counted in one calling context of one thread: a node of ``unit``, whose original lies in ``text``.
+    Addresses of nodes are those of one thread.
+    """
 
     tid: int
-    address: int
+    address: int  # of the node
     unit: Unit
     text: Text
-    caller: int
-    site: int | None
-    loop: int | None
+    caller: int  # address of the caller's node; the root's if nothing called it
+    site: int | None  # live address of the call; None if there was none
+    loop: int | None  # index of the innermost loop of the caller's unit around the call
     counts: Counts
+    # By block and instruction in it (or the address behind its last one): how much more often the thread began in front
+    # of the instruction than it ended there.
     cut: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    resumed: bool = False
+    resumed: bool = False  # not a call: it goes on in the middle of a function
 
 
 class Watcher(Protocol):
-    """Is told what memory is accessed."""
+    """Reads the traces of a recording."""
 
     def begin(self) -> None:
         """The program begins: what was told before was of another one."""
 
     def forget(self, tids: Sequence[int]) -> None:
-        """What was told of these threads was of another program."""
+        """These threads execute another program now; what was told of them is to be forgotten."""
 
     def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
-        """The words of the trace of a thread (memopt.traces.core.format); ``new``, ``nodes``: units, and nodes of this
-        thread with those that called them (Space.new_nodes), that may be met in it first. Those of the piece before are
-        overwritten when this returns."""
+        """Takes ``words`` of the trace of a thread (memopt.traces.core.format), which are overwritten once this
+        returns.
+
+        ``new`` are the units, and ``nodes`` the nodes of this thread with their callers (``Trees.new_nodes``), that the
+        words may mention for the first time.
+        """
 
 
 _Answer = Callable[[Space, Thread, Region, Registers], Registers]
-"""What a thread of the program goes on with; its registers are those the program has. Raises ``Rejected``: it goes on
-in the original code."""
+"""Answers a question: from the program's registers, returns those with which the thread goes on. If it raises
+``Rejected``, the thread goes on in the original code."""
 
 
 class Recorder(Tracer):
-    """``counted``: of threads that have ended; ``escapes``: is asked, where it is set, how much was not recorded;
-    ``progress``: is told now and then how far the program has come."""
+    """Records a program. ``counted``: of threads that have ended. ``answers``: how many questions were answered.
+    ``words``: how many words of traces were read. ``escapes``, if set, samples how much was not recorded. ``progress``,
+    if set, is called now and then with a text on how far the program has come.
+    """
 
     def __init__(self, supervisor: Supervisor, recording: Recording, watcher: Watcher | None = None) -> None:
-        """``watcher``: is told what there is in traces."""
+        """``watcher``: reads the traces."""
         super().__init__(supervisor, recording)
         self._watcher = watcher
         self.counted: list[Counted] = []
         self.answers = 0
         self.escapes: Escapes | None = None
         self.progress: Callable[[str], None] | None = None
-        self.words = 0  # of traces
+        self.words = 0  # words of traces read
         self._answers: dict[Question, _Answer] = {
             Question.MISSING: self._missing, Question.LINK: self._link, Question.ROOM_FOR_SITE: self._room_for_site,
             Question.ROOM_FOR_WAY: self._room_for_way, Question.SIGNAL_RETURN: self._signal_return,
             Question.UNMAP: self._unmap, Question.DRAIN: self._drain, Question.SYSTEM_CALL: self._system_call}
-        self._told = 0  # how many units the watcher knows
+        self._told = 0  # the watcher knows so many units
 
     def run(self) -> None:
-        """Until the program has ended."""
+        """Records until the program has ended."""
         looked = time.monotonic()
         while self.supervisor.outcome is None:
             self._handle(self.supervisor.poll(LOOK_SECONDS))
             if time.monotonic() >= looked + LOOK_SECONDS:
                 with self._going_on():
                     faults.point("record.look")
-                    self._ask_back()  # what could not be answered the first time
+                    self._ask_back()  # threads that could not be answered the first time
                     self._look()
                 looked = time.monotonic()
         self._close()
 
     def _close(self) -> None:
-        """The program has ended; what it has left behind goes on without memopt."""
+        """Lets go of what the program has left behind when it has ended; that goes on without memopt."""
         with self._going_on():
             self._look()
         left = {self._of[tid].pid: self._of[tid] for tid in self.supervisor.threads if tid in self._of}
@@ -159,7 +171,7 @@ class Recorder(Tracer):
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def _ask_back(self) -> None:
-        """Some thread waits for an answer: stop it where it waits."""
+        """Some thread waits for an answer: stops each one where it waits, and answers."""
         for tid, process in tuple(self._of.items()):
             space = process.space
             thread = None if space is None else space.threads.get(tid)
@@ -168,12 +180,12 @@ class Recorder(Tracer):
                     ptrace.request(ptrace.INTERRUPT, tid)
                     self._met(tid, ptrace.wait(tid, PATIENCE_S))
             except (WaitTimeout, ProcessLookupError, Rejected):
-                continue  # what becomes of it is told later
+                continue  # a later event tells what became of it
             except TargetEnded as ended:
                 self._ended(tid, ended)
 
     def _answer(self, tid: int) -> None:
-        """Where a thread that stands still waits for memopt, take it to where the program goes on."""
+        """If a thread that stands still waits for memopt, answers and takes it to where the program goes on."""
         space = self._space(tid)
         thread = None if space is None else space.threads.get(tid)
         if space is None or thread is None:
@@ -196,7 +208,7 @@ class Recorder(Tracer):
             registers = replace(registers, rip=region.shared.answered)
         try:
             ptrace.set_registers(tid, registers)
-        except Exception:  # it is answered later
+        except Exception:  # the question is open again, and answered later
             space.memory.write(thread.state + ASKED, question.value.to_bytes(8, "little"))
             raise
 
@@ -211,7 +223,7 @@ class Recorder(Tracer):
         return replace(registers, rip=space.way(target, self._region_for(space, target, thread.tid)))
 
     def _link(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        """The first call by a site."""
+        """Answers the first call by a site."""
         _, site = space.sites[space.memory.word(thread.state + RECORD)]
         assert site.target is not None
         space.link(site, space.unit(site.target, self._region_for(space, site.target, thread.tid)))
@@ -234,12 +246,15 @@ class Recorder(Tracer):
         return replace(registers, rip=space.memory.word(thread.state + RECORD))
 
     def _system_call(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        """What is executed may have to be left alone; and a process has one tracer: memopt makes room for another."""
+        """Answers in front of execve and ptrace. What is executed may have to be left alone. A process has one tracer,
+        so memopt lets go of a process that another one is to trace.
+        """
         process, why = self._of[thread.tid], ""
         if registers.rax == SYS_PTRACE and registers.rdi in (_TRACE_ATTACH, ptrace.SEIZE) and registers.rsi in self._of:
             why = TRACED
             self._let_go(self._of[registers.rsi])
-        elif registers.rax != SYS_PTRACE or process.pid != self.pid:  # whose parent is memopt: it would trace it again
+        # PTRACE_TRACEME by the program itself asks memopt, its parent, which traces it already.
+        elif registers.rax != SYS_PTRACE or process.pid != self.pid:
             why = why_left_alone(process.pid, registers)
             process.leaves = bool(why)
         if why:
@@ -247,19 +262,20 @@ class Recorder(Tracer):
         return registers
 
     def _tell(self, space: Space, thread: Thread) -> int:
-        """How many words there were."""
+        """Hands the trace of a thread to the watcher. Returns the number of words."""
         if self._watcher is None:
             return 0
         words = space.take_trace(thread)
-        nodes = space.trees.new_nodes(thread)  # where that fails, others tell of the new units
+        nodes = space.trees.new_nodes(thread)  # if that fails, the new units are told with another thread
         self.words += len(words)
         new, self._told = self.made.units[self._told:], len(self.made.units)
         self._watcher.take(thread.tid, new, nodes, words)
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
-        """Memory for copies near ``address``. ``tid`` stands at a trap, or at an instruction of the program. Raises
-        ``Rejected``."""
+        """A region for copies near ``address``. ``tid`` waits for an answer, or stands in front of an instruction of
+        the program. Raises ``Rejected``.
+        """
         if address >= TOP:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code that is not the program's own, at {address:#x}")
         found = space.region_near(address)
@@ -271,8 +287,9 @@ class Recorder(Tracer):
     # -- signals -------------------------------------------------------------------------------------------------------
 
     def _signal(self, tid: int, number: int) -> None:
-        """Deliver a signal; a handler runs as a copy, and finds the program between two of its instructions, where it
-        also ends."""
+        """Delivers a signal. The thread first reaches the next instruction of the program, so that the handler finds
+        the program between two instructions. The handler runs as a copy.
+        """
         space = self._space(tid)
         thread = None if space is None else space.threads.get(tid)
         caught, ignored = (int(status_field(tid, name) or "0", 16) >> number - 1 & 1 for name in ("SigCgt", "SigIgn"))
@@ -281,7 +298,7 @@ class Recorder(Tracer):
             return
         information = ptrace.get_signal_information(tid)
         stop, late = reach_instruction(space, tid, ptrace.Stop(StopKind.SIGNAL, number))
-        if stop.kind is not StopKind.SIGNAL:  # none can be delivered from here
+        if stop.kind is not StopKind.SIGNAL:  # no signal can be delivered from this stop
             late.append(number)
         for other in late:
             ptrace.send_signal(space.pid, tid, other)
@@ -328,7 +345,7 @@ class Recorder(Tracer):
         return replace(registers, rip=go_on)
 
     def _elsewhere(self, space: Space, thread: Thread, registers: Registers, rip: int) -> None:
-        """A handler returns to ``rip``, which is not where it interrupted the program while that was recorded."""
+        """A handler returns to ``rip``, but did not interrupt the program there while that was recorded."""
         thread.give_up(0)
         try:
             way = space.way(rip, self._region_for(space, rip, thread.tid))
@@ -383,7 +400,8 @@ class Recorder(Tracer):
     @staticmethod
     def _behind_probe(space: Space, registers: Registers) -> Registers:
         """The registers of a thread that ends where it stands, as they would be at the next instruction of the program:
-        a probe is done with, not given up in its middle."""
+        if it stands in a probe, the probe is completed by emulation.
+        """
         if not space.in_copies(registers.rip) or space.original(registers.rip) is not None:
             return registers
         from runtime.recording.emulator import emulate
@@ -393,8 +411,9 @@ class Recorder(Tracer):
 
     def _cut(self, space: Space, thread: Thread, found: Mapping[int, tuple[int, Unit, int, int, Counts]]
              ) -> dict[int, dict[tuple[int, int], int]]:
-        """By node, block and instruction, how much oftener the thread began in front of it than it ended there; what
-        registers could not tell of the steps of such a block is added to the counts of the nodes in ``found``."""
+        """By node, then by block and instruction: how much more often the thread began in front of the instruction than
+        it ended there. Adds to the counters of ``found`` what stepped counters of such blocks do not include.
+        """
         cut: dict[int, dict[tuple[int, int], int]] = {}
         for (node, copy), times in thread.cut.items():
             unit = space.unit_of_copy(copy)
@@ -407,7 +426,9 @@ class Recorder(Tracer):
         return cut
 
     def _site(self, space: Space, caller: Unit | None, address: int, where: int) -> tuple[int | None, int | None]:
-        """The call by which a node was made, and the loop around it; ``where``: the site's record, or its slot."""
+        """The call by which a node was made, and the loop around it. ``where``: the record of the site, or its slot in
+        the caller's node, whose address is ``address``.
+        """
         found = None
         if where in space.sites:
             found = space.sites[where][1]
@@ -419,10 +440,10 @@ class Recorder(Tracer):
 
     @property
     def texts(self) -> list[Text]:
-        """Of all processes, each once."""
+        """The mappings of code of all processes, each once."""
         return list({id(text): text for process in self.processes.values() for text in process.texts}.values())
 
     @property
     def program(self) -> str:
-        """Path of the file."""
+        """The path of the program's file."""
         return self.processes[self.pid].program if self.pid in self.processes else ""

@@ -1,7 +1,9 @@
-"""What recording puts into a process: copies of its code, the table of targets, the trees of its threads.
+"""What recording puts into a process: copies of its code, the table of targets, and a page, nodes and trace per thread.
 
-Invariant: memory of the program's own is never written. All of memopt's is private, so that a forked child has its own;
-traces are shared with memopt where that can be, and a child gets other memory for them before it goes on.
+In: a stopped process; original addresses. Out: units in its memory, ways in to them, threads, words of traces.
+
+Invariant: the program's own memory is never written. All memory of memopt's is private, so that a forked child has its
+own. Traces are shared with memopt if possible; a child gets other memory for them before it goes on.
 """
 
 from __future__ import annotations
@@ -10,10 +12,9 @@ import bisect
 import mmap
 import struct
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from copy import copy as shallow_copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults
 from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
+from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address
 from runtime.recording.translation.code_map import CodeMap, Text
 from runtime.recording.translation.layout import (
     ASKED,
@@ -54,59 +56,37 @@ from runtime.recording.translation.layout import (
     TRACE_START,
     WAY_BYTES,
 )
-from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, Routines, routines, way_in
+from runtime.recording.translation.probe_routines import WAY_CODE_BYTES, routines, way_in
 from runtime.recording.translation.trace_probes import Recording
 from runtime.recording.translation.translate import translate
 from runtime.recording.translation.unit import SYSCALL_BYTES, Site, Unit
 from runtime.recording.trees import Thread, Trees
 from runtime.target import remote_calls
-from runtime.target.memory import PAGE, Mapping, Memory, mappings
+from runtime.target.memory import PAGE, Memory, mappings
 from runtime.target.ptrace import Registers
 from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, SYS_MUNMAP, Call, UnusedBytes
 from runtime.target.tracee import Tracee
 
-_REGION_BYTES = 64 << 20
-_REGION_REACH = (1 << 31) - (256 << 20)  # between a region and what its copies refer to
 _NODES_BYTES = 1 << 30
 _CALLS_BYTES = 64 << 20
 _MOST_THREADS = 128
 _CALLS_BYTES_OF_THREAD = 8 << 20
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x10, 0x20, 0x4000, 0x100000
-_MOST_FRAMES = 4000  # that a trace begins with
+_MOST_FRAMES = 4000  # calls told at the beginning of a trace
 _CLOSE_ON_EXEC = 1
 _TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
-_LOWEST = 1 << 20
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
 
 
-@dataclass
-class Made:
-    """The copies of a run: processes that fork share those that were made before. ``watched``: how many blocks are, or
-    points where values are told; ``texts``: in which units lie, by their numbers."""
-
-    units: list[Unit] = field(default_factory=list)
-    texts: dict[int, Text] = field(default_factory=dict)
-    watched: int = 0
-
-
-@dataclass
-class Region:
-    """Memory for copies; ``next`` is free."""
-
-    start: int
-    end: int
-    next: int
-    shared: Routines
-
-
 class Space:
-    """The recorded process, stopped whenever something is asked of it here."""
+    """The memory of memopt's in a recorded process. Precondition of all methods: the process stands still."""
 
     def __init__(self, tracee: Tracee, memopt: tuple[int, int], recording: Recording, made: Made) -> None:
-        """``tracee`` is stopped where it may make a system call; ``memopt``: see ``routines``. Raises ``Rejected`` when
-        there is no room."""
+        """``tracee`` is stopped where it may make a system call. ``memopt``: see ``routines``. Raises ``Rejected`` if
+        there is no room.
+        """
         self.pid, self._memopt, self._recording, watch = tracee.pid, memopt, recording, recording.traces
         self._watch = watch
         self._seen = numpy.zeros(0, numpy.uint64)
@@ -121,18 +101,18 @@ class Space:
         self.regions: list[Region] = []
         self._ways: dict[int, int] = {}  # copies in the table, by original address
         self._used: set[int] = set()
-        self._parts: set[int] = set()  # where parts begin that lie apart from the rest of their functions
+        self._parts: set[int] = set()  # starts of parts that lie apart from the rest of their functions
         maps = mappings(tracee.pid)
         text = next((m for m in maps if m.executable and tracee.registers().rip in m), maps[0])
-        self.table = choose_address(maps, 1 << 30, TABLE_BYTES, _LOWEST)
+        self.table = choose_address(maps, 1 << 30, TABLE_BYTES, LOWEST)
         if self.table + TABLE_BYTES > 1 << 31:
             raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
-        region = self._free(maps, text.start)
+        region = free_address(maps, text.start)
         data = PAGE + _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
         flags = _PRIVATE | _ANONYMOUS | _NORESERVE
         results = remote_calls.run(tracee, (
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
-            Call(SYS_MMAP, (region, _REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
+            Call(SYS_MMAP, (region, REGION_BYTES, _READ | _EXECUTE, flags | _FIXED_NOREPLACE, -1, 0)),
             Call(SYS_MMAP, (0, data, _READ | _WRITE, flags, -1, 0)),
         ))
         for result in results:
@@ -150,8 +130,10 @@ class Space:
     # -- memory --------------------------------------------------------------------------------------------------------
 
     def _map_traces(self, tracee: Tracee, place: UnusedBytes | None = None) -> None:
-        """In memory that memopt sees, too, so that nothing has to be copied; where the process may not share any, in
-        memory of its own. Where it has some already, in place of that, and ``place`` is free."""
+        """Maps memory for traces that memopt sees, too, so that nothing has to be copied. If the process may not share
+        memory, maps private memory instead. If it has memory for traces already, the new memory replaces it, and the
+        system call is made in ``place``.
+        """
         at, fixed = self._traces, _FIXED if self._traces else 0
         seen: list[mmap.mmap] = []
 
@@ -176,44 +158,38 @@ class Space:
         self._traces = remote_calls.check(address, "memory for traces")
 
     def add_region(self, start: int) -> None:
+        """Makes mapped memory at ``start`` a region, with the shared routines."""
         shared = routines(start, self.table, self._memopt)
         self.memory.write(start, shared.code)
-        self.regions.append(Region(start, start + _REGION_BYTES, start + -(-len(shared.code) // 16) * 16, shared))
+        self.regions.append(Region(start, start + REGION_BYTES, start + -(-len(shared.code) // 16) * 16, shared))
         self._changed()
 
     def new_region(self, address: int, tracee: Tracee) -> Region:
-        """Near ``address``, mapped by ``tracee``, a thread that stands still. Raises ``Rejected``."""
-        start = self._free(mappings(self.pid), address)
+        """A new region near ``address``, mapped by ``tracee``, a thread that stands still. Raises ``Rejected``."""
+        start = free_address(mappings(self.pid), address)
         last = self.regions[-1]
         (result,) = remote_calls.run(tracee, (Call(SYS_MMAP, (
-            start, _REGION_BYTES, _READ | _EXECUTE, _PRIVATE | _ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE, -1, 0)),),
+            start, REGION_BYTES, _READ | _EXECUTE, _PRIVATE | _ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE, -1, 0)),),
             place=UnusedBytes(last.next, last.end))
         remote_calls.check(result, "memory for copies")
         self.add_region(start)
         return self.regions[-1]
 
-    def _free(self, maps: Sequence[Mapping], near: int) -> int:
-        """Addresses for a region; where only those are left that the heap might grow into, far up there: malloc can do
-        without them."""
-        try:
-            return choose_address(maps, near, _REGION_BYTES, _LOWEST)
-        except Rejected:
-            start = near // PAGE * PAGE + _REGION_REACH - _REGION_BYTES
-            if any(m.start < start + _REGION_BYTES and start < m.end for m in maps):
-                raise
-            return start
-
     def region_near(self, address: int) -> Region | None:
+        """A region with room within reach of ``address``, or None."""
         for region in self.regions:
-            if abs(region.start - address) < _REGION_REACH and region.end - region.next > _REGION_BYTES // 16:
+            if region.serves(address):
                 return region
         return None
 
     def in_copies(self, address: int) -> bool:
+        """Whether an address lies in a region."""
         return any(region.start <= address < region.end for region in self.regions)
 
     def original(self, copy: int) -> int | None:
-        """The original address for a thread between two instructions of the program, or behind a system call."""
+        """The original address of a thread that stands in a copy, between two instructions of the program or behind a
+        system call; else None.
+        """
         unit = self.unit_of_copy(copy)
         if unit is None:
             return None
@@ -224,9 +200,11 @@ class Space:
         return found
 
     def settle(self, thread: Thread, registers: Registers) -> tuple[int, int] | None:
-        """Count what registers tell until now of the loops around the instruction that a thread stands still in front
-        of, with these ``registers``: perhaps it leaves them on no way that is counted. The node and where it stands;
-        None where that is not recorded."""
+        """Adds up, for a thread that stands still in front of an instruction with these ``registers``, what stepped
+        counters of the loops around have not counted yet: the thread may leave the loops on no edge that is counted.
+
+        Returns the node and where the thread stands; None if that is not recorded.
+        """
         unit = self.unit_of_copy(registers.rip)
         place = None if unit is None else unit.place_of_copy(registers.rip)
         if unit is None or place is None:
@@ -243,9 +221,10 @@ class Space:
         return node, registers.rip
 
     def asking(self, thread: Thread, registers: Registers) -> Registers | None:
-        """The registers that the program has where a thread that stands still at ``registers`` waits for memopt, None
-        where it does not; they go on with what it asked for in the program's own code, or with the system call that is
-        the matter."""
+        """The program's registers of a thread that stands still at ``registers`` and waits for memopt; None if it does
+        not wait. With them the thread goes on in the program's own code with what it asked for, or with the system call
+        in question.
+        """
         state = struct.unpack("<16Q", self.memory.read(thread.state, 128))
         if not state[ASKED // 8]:
             return None
@@ -254,13 +233,16 @@ class Space:
         return replace(registers.outside_call(), rip=state[DESTINATION // 8], **dict(zip(names, values, strict=True)))
 
     def unit_of_copy(self, copy: int) -> Unit | None:
+        """The unit that an address of a copy lies in, or None."""
         index = bisect.bisect_right(self._by_start, copy, key=lambda u: u.start) - 1
         return self._by_start[index] if index >= 0 and copy < self._by_start[index].end else None
 
     # -- copies --------------------------------------------------------------------------------------------------------
 
     def unit(self, address: int, region: Region) -> Unit:
-        """The copy of what starts at the original ``address``. Raises ``Rejected`` for what cannot be copied."""
+        """The unit of the function that begins at the original ``address``; made if needed. Raises ``Rejected`` for
+        what cannot be copied.
+        """
         found = self.by_entry.get(address)
         if found is None:
             text = self._text(address)
@@ -276,7 +258,7 @@ class Space:
             found = translate(len(made.units) + 1, graph, find_nesting(graph), region.next, region.shared, self.table,
                               self._recording, made.watched, name)
             faults.point(f"record.copy.{name}")
-            self.memory.write(found.start, found.code)  # where that fails, other processes go on with their numbers
+            self.memory.write(found.start, found.code)  # if that fails, other processes keep their numbers
             made.watched += len(found.watched) + len(found.points)
             region.next += -(-len(found.code) // 16) * 16
             made.units.append(found)
@@ -292,7 +274,9 @@ class Space:
         return found
 
     def way(self, address: int, region: Region) -> int:
-        """Where a jump to the original ``address`` that comes from anywhere goes on; in the table from now on."""
+        """The way in: where a jump from anywhere to the original ``address`` goes on. Enters it in the table of
+        targets.
+        """
         found = self._ways.get(address)
         if found is not None:
             return found
@@ -317,7 +301,7 @@ class Space:
         return start
 
     def function_around(self, address: int) -> int:
-        """Where the function around an original address begins. Raises ``Rejected``."""
+        """The start of the function around an original address. Raises ``Rejected``."""
         return self._text(address).bounds(address)[0]
 
     def _text(self, address: int) -> Text:
@@ -329,12 +313,15 @@ class Space:
         return text
 
     def _tell_texts(self, thread: Thread) -> None:
-        """The program itself stays; all that is above it may go."""
+        """Writes to the thread's page between which addresses code lies that may be unmapped: the program's own code
+        stays, the libraries above it may go.
+        """
         libraries = [t.mapping for t in self.code.all[1:]]
         bounds = min((m.start for m in libraries), default=0), max((m.end for m in libraries), default=0)
         self.memory.write(thread.state + LOWEST_TEXT, _WORD(bounds[0]) + _WORD(bounds[1]))
 
     def _enter(self, address: int, copy: int) -> None:
+        """Enters a target in the table."""
         index = address % TABLE_ENTRIES
         while index in self._used:
             index = (index + 1) % TABLE_ENTRIES
@@ -345,7 +332,7 @@ class Space:
         self.memory.write(self.table + 16 * index, _WORD(-address % (1 << 64)))
 
     def forget(self, start: int, end: int) -> None:
-        """Code in ``[start, end)`` is unmapped: something else may come there."""
+        """Forgets the code in ``[start, end)``, which is unmapped: other code may come there."""
         if not self.code.forget(start, end):
             return
         self.by_entry = {a: u for a, u in self.by_entry.items() if not start <= a < end}
@@ -355,24 +342,27 @@ class Space:
             index = address % TABLE_ENTRIES
             while self.memory.word(self.table + 16 * index) != -address % (1 << 64):
                 index = (index + 1) % TABLE_ENTRIES
-            self.memory.write(self.table + 16 * index, _WORD(1))  # what no address is the negative of
+            self.memory.write(self.table + 16 * index, _WORD(1))  # minus this is no address
         self._changed()
 
     def link(self, site: Site, unit: Unit) -> None:
+        """Makes a site call a unit directly."""
         self.memory.write(site.record + SITE_LINK, _WORD(unit.entry))
         self.memory.write(site.record + SITE_UNIT, _WORD(unit.number) + _WORD(unit.node_bytes))
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
     def new_thread(self, tid: int) -> Thread:
-        """Raises Rejected(NO_MEMORY) when there are too many."""
+        """Gives a thread its page, stack of calls, nodes and trace. Raises Rejected(NO_MEMORY) if there are too many
+        threads.
+        """
         if len(self.threads) > _MOST_THREADS:
             raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_THREADS} threads")
         state = self._next_thread
         self._next_thread += PAGE + (_CALLS_BYTES_OF_THREAD if self.threads else _CALLS_BYTES)
         calls = state + PAGE
         root, end = self.trees.chunk()
-        # What lies below the first call: no address is its return address, no stack pointer above it.
+        # The bottom of the stack of calls: no address is its return address, and no stack pointer lies above it.
         nothing = state + PAGE - 64
         self.memory.write(nothing + SITE_MINUS_RETURN, _WORD(1))
         bottom = {CALL_NODE: root, CALL_SITE: nothing, CALL_STACK: _ALL}
@@ -393,8 +383,9 @@ class Space:
         return thread
 
     def take_trace(self, thread: Thread) -> NDArray[numpy.uint64]:
-        """The words of the trace since it was taken before; they are overwritten when it is taken again, and the thread
-        goes on."""
+        """The words of a thread's trace since the last call. They are overwritten when it is called again and the
+        thread has gone on.
+        """
         if not thread.trace:
             return numpy.zeros(0, numpy.uint64)
         start, end = thread.trace, self.memory.word(thread.state + TRACE)
@@ -407,7 +398,7 @@ class Space:
         return words
 
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
-        """What follows belongs to a run of the block around the instruction at ``copy`` that was interrupted."""
+        """Tells in the trace that an interrupted run of the block around the instruction at ``copy`` goes on."""
         unit = self.unit_of_copy(copy)
         original = None if unit is None else unit.original(copy)
         if unit is not None and original is not None:
@@ -423,20 +414,23 @@ class Space:
     # -- children ------------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """What is known here of the memory of the process is other than before; it says so itself."""
+        """Notes, here and in the process, that memopt has changed its memory there. A child that was forked before the
+        change is recognised by it.
+        """
         self._version += 1
         self.memory.write(self._version_at, _WORD(self._version))
 
     def shares(self, pid: int) -> bool:
-        """Whether the process ``pid``, which stands still, has the memory of this one, not a copy of it."""
+        """Whether the process ``pid``, which stands still, shares its memory with this one."""
         with closing(Memory(pid)) as other:
             before = self.memory.word(self._version_at + 8)
             other.write(self._version_at + 8, _WORD(before + 1))
             return self.memory.word(self._version_at + 8) != before
 
     def forked(self, tracee: Tracee, tid: int) -> Space:
-        """That of a child, which stands behind the system call by which the thread ``tid`` has made it. It has the
-        nodes of that thread, and counts from nothing. Raises ``Rejected``."""
+        """The space of a child that stands behind the system call by which the thread ``tid`` has made it. It has the
+        nodes of that thread, and counts from 0. Raises ``Rejected``.
+        """
         child = shallow_copy(self)
         child.pid, child.memory = tracee.pid, Memory(tracee.pid)
         child.code, child.trees = self.code.forked(tracee.pid), self.trees.forked(child.memory)
@@ -465,14 +459,15 @@ class Space:
             self.memory.write(thread.state + TRACE, _WORD(thread.trace))
 
     def _copy_code(self, source: Memory) -> None:
-        """What another thread of the parent has met while this one was forked. Only memopt writes there. Raises
-        ``Rejected`` where there is a new region."""
+        """Copies into a child what another thread of the parent has met while the child was being forked. Writes only
+        where memopt's own memory is. Raises ``Rejected`` if there is a new region.
+        """
         for start, end in (*((region.start, region.next) for region in self.regions),
                            (self.table, self.table + TABLE_BYTES)):
             self.memory.write(start, source.read(start, end - start))
 
     def begin_behind(self, thread: Thread, unit: Unit, call: int) -> None:
-        """The thread, which has its node, begins behind the system call at ``call`` of ``unit``."""
+        """Begins a thread, whose page has its node, behind the system call at ``call`` of ``unit``."""
         node, copy = self.memory.word(thread.state + NODE), unit.copy_of(call)
         if copy is not None:
             thread.cut[node, copy + SYSCALL_BYTES] += 1
@@ -480,7 +475,7 @@ class Space:
             self._resume_block(thread, unit, call, node)
 
     def _resume_calls(self, thread: Thread) -> None:
-        """What follows was called by all that has not returned."""
+        """Tells in the trace the calls that have not returned, so that what follows has its callers."""
         calls = thread.state + PAGE
         size = self.memory.word(thread.state + TOP) - calls - CALL_BYTES
         words = numpy.frombuffer(self.memory.read(calls + CALL_BYTES, size), numpy.uint64)
@@ -489,7 +484,7 @@ class Space:
             self._resume_block(thread, unit, site.address, node)
 
     def close(self) -> None:
-        """The process is gone, or goes on without memopt."""
+        """Ends the use of the process: it is gone, or goes on without memopt."""
         self.memory.close()
         self.code.close()
         self._seen = numpy.zeros(0, numpy.uint64)

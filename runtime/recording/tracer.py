@@ -1,8 +1,11 @@
-"""The processes of a program, traced: how they and their threads begin, stop, end and are let go of.
+"""Traces the processes of a program by ptrace: how they and their threads begin, stop, end, and are let go of.
 
-A child that is forked goes on in the copies that it has of its parent's; one that shares its parent's memory (vfork)
-runs as it is until it executes a program of its own. A process that another one wants to trace is let go of, and one
-that is about to execute what memopt must leave alone.
+In: stops of threads. Out: a ``Process`` with its ``Space`` for each process that is recorded.
+
+- A forked child goes on in the copies that it has inherited.
+- A child that shares its parent's memory (vfork) runs as it is until it executes a program of its own.
+- A process that another one wants to trace is let go of, and so is one that is about to execute a program that memopt
+  must leave alone.
 
 Invariant: a thread that stops goes on, whatever fails here; one that is let go of goes on in the program's own code.
 """
@@ -19,8 +22,9 @@ from dataclasses import replace
 from memopt.ir.reasons import Reason, Rejected
 from runtime import faults
 from runtime.launch.jobcontrol import Supervisor
+from runtime.recording.copies import Made
 from runtime.recording.process import Process, is_64_bit, why_left_alone, witness
-from runtime.recording.space import Made, Space
+from runtime.recording.space import Space
 from runtime.recording.translation.layout import ASKED, NODE, TARGET
 from runtime.recording.translation.probe_routines import ASKING
 from runtime.recording.translation.trace_probes import Recording
@@ -33,13 +37,14 @@ from runtime.target.tracee import Tracee, status_field
 PATIENCE_S = 1.0
 _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
             | ptrace.OPTION_EXIT)
-MOST_STEPS = 300  # from anywhere in a probe to the program's next instruction
+MOST_STEPS = 300  # more than from anywhere in a probe to the program's next instruction
 _MOST_PROCESSES = 1000
 
 
 class Tracer(ABC):
-    """``notes``: what was not recorded, and why; ``processes``: by number, those that have ended too; ``made``: the
-    copies that they have."""
+    """Traces the processes of a program. ``notes``: what was not recorded and why, with how often. ``processes``: by
+    number, also those that have ended. ``made``: their copies.
+    """
 
     def __init__(self, supervisor: Supervisor, recording: Recording) -> None:
         self.pid, self._recording = supervisor.pid, recording
@@ -54,22 +59,24 @@ class Tracer(ABC):
 
     @abstractmethod
     def _answer(self, tid: int) -> None:
-        """Where a thread that stands still waits for memopt, take it to where the program goes on."""
+        """If a thread that stands still waits for memopt, answers and takes it to where the program goes on."""
 
     @abstractmethod
     def _signal(self, tid: int, number: int) -> None:
-        """Deliver a signal."""
+        """Delivers a signal to a thread that stands still, and lets it go on."""
 
     @abstractmethod
     def _collect(self, tid: int) -> None:
-        """A thread that stands still ends, or goes on without memopt."""
+        """Collects the results of a thread that stands still, and ends or goes on without memopt."""
 
     @abstractmethod
     def _forgotten(self, process: Process) -> None:
-        """What was recorded of it is of a program that is no more; the last one, if there are no others."""
+        """What was recorded of the process is of a program that is no more. If there are no other processes, it was the
+        last.
+        """
 
     def seize(self) -> None:
-        """Before the program is executed."""
+        """Begins to trace. To be called before the program is executed."""
         ptrace.request(ptrace.SEIZE, self.pid, 0, _OPTIONS)
         self.supervisor.traced = True
         self.supervisor.asking = ASKING
@@ -80,7 +87,7 @@ class Tracer(ABC):
 
     @contextmanager
     def _going_on(self) -> Iterator[None]:
-        """Whatever fails here, memopt looks after the program."""
+        """Notes a failure instead of raising it: memopt must go on looking after the program."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -92,7 +99,7 @@ class Tracer(ABC):
     # -- stops ---------------------------------------------------------------------------------------------------------
 
     def _met(self, tid: int, status: int) -> None:
-        """Do what a stop asks for; whatever fails, the thread goes on."""
+        """Does what a stop asks for. Whatever fails, the thread goes on."""
         stop = ptrace.decode(status)
         try:
             self._stopped(tid, stop)
@@ -112,7 +119,7 @@ class Tracer(ABC):
         self._drop(tid)
 
     def _drop(self, tid: int) -> None:
-        """A thread is not recorded any more."""
+        """Ends the recording of a thread; of its process, if it was the last one."""
         process = self._of.pop(tid, None)
         if process is not None and process.space is not None:
             process.space.threads.pop(tid, None)
@@ -156,7 +163,7 @@ class Tracer(ABC):
         ptrace.request(ptrace.SYSCALL if tid in self._until_program else ptrace.CONT, tid, 0, number)
 
     def _begin(self, tid: int) -> None:
-        """A program has taken a process over and stands at its first instruction."""
+        """Begins a process whose new program stands at its first instruction."""
         before = self.processes.get(tid)
         if before is not None:
             self._forget(before)
@@ -173,7 +180,7 @@ class Tracer(ABC):
             space = Space(tracee, self._memopt, self._recording, self.made)
             registers = tracee.registers()
             if registers.gs_base:
-                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "gs is in use")
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "the program uses gs")
             thread = space.new_thread(tid)
             parent = int(status_field(tid, "PPid")) if before is None else before.parent
             self._add(Process(tid, parent if tid != self.pid else 0, space, os.readlink(f"/proc/{tid}/exe")), tid)
@@ -185,15 +192,15 @@ class Tracer(ABC):
             tracee.memory.close()
 
     def _check_new(self, pid: int) -> None:
-        """Whether there is room for one more process. Raises ``Rejected``."""
+        """Raises ``Rejected`` if there is no room for one more process."""
         if len(self.processes) >= _MOST_PROCESSES:
             raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_PROCESSES:,} processes")
         self._check_number(None, pid)
 
     def _check_number(self, process: Process | None, tid: int) -> None:
-        """Whether the number of a thread tells it from those of other processes, ended or not. Raises ``Rejected``."""
+        """Raises ``Rejected`` if a thread of another process, ended or not, has had this number."""
         if any(tid in other.threads for other in self.processes.values() if other is not process):
-            raise Rejected(Reason.BLOCKED, "the system has used its number before")
+            raise Rejected(Reason.BLOCKED, "the system has given it the number of an earlier thread")
 
     def _add(self, process: Process, tid: int) -> None:
         self.processes[process.pid] = process
@@ -205,7 +212,7 @@ class Tracer(ABC):
         self._of[tid] = process
 
     def _forget(self, process: Process) -> None:
-        """It executes another program now."""
+        """Forgets a process, which now executes another program."""
         if process.pid == self.pid:
             self._note("a program was replaced by another; only the last one is recorded")
         process.end()
@@ -216,7 +223,7 @@ class Tracer(ABC):
         self._forgotten(process)
 
     def _enter(self, space: Space, thread: Thread, registers: Registers) -> None:
-        """Let a thread go on at the copy of what it was about to execute, as a call from nowhere."""
+        """Makes a thread go on in the copy of what it was about to execute, as a call from no caller."""
         region = space.region_near(registers.rip)
         rip = registers.rip
         if region is not None:
@@ -228,7 +235,9 @@ class Tracer(ABC):
     # -- new ones ------------------------------------------------------------------------------------------------------
 
     def _new_process(self, tid: int, made: int, waits: bool) -> None:
-        """A thread stands behind the system call by which it has made another, or a process, for which it ``waits``."""
+        """Handles a new thread or process ``made`` of the thread ``tid``, which stands behind the system call.
+        ``waits``: it waits for the new process (vfork).
+        """
         self.supervisor.threads.add(made)
         if status_field(made, "Tgid") != str(made):
             self._new.add(made)
@@ -237,14 +246,14 @@ class Tracer(ABC):
             ptrace.wait(made, PATIENCE_S)
             self._begin_child(tid, made, waits)
         except WaitTimeout:
-            self._new.add(made)  # and not recorded then
+            self._new.add(made)  # it will not be recorded
         except (TargetEnded, ProcessLookupError):
             self.supervisor.threads.discard(made)
             self._until_program.discard(made)
             self._drop(made)
 
     def _begin_child(self, tid: int, pid: int, waits: bool) -> None:
-        """A process that the thread ``tid`` has made; both stand behind the system call."""
+        """Begins a process that the thread ``tid`` has made. Both stand behind the system call."""
         process, space, registers = self._of.get(tid), self._space(tid), ptrace.get_registers(pid)
         if process is None or space is None:
             self._release(pid, False)
@@ -266,7 +275,7 @@ class Tracer(ABC):
                 return
         except (TargetEnded, ProcessLookupError):
             raise
-        except Exception as error:  # noqa: BLE001 - both go on, whatever is wrong with memopt
+        except Exception as error:  # noqa: BLE001 - parent and child go on, whatever is wrong with memopt
             self._note(f"a child process was not recorded: {error}" if isinstance(error, Rejected)
                        else f"memopt failed, please report it ({error!r})")
             self._drop(pid)
@@ -279,13 +288,14 @@ class Tracer(ABC):
             self._release(pid, False)
 
     def _begin_forked(self, space: Space, thread: Thread, copy: int) -> None:
-        """A child goes on at ``copy``, behind a system call."""
+        """Makes a child go on at ``copy``, behind a system call."""
         original, unit = space.original(copy), space.unit_of_copy(copy)
         if original is not None and unit is not None:
             space.begin_behind(thread, unit, original - SYSCALL_BYTES)
 
     def _is_left_alone(self, pid: int) -> bool:
-        """At a system call of a process that runs as it is: whether memopt has let go of it for that."""
+        """Whether memopt has let go of a process, which runs as it is, for the system call that it stands in front of.
+        """
         why = why_left_alone(pid, ptrace.get_registers(pid))
         if why:
             self._note(f"a child process was not recorded: {why}")
@@ -294,7 +304,7 @@ class Tracer(ABC):
         return bool(why)
 
     def _begin_thread(self, tid: int) -> None:
-        """A thread at its first instruction, behind the system call that made it."""
+        """Begins a thread that stands at its first instruction, behind the system call that made it."""
         process = self.processes.get(int(status_field(tid, "Tgid") or 0))
         registers, space = ptrace.get_registers(tid), None if process is None else process.space
         original = None if space is None else space.original(registers.rip)
@@ -320,7 +330,7 @@ class Tracer(ABC):
     # -- letting go ----------------------------------------------------------------------------------------------------
 
     def _release(self, tid: int, same: bool, number: int = 0) -> None:
-        """It runs as it is from now on; a thread of a process that is recorded stays traced."""
+        """Lets a thread run as it is from now on. ``same``: its process is recorded, so it stays traced."""
         if same:
             self._go(tid, number)
         else:
@@ -328,7 +338,7 @@ class Tracer(ABC):
             ptrace.request(ptrace.DETACH, tid, 0, number)
 
     def _let_go(self, process: Process) -> None:
-        """All of a process goes on as it is, without memopt."""
+        """Lets all threads of a process go on as they are, without memopt."""
         for tid in [tid for tid, other in self._of.items() if other is process]:
             with suppress(WaitTimeout, ProcessLookupError):
                 try:
@@ -338,7 +348,7 @@ class Tracer(ABC):
                     self._ended(tid, ended)
 
     def _leaves(self, tid: int, stop: ptrace.Stop) -> bool:
-        """Whether the process of a thread that stands still is let go of, and has been."""
+        """Whether the process of a thread that stands still is to be let go of; then lets go of it."""
         process = self._of.get(tid)
         if process is None or not process.leaves:
             return False
@@ -347,7 +357,7 @@ class Tracer(ABC):
         return True
 
     def _let_thread_go(self, tid: int, stop: ptrace.Stop) -> None:
-        """Of a thread that stands still."""
+        """Lets a thread that stands still go on in the program's own code, without memopt."""
         space, late, goes_on = self._space(tid), list[int](), None
         number = stop.signal if stop.kind is StopKind.SIGNAL else 0
         thread = None if space is None else space.threads.get(tid)
@@ -381,19 +391,21 @@ def standing(tid: int) -> Iterator[Tracee]:
 
 
 def step(tid: int, number: int = 0) -> ptrace.Stop:
-    """One instruction, or the delivery of a signal."""
+    """Executes one instruction of a thread, or delivers the signal ``number``. Returns the stop behind it."""
     ptrace.request(ptrace.SINGLESTEP, tid, 0, number)
     return ptrace.decode(ptrace.wait(tid, PATIENCE_S))
 
 
 def _has_stepped(tid: int) -> bool:
-    """Whether the signal that ends a step waits for the thread, which would die of it if memopt let go of it now."""
+    """Whether the SIGTRAP that ends a step is pending. The thread would die of it if memopt let go of it now."""
     return bool(int(status_field(tid, "SigPnd") or "0", 16) >> signal.SIGTRAP - 1 & 1)
 
 
 def reach_instruction(space: Space, tid: int, stop: ptrace.Stop) -> tuple[ptrace.Stop, list[int]]:
-    """From ``stop`` on to where the program is between two instructions of its own: the stop there, of another kind
-    than SIGNAL if that is not reached, and the signals that came meanwhile."""
+    """Steps a thread from ``stop`` on until it is between two instructions of the program.
+
+    Returns the stop there, of another kind than SIGNAL if that is not reached, and the signals that came meanwhile.
+    """
     late: list[int] = []
     for _ in range(MOST_STEPS):
         rip = ptrace.get_registers(tid).rip

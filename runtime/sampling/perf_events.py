@@ -1,10 +1,13 @@
-"""The kernel's events that sample a program, as descriptors and rings; see runtime/sampling/samples.py for their
-records.
+"""perf events that sample a program's threads: opened, controlled, and their ring buffers read.
 
-Invariant: nothing slow is imported here, as in runtime/launch/launch.py: the events are opened before the program runs,
-for
-one that has made itself undumpable may not be sampled any more by a normal user. With inheritance the kernel wants one
-ring per processor, so there is one event per processor.
+In: a process id. Out: the bytes of the records in the rings; runtime/sampling/samples.py parses them. The event is the
+software clock of the processor, which needs no hardware counter: one sample per interval of processor time.
+
+There is one event, with a ring, for each thread and processor: for an event that new threads inherit, the kernel
+demands a ring for each processor.
+
+Invariant: like runtime/launch/launch.py this module imports nothing slow, because the events are opened before the
+program runs. Later it might be too late: a normal user may not sample a program that has made itself undumpable.
 
 Sources: perf_event_open(2), linux/include/uapi/linux/perf_event.h, prctl(2) under PR_SET_DUMPABLE.
 """
@@ -42,12 +45,14 @@ _PAGE = mmap.PAGESIZE
 
 
 class Events:
-    """What samples process ``pid``, with the threads it makes and, ``children``, what it starts; ``news``: records tell
-    what becomes of these processes, too.
+    """The perf events that sample process ``pid`` and the threads it makes.
 
-    ``on_exec``: the process has not called execve yet and sampling starts there (call this from ``launch``'s
-    ``prepare``); otherwise it starts at once, with the threads there are. ``interval_ns``: processor time between two
-    samples. ``refused``: why there are no events; then they do nothing.
+    ``on_exec``: the process has not called execve yet, and sampling starts there (call this from the ``prepare`` of
+    ``launch_prepared``). Otherwise sampling starts at once, with the threads that exist.
+    ``interval_ns``: processor time between two samples.
+    ``children``: processes that the program starts are sampled, too.
+    ``news``: also record lifecycle events: files mapped, forks, execs, ends.
+    ``refused``: the error if the kernel refuses the events; all methods then do nothing. Else None.
     """
 
     def __init__(self, pid: int, *, on_exec: bool, interval_ns: int = INTERVAL_NS, children: bool = False,
@@ -62,21 +67,24 @@ class Events:
             self.close()
 
     def take(self) -> list[bytes]:
-        """The records since the last call, ring by ring."""
+        """The records that have come since the last call: one byte string for each ring."""
         return [ring.take() for ring in self._rings]
 
     def set_interval(self, nanoseconds: int) -> None:
+        """Change the processor time between two samples."""
         self.interval_ns = nanoseconds
         self._control(_IOC_PERIOD, struct.pack("<Q", nanoseconds))
 
     def pause(self) -> None:
+        """Record nothing until ``resume``."""
         self._control(_IOC_DISABLE)
 
     def resume(self) -> None:
+        """Record again after ``pause``."""
         self._control(_IOC_ENABLE)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Close all events and rings; may be called twice."""
         while self._rings:
             self._rings.pop().close()
 
@@ -88,7 +96,7 @@ class Events:
         threads = [self.pid] if on_exec else _threads(self.pid)
         processors = _online_processors()
         if len(processors) * len(threads) > _MOST_RINGS:
-            flags &= ~_NEWS  # of children there would be no end
+            flags &= ~_NEWS  # children are not sampled then, so nobody needs their lifecycle
             self._rings += (_Ring(_event(tid, -1, flags, self.interval_ns)) for tid in threads[:_MOST_RINGS])
             return
         for tid in threads:
@@ -99,7 +107,7 @@ class Events:
                         _inherited_event(tid, processor, flags, self.interval_ns)))
             except ProcessLookupError:
                 if tid == self.pid:
-                    raise  # another thread has merely ended meanwhile
+                    raise  # else only another thread has ended meanwhile
 
 
 class _Ring:
@@ -114,7 +122,7 @@ class _Ring:
             raise
 
     def take(self) -> bytes:
-        """The bytes of the whole records that came since the last call."""
+        """The bytes of the complete records that have come since the last call."""
         head, tail = struct.unpack_from("<QQ", self.memory, _HEAD)
         if head == tail:
             return b""
@@ -133,7 +141,8 @@ class _Ring:
 
 
 def _attribute(flags: int, interval_ns: int) -> bytes:
-    """A ``struct perf_event_attr``. Its watermark is the whole ring: nobody is woken, memopt reads when it likes."""
+    """A ``struct perf_event_attr``. The watermark is the size of the ring, so that the kernel wakes nobody: memopt
+    polls the ring."""
     flags |= _EXCLUDE_KERNEL | _EXCLUDE_HV | _WATERMARK | _SAMPLE_ID_ALL
     packed = _ATTRIBUTE.pack(_PERF_TYPE_SOFTWARE, _ATTRIBUTE_BYTES, _PERF_COUNT_SW_CPU_CLOCK, interval_ns,
                              _PERF_SAMPLE_IP_TID_TIME, 0, flags, _RING_PAGES * _PAGE)
@@ -141,7 +150,7 @@ def _attribute(flags: int, interval_ns: int) -> bytes:
 
 
 def _event(tid: int, processor: int, flags: int, interval_ns: int) -> int:
-    """The descriptor of a new event on thread ``tid``; ``processor`` -1 means wherever it runs."""
+    """The descriptor of a new event on thread ``tid``; ``processor`` -1: on every processor. Raises OSError."""
     attribute = ctypes.create_string_buffer(_attribute(flags, interval_ns))
     descriptor = _libc.syscall(_SYS_PERF_EVENT_OPEN, attribute, tid, processor, -1,
                                ctypes.c_ulong(_PERF_FLAG_FD_CLOEXEC))
@@ -152,7 +161,8 @@ def _event(tid: int, processor: int, flags: int, interval_ns: int) -> int:
 
 
 def _inherited_event(tid: int, processor: int, flags: int, interval_ns: int) -> int:
-    """Inherited by new threads; before Linux 5.13 by children too, whose samples ``parse_records`` drops."""
+    """An event that new threads inherit. Before Linux 5.13 children inherit it, too: ``parse_records`` drops their
+    samples."""
     try:
         return _event(tid, processor, flags | _INHERIT | _INHERIT_THREAD, interval_ns)
     except OSError as error:
@@ -166,7 +176,7 @@ def _threads(pid: int) -> list[int]:
 
 
 def _online_processors() -> list[int]:
-    """From a list such as ``0-3,8``."""
+    """The numbers of the online processors, from a list such as ``0-3,8``."""
     with open("/sys/devices/system/cpu/online", encoding="ascii") as file:
         spans = [span.split("-") for span in file.read().strip().split(",")]
     return [number for span in spans for number in range(int(span[0]), int(span[-1]) + 1)]

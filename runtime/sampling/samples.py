@@ -1,11 +1,14 @@
-"""Where the program spends its time: statistical samples of the user-mode instruction pointer of its threads.
+"""Statistical sampling: user-mode instruction pointers of a program's threads, one per interval of processor time.
 
-A software clock event (no hardware counter is needed) interrupts each thread once per interval of the processor
-time it uses; the kernel writes the interrupted address to a ring buffer that is read here. Where the kernel does not
-allow that, the program is stopped for a moment at each ``read`` by a tracer that the caller brings.
+A software clock event (no hardware counter is needed) interrupts each thread once per interval of the processor time
+that it uses. The kernel writes the interrupted address to a ring buffer, which is parsed here. If the kernel refuses
+perf events, a tracer that the caller brings stops the program for a moment at each ``read`` instead.
 
-Invariant: only the program's own threads count, never its children, unless these are asked for; a sampler never changes
-what the program does.
+In: ``Events`` (runtime/sampling/perf_events.py). Out: a ``Sampler``: samples and, if the events record them, lifecycle
+events of processes (``News``).
+
+Invariant: only the program's own threads are counted; its children are counted only if they are asked for. A sampler
+never changes what the program does.
 
 Sources: perf_event_open(2) under MMAP layout.
 """
@@ -29,11 +32,12 @@ _MAPPED = struct.Struct("<IIQQQIIQQII")  # process, thread, start, size, offset,
 _RECORD_LOST, _RECORD_COMM, _RECORD_EXIT, _RECORD_FORK, _RECORD_SAMPLE, _RECORD_MMAP2 = 2, 3, 4, 7, 9, 10
 _MODE_MASK, _MODE_USER = 7, 2
 _COMM_EXEC = 1 << 13
-_IDENTIFIER_BYTES = 16  # process and thread, then the time, behind each record that is no sample
+_IDENTIFIER_BYTES = 16  # process, thread and time, at the end of each record that is no sample
 
 
 class Sample(NamedTuple):
-    """``address``: user-mode instruction pointer; ``child``: 0, or the process that the program has started."""
+    """One sample: the user-mode instruction pointer of thread ``tid``. ``child``: the id of a child process, 0 for the
+    program itself."""
 
     address: int
     tid: int
@@ -41,7 +45,7 @@ class Sample(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Process ``pid`` has the file at ``path`` from its byte ``offset`` on, executable, at ``[start, end)``."""
+    """Process ``pid`` has mapped the file ``path``, from its byte ``offset`` on, executable at ``[start, end)``."""
 
     pid: int
     start: int
@@ -52,14 +56,14 @@ class Mapped(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """Process ``pid`` begins as a copy of ``parent``; where they are the same, a thread of it."""
+    """Process ``pid`` has been forked from ``parent``; if both are the same, a new thread of it has begun."""
 
     pid: int
     parent: int
 
 
 class Executed(NamedTuple):
-    """Process ``pid`` is another program from now on; what that is comes next, as Mapped."""
+    """Process ``pid`` has executed another program. The ``Mapped`` events that follow tell which."""
 
     pid: int
 
@@ -74,7 +78,7 @@ News = Mapped | Forked | Executed | Ended
 
 
 class Source(Enum):
-    """How samples are taken; the value is for reports."""
+    """How samples are taken; the value appears in reports."""
 
     PERF_EVENT = "perf-event"
     INTERRUPT = "interrupt"
@@ -82,8 +86,11 @@ class Source(Enum):
 
 
 class Sampler(Protocol):
-    """``note``: one line for the user when samples are worse than they could be, else "". ``lost``: samples that
-    found no room. ``interval_ns``: processor time one sample stands for (0: not known)."""
+    """Takes samples of one program.
+
+    ``note``: one line for the user if samples are coarser than they could be, else "". ``lost``: records lost because
+    the ring was full. ``interval_ns``: the processor time that one sample stands for, 0 if it is not known.
+    """
 
     source: Source
     note: str
@@ -93,32 +100,38 @@ class Sampler(Protocol):
     def interval_ns(self) -> int: ...
 
     def read(self) -> list[Sample]:
-        """The samples since the last call."""
+        """The samples that have come since the last call."""
 
     def read_all(self, *, last: bool = False) -> list[Sample | News]:
-        """The samples, and what became of processes where that is told, in the order in which it happened. What came
-        since the last call may be kept for the next one, if this is not the ``last``: more may come that happened
-        before. ``lost`` counts what was told, too."""
+        """Samples and, where they are recorded, lifecycle events, in the order of their times.
+
+        Unless this is the ``last`` call, the newest ones may be kept for the next call, because older ones may still
+        come. ``lost`` also counts lost lifecycle events.
+        """
 
     def set_interval(self, nanoseconds: int) -> None:
-        """Change the processor time between samples."""
+        """Change the processor time between two samples."""
 
     def pause(self) -> None:
         """Take no samples until ``resume``."""
 
-    def resume(self) -> None: ...
+    def resume(self) -> None:
+        """Take samples again after ``pause``."""
 
     def close(self) -> None:
-        """Give everything back; may be called twice."""
+        """Release all resources; may be called twice."""
 
 
 Interrupter = Callable[[], Sequence[Sample]]
-"""Stops the running threads of the program for a moment and returns where each was, or nothing if it has ended."""
+"""Stops the running threads of the program for a moment; a sample of each, none if the program has ended."""
 
 
 def sampler_of(events: Events, interrupter: Interrupter | None = None) -> Sampler:
-    """Read what ``events`` sample. Where they are refused, falls back to ``interrupter``, else to a sampler that sees
-    nothing; ``note`` says so."""
+    """The sampler that reads ``events``.
+
+    If the kernel has refused them, it is one that calls ``interrupter``; without an interrupter, one that finds
+    nothing. Its ``note`` tells the user so.
+    """
     if events.refused is None:
         return _PerfSampler(events)
     if isinstance(events.refused, ProcessLookupError):  # it has ended
@@ -132,7 +145,7 @@ class _PerfSampler:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._kept: list[tuple[int, Sample | News]] = []  # what is to be told yet, with its time
+        self._kept: list[tuple[int, Sample | News]] = []  # with their times, to be returned by the next call
         self.lost = 0
 
     @property
@@ -143,8 +156,8 @@ class _PerfSampler:
         return [happened for happened in self.read_all(last=True) if isinstance(happened, Sample)]
 
     def read_all(self, *, last: bool = False) -> list[Sample | News]:
-        """All that happened before the rings were read has been read; of what happened since then, a ring that was read
-        later may tell more than one that was read before."""
+        """The rings are read one after another, so that a record may be read before an older one of another ring. All
+        that is older than the newest record of the last call has been read by now: that is returned, in order."""
         until = max((time for time, _ in self._kept), default=0)
         for data in self._events.take():
             found, lost = parse_records(data, self._events.pid, self._events.children)
@@ -169,7 +182,8 @@ class _PerfSampler:
 
 
 class InterruptSampler:
-    """One sample of each running thread per ``read``, by stopping it. ``reason``: why not better, for the user."""
+    """Samples by interruption: each ``read`` stops the running threads once. ``reason``: why there are no perf events,
+    for the user."""
 
     interval_ns = 0
     lost = 0
@@ -179,11 +193,13 @@ class InterruptSampler:
         self._pid = pid
         self._interrupter = interrupter
         self._paused = False
-        how = "nothing can be sampled" if interrupter is None else "sampling is coarser, by stopping the program"
+        how = ("memopt cannot sample the program" if interrupter is None else
+               "memopt stops the program for each sample, which is coarser")
         self.note = f"{reason}; {how}" if reason else ""
 
     def read(self) -> list[Sample]:
-        """Only a thread that is on a processor is stopped: a system call that waits is never disturbed."""
+        """One sample of each running thread. A process whose main thread waits in a system call is not stopped, because
+        that could make the call fail."""
         if self._interrupter is None or self._paused or not _runs(self._pid):
             return []
         return list(self._interrupter())
@@ -192,7 +208,7 @@ class InterruptSampler:
         return list(self.read())
 
     def set_interval(self, nanoseconds: int) -> None:
-        """Nothing to set: the caller's calls of ``read`` are the clock."""
+        """Does nothing: the caller's calls of ``read`` set the interval."""
 
     def pause(self) -> None:
         self._paused = True
@@ -205,8 +221,11 @@ class InterruptSampler:
 
 
 def parse_records(data: bytes, pid: int, children: bool = False) -> tuple[list[tuple[int, Sample | News]], int]:
-    """User-mode samples of process ``pid``, or of all processes, and what became of these, among perf records of type
-    IP | TID | TIME that all have identifiers; each with its time. And the count of lost ones."""
+    """Parse perf records: samples and lifecycle events, each with its time, and the number of lost records.
+
+    Only user-mode samples of process ``pid`` are returned; with ``children`` those of all processes. ``data``: complete
+    records of sample type IP | TID | TIME, with identifiers (sample_id_all).
+    """
     found: list[tuple[int, Sample | News]] = []
     lost = offset = 0
     while offset + _HEADER.size <= len(data):
@@ -240,14 +259,14 @@ def _happened(kind: int, misc: int, body: bytes, pid: int, children: bool) -> Sa
 
 
 def _runs(pid: int) -> bool:
-    """Whether the first thread is on a processor or waits for one."""
+    """Whether the main thread runs, or waits for a processor."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return file.read(4096).rpartition(b")")[2].split()[:1] == [b"R"]
     return False
 
 
 def _refusal(error: OSError) -> str:
-    """Why perf events are not to be had, and what to do."""
+    """For the user: why the kernel refuses perf events, and what to do."""
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"perf events are refused ({error.strerror}): set kernel.perf_event_paranoid to 2 or less"
     if error.errno == errno.ENOSYS:

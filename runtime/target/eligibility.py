@@ -1,6 +1,12 @@
-"""Which processes memopt leaves alone, and how it makes sure that it still speaks of the same process.
+"""Eligibility: which processes memopt must not change, and whether a process id still means the same process.
 
-Invariant: only /proc is read; nothing here stops or attaches. Everything is checked again after the stop.
+Refused are processes with changed user, group or capabilities, of another user, already traced, under seccomp, 32-bit,
+with a second running thread, or with a SIGSEGV handler that may repair faults (runtime/target/sigsegv.py).
+
+In: a process id. Out: ``Identity``. Raises ``Rejected`` with the first reason found.
+
+Invariant: only /proc is read, nothing is stopped or attached to. The caller checks again after it has stopped the
+process, because anything may have changed until then.
 """
 
 from __future__ import annotations
@@ -17,7 +23,10 @@ from runtime.target.tracee import field_of, thread_state, threads
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process that cannot be taken for another: numbers are reused, this is not."""
+    """One process for good: process ids are reused, this combination is not.
+
+    ``device``, ``inode``: of the executable file. ``start_time``: clock ticks since boot.
+    """
 
     pid: int
     pidfd: int
@@ -26,16 +35,18 @@ class Identity:
     start_time: int
 
     def verify(self) -> None:
-        """Raises ``Rejected(ENDED)`` when it is over or has executed another program."""
+        """Raises ``Rejected(ENDED)`` if the process is over or has executed another program."""
         if _facts(self.pid) != (self.device, self.inode, self.start_time):
-            raise Rejected(Reason.ENDED, f"process {self.pid} is not what it was: it ended or executed another program")
+            raise Rejected(Reason.ENDED, f"process {self.pid} has ended or executed another program")
 
     def close(self) -> None:
+        """Close the pidfd."""
         os.close(self.pidfd)
 
 
 def identity(pid: int) -> Identity:
-    """Pidfd, executable file and start time (clock ticks since boot). Close it when done."""
+    """The identity of the process that ``pid`` means now. The caller closes it. Raises ``Rejected``: ENDED,
+    PTRACE_FORBIDDEN."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError as error:
@@ -48,7 +59,10 @@ def identity(pid: int) -> Identity:
 
 
 def check_process(pid: int) -> None:
-    """Raises ``Rejected`` with the first reason why this process is not to be changed."""
+    """Raises ``Rejected`` with the first reason why memopt must not change this process.
+
+    Reasons: ENDED, SET_UID, PTRACE_FORBIDDEN, THIRTY_TWO_BIT, SECCOMP, THREADS, SIGSEGV_HANDLER.
+    """
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             status = file.read().splitlines()
@@ -64,10 +78,10 @@ def check_process(pid: int) -> None:
 
 
 def check_threads(pid: int) -> None:
-    """Raises ``Rejected(THREADS)`` when there is a second thread that does not sleep in a system call.
+    """Raises ``Rejected(THREADS)`` if there is a second thread that does not sleep in a system call.
 
-    Threads that sleep all the time (those of MPI libraries do) are no danger to a program without data races, as long
-    as versions are entered by one thread at a time (memopt.ir.region.Region.flags_dead).
+    Threads that sleep all the time, as those of MPI libraries do, are harmless in a program without data races, as long
+    as only one thread at a time enters a version (memopt.ir.region.Region.flags_dead).
     """
     others = other_threads(pid)
     awake = [tid for tid in others if thread_state(pid, tid) not in "SDX"]
@@ -76,7 +90,7 @@ def check_threads(pid: int) -> None:
 
 
 def other_threads(pid: int) -> tuple[int, ...]:
-    """All threads but the first."""
+    """The ids of all threads except the main one. Raises ``Rejected(ENDED)``."""
     try:
         return tuple(tid for tid in threads(pid) if tid != pid)
     except TargetEnded as error:
@@ -87,17 +101,17 @@ def _check_owner(pid: int, status: list[str]) -> None:
     users = {int(word) for word in field_of(status, "Uid").split()}
     groups = {int(word) for word in field_of(status, "Gid").split()}
     if len(users) > 1 or len(groups) > 1:
-        raise Rejected(Reason.SET_UID, f"process {pid} runs with changed user or group")
+        raise Rejected(Reason.SET_UID, f"process {pid} has changed its user or group")
     if users != {os.geteuid()}:
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} belongs to user {min(users)}: run memopt as that user")
     if os.geteuid() and int(field_of(status, "CapPrm") or "0", 16):
         raise Rejected(Reason.SET_UID, f"process {pid} has capabilities")
     try:
         mode = os.stat(f"/proc/{pid}/exe").st_mode
-    except PermissionError as error:  # the files of a non-dumpable process belong to root
+    except PermissionError as error:  # it is not dumpable, so that its /proc files belong to root
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} has made itself unreadable") from error
     except OSError as error:
-        raise Rejected(Reason.ENDED, f"process {pid} has no program") from error
+        raise Rejected(Reason.ENDED, f"process {pid} has no executable file any more") from error
     if mode & (stat.S_ISUID | stat.S_ISGID) or _has_file_capabilities(pid):
         raise Rejected(Reason.SET_UID, f"the program file of process {pid}")
 
@@ -124,7 +138,7 @@ def _check_class(pid: int) -> None:
 def _check_tracer(pid: int, status: list[str]) -> None:
     tracer = field_of(status, "TracerPid")
     if tracer not in ("", "0", str(os.getpid())):
-        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} is already traced by process {tracer}: end that first")
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {tracer} already traces process {pid}: end the tracer first")
 
 
 def _facts(pid: int) -> tuple[int, int, int]:
@@ -134,7 +148,7 @@ def _facts(pid: int) -> tuple[int, int, int]:
         with open(f"/proc/{pid}/stat", "rb") as text:
             start = int(text.read().rpartition(b") ")[2].split()[19])
     except PermissionError as error:
-        raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {pid} may not be looked at") from error
+        raise Rejected(Reason.PTRACE_FORBIDDEN, f"memopt may not read /proc/{pid}/exe") from error
     except (FileNotFoundError, ProcessLookupError) as error:
         raise Rejected(Reason.ENDED, f"process {pid}") from error
     return file.st_dev, file.st_ino, start

@@ -1,6 +1,10 @@
-"""The target's memory from outside: its map, its bytes, and which of its pages are its own.
+"""Memory of another process: its memory map, its bytes, and which of its pages it shares with no other process.
 
-Invariant: nothing here needs the target to stop; who needs a consistent view stops it first.
+In: a process id, addresses. Out: ``Mapping`` (a line of /proc/PID/maps), bytes from /proc/PID/mem, intervals of pages
+from /proc/PID/pagemap. Raises ``Rejected``: PROTECTED_MAPPING for memory that cannot be accessed, ENDED,
+PTRACE_FORBIDDEN.
+
+Nothing here requires that the process is stopped. A caller that needs a consistent view stops it first.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from runtime import faults
 
 PAGE = 4096
 
-# The highest byte of an entry, by Documentation/admin-guide/mm/pagemap.rst
+# Bits of the highest byte of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst), and for each value of that
+# byte whether the page is anonymous and mapped by no other process, or swapped out.
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01
 _OWN_PAGE = bytes(b & (_PRESENT | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE or b & _SWAPPED != 0 for b in range(256))
 _RUNS = re.compile(b"\x01+")
@@ -35,7 +40,8 @@ class _Piece(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """One line of /proc/PID/maps: bytes ``[start, end)``. ``perms`` is "rwx" with dashes; ``path`` may be ""."""
+    """One line of /proc/PID/maps: bytes ``[start, end)``. ``perms``: "rwx" with dashes. ``offset``: of ``start`` in the
+    file. ``path``: "" for anonymous memory."""
 
     start: int
     end: int
@@ -62,14 +68,14 @@ class Mapping:
         return self.start <= address < self.end
 
     def same_file_page(self, other: Mapping) -> bool:
-        """Do the two show a common page of one file?"""
+        """Whether the two mappings contain a common page of one file."""
         return (self.inode, self.device) == (other.inode, other.device) and self.inode != 0 and (
             self.offset < other.offset + (other.end - other.start)
             and other.offset < self.offset + (self.end - self.start))
 
 
 def parse_mappings(text: str) -> tuple[Mapping, ...]:
-    """The lines of /proc/PID/maps, in address order (proc_pid_maps(5))."""
+    """Parse the text of /proc/PID/maps, whose lines are in address order (proc_pid_maps(5))."""
     result = []
     for line in text.splitlines():
         interval, perms, offset, device, inode, *path = line.split(maxsplit=5)
@@ -80,7 +86,7 @@ def parse_mappings(text: str) -> tuple[Mapping, ...]:
 
 
 def mappings(pid: int) -> tuple[Mapping, ...]:
-    """The memory map of ``pid``; ``Rejected(ENDED)`` when there is none any more."""
+    """The memory map of ``pid``. Raises ``Rejected``: ENDED if the process is over, PTRACE_FORBIDDEN."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             text = file.read()
@@ -92,16 +98,17 @@ def mappings(pid: int) -> tuple[Mapping, ...]:
 
 
 def mapping_at(maps: Iterable[Mapping], address: int) -> Mapping | None:
+    """The mapping that contains ``address``, None if there is none."""
     return next((m for m in maps if address in m), None)
 
 
 def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: bool) -> tuple[int, int]:
-    """The bytes ``[start, end)`` lie in plain memory that nobody else sees change; returns all bytes of the mappings
-    that hold them.
+    """Check that the bytes ``[start, end)`` lie in private memory, where no other process sees a write.
 
-    Raises ``Rejected``: DOUBLE_MAPPING when their file pages appear twice and one of the two is shared,
-    SHARED_MAPPING, PROTECTED_MAPPING for holes, devices, and missing read (or, when ``written``, write) permission.
-    Two private mappings of one page are no danger: a write to either makes a copy.
+    The result is the interval ``(low, high)`` of the mappings that contain them. Raises ``Rejected``: DOUBLE_MAPPING if
+    a page of a file is mapped twice and one of the two mappings is shared; SHARED_MAPPING; PROTECTED_MAPPING for holes,
+    devices and missing read permission (or write permission, if ``written``). Two private mappings of one page are
+    harmless: a write to either makes a copy of the page.
     """
     position = low = start
     while position < end:
@@ -120,7 +127,7 @@ def check_private(maps: Sequence[Mapping], start: int, end: int, *, written: boo
 
 
 def _copied(pid: int, address: int, buffer: memoryview) -> int:
-    """How many bytes of a process were copied to ``buffer`` at once."""
+    """Copy from ``address`` to ``buffer`` by one process_vm_readv(2); the number of bytes copied, 0 if it failed."""
     if not len(buffer):
         return 0
     there = _Piece(address, len(buffer))
@@ -130,9 +137,10 @@ def _copied(pid: int, address: int, buffer: memoryview) -> int:
 
 
 class Memory:
-    """Bytes of a process through /proc/PID/mem (which writes to read-only private pages too, as a debugger may).
+    """The bytes of a process, through /proc/PID/mem. As for a debugger, writes to read-only private pages succeed.
 
-    The descriptor is bound to the address space at the time of opening: after an exec it reads nothing.
+    The descriptor is bound to the address space that the process has when it is opened: after an execve, reads and
+    writes raise ``Rejected(ENDED)``. Opening raises ``Rejected``: ENDED, PTRACE_FORBIDDEN.
     """
 
     def __init__(self, pid: int) -> None:
@@ -145,12 +153,13 @@ class Memory:
             raise Rejected(Reason.PTRACE_FORBIDDEN, f"opening the memory of {pid}: {error.strerror}") from error
 
     def close(self) -> None:
+        """Close the descriptor; may be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def read(self, address: int, size: int) -> bytes:
-        """Exactly ``size`` bytes; ``Rejected(PROTECTED_MAPPING)`` where the memory cannot be read."""
+        """Read exactly ``size`` bytes. Raises ``Rejected(PROTECTED_MAPPING)`` if any of them cannot be read."""
         parts = []
         position, end = address, address + size
         while position < end:
@@ -165,8 +174,10 @@ class Memory:
         return b"".join(parts)
 
     def read_into(self, address: int, buffer: memoryview) -> None:
-        """As many bytes as ``buffer`` has room for; raises as ``read`` does. Large pieces are copied once
-        (process_vm_readv(2)), where that is allowed."""
+        """Fill ``buffer`` from ``address`` on; raises as ``read`` does.
+
+        Where process_vm_readv(2) is allowed, the bytes are copied only once.
+        """
         done = _copied(self.pid, address, buffer)
         while done < len(buffer):
             try:
@@ -178,14 +189,17 @@ class Memory:
             done += count
 
     def read_some(self, address: int, size: int) -> bytes:
-        """At most ``size`` bytes: as far as the memory at ``address`` is readable."""
+        """Read up to ``size`` bytes, as far as the memory from ``address`` on is readable; perhaps none."""
         try:
             return os.pread(self._descriptor, size, address)
         except (OSError, OverflowError):
             return b""
 
     def write(self, address: int, data: bytes) -> None:
-        """All of ``data``; within one page it is one copy by the kernel, which nothing can cut in two."""
+        """Write all of ``data``. Within one page the kernel copies it in one piece, which cannot be interrupted.
+
+        Raises ``Rejected(PROTECTED_MAPPING)`` where the memory cannot be written.
+        """
         position, view = address, memoryview(data)
         while view:
             faults.point("ptrace.pwrite")
@@ -207,8 +221,8 @@ class Memory:
 def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
     """Intervals of the anonymous pages in ``[start, end)`` that no other process maps, or that are swapped out.
 
-    In a forked child these are the pages written since, by it or by every other holder of the copy: a superset of
-    what the child wrote.
+    In a forked child these are the pages that the child, or all other processes that had the page, have written since
+    the fork: a superset of the pages that the child has written.
     """
     flags = _pagemap(pid, start, end)[7::8].translate(_OWN_PAGE)
     base = start // PAGE * PAGE
@@ -216,7 +230,7 @@ def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int]
 
 
 def _pagemap(pid: int, start: int, end: int) -> bytes:
-    """Raw pagemap entries, 8 bytes each, of the pages of ``[start, end)``; bits 55-63 are readable by any user."""
+    """The pagemap entries of the pages in ``[start, end)``, 8 bytes each; any user may read bits 55 to 63."""
     first, last = start // PAGE, -(-end // PAGE)
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         data = os.pread(file.fileno(), (last - first) * 8, first * 8)

@@ -1,6 +1,8 @@
-"""What /proc tells of processes: which a program has started (scripts, mpirun), and how long they ran.
+"""Descendants, thread count and processor time of a process, from /proc.
 
-Invariant: only /proc is read. A process whose parent has ended is nobody's descendant any more and is not found.
+Example: under ``memopt exec -- mpirun -n 4 ./solver`` the four solvers are descendants of mpirun.
+
+Nothing is changed. A process whose parent has ended is no descendant any more, and is not found.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from runtime.target.tracee import status_field
 
 
 def descendants(pid: int) -> tuple[int, ...]:
-    """Every living process below ``pid``, parents first; those that memopt itself traces (its copies) left out."""
+    """All living descendants of ``pid``, parents first, except processes that memopt traces (its trial copies)."""
     found: list[int] = []
     pending = [pid]
     while pending:
@@ -33,22 +35,27 @@ def _children(pid: int) -> list[int]:
 
 
 def running_seconds(pid: int) -> float:
-    """Seconds the first thread of ``pid`` was on a processor, system time included; 0 when it is gone."""
+    """Processor seconds of the main thread of ``pid``, system time included; 0 if it is gone.
+
+    The kernel updates them at each tick and when the thread stops.
+    """
     with contextlib.suppress(OSError), open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
         return int(file.read().split()[0]) * 1e-9
     return 0.0
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that all threads of ``pid`` were on processors, as of now (``running_seconds``: as of the last tick); 0
-    when it is gone. The clock's number is that of clock_getcpuclockid(3)."""
+    """Processor seconds of all threads of ``pid``, up to this moment; 0 if it is gone.
+
+    The clock's number is computed as clock_getcpuclockid(3) does.
+    """
     with contextlib.suppress(OSError):
         return time.clock_gettime(~pid << 3 | 2)
     return 0.0
 
 
 def thread_count(pid: int) -> int:
-    """Threads of ``pid``, 0 when it is gone."""
+    """The number of threads of ``pid``; 0 if it is gone."""
     with contextlib.suppress(OSError):
         return len(os.listdir(f"/proc/{pid}/task"))
     return 0

@@ -1,6 +1,9 @@
-"""ptrace(2) in a thin layer: one Python call for each request, frozen values for what comes back.
+"""ptrace(2) as a thin layer: one Python function for each request, frozen values for the answers.
 
-Invariant: no policy here. Every request passes a fault point named after it, so that a test can kill memopt
+In: the number of a stopped thread. Out: ``Registers``, ``Stop`` (a decoded wait status), vector state, signal mask,
+siginfo. Raises OSError for a refused request, ``TargetEnded`` and ``WaitTimeout`` from ``wait``.
+
+Invariant: this layer decides nothing. Every request passes a fault point named after it, so that a test can kill memopt
 between any two steps. All requests must come from the thread that attached.
 """
 
@@ -38,9 +41,9 @@ _WALL = 0x40000000
 _SYS_TGKILL = 234
 
 NT_PRSTATUS, NT_X86_XSTATE = 1, 0x202
-_XSTATE_BYTES = 16384  # more than any state the processor can have today (11 KiB with AMX)
+_XSTATE_BYTES = 16384  # more than the state of any processor today (11 KiB with AMX)
 
-# Values that only the kernel and a tracer see: the system call will be restarted (include/linux/errno.h).
+# In rax, these say that the kernel will restart the system call; only a tracer sees them (include/linux/errno.h).
 _RESTART_ERRORS = frozenset({-512, -513, -514, -516})
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -49,7 +52,8 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 class TargetEnded(Exception):
-    """The process exited or was killed. ``status`` is its wait status, ``None`` when somebody else took it."""
+    """The process has exited or was killed. ``status``: its wait status; None if another part of memopt, or the
+    process's own parent, has taken it."""
 
     def __init__(self, pid: int, status: int | None) -> None:
         super().__init__(f"process {pid} ended, status {status}")
@@ -58,12 +62,12 @@ class TargetEnded(Exception):
 
 
 class WaitTimeout(Exception):
-    """No stop was reported in the time given."""
+    """``wait`` saw no stop within its timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registers:
-    """user_regs_struct: unsigned 64-bit values in the kernel's order. Change by ``dataclasses.replace``."""
+    """The registers of a thread, as in user_regs_struct: unsigned 64-bit values in the kernel's order."""
 
     r15: int
     r14: int
@@ -95,11 +99,12 @@ class Registers:
 
     @property
     def restarting(self) -> bool:
-        """Is an interrupted system call about to be restarted? Then rip and rax do not mean what they say."""
+        """Whether the kernel will restart an interrupted system call. It then sets rip and rax anew: do not rely on the
+        values here."""
         return not self.orig_rax >> 63 and self.rax - (1 << 64) in _RESTART_ERRORS
 
     def outside_call(self) -> Registers:
-        """The same state with the kernel told that no system call is going on."""
+        """The same state, but marked as outside any system call (orig_rax -1), so that the kernel restarts none."""
         return replace(self, orig_rax=(1 << 64) - 1)
 
 
@@ -108,6 +113,13 @@ _values = operator.attrgetter(*(field.name for field in fields(Registers)))  # a
 
 
 class StopKind(Enum):
+    """Why a traced thread has stopped.
+
+    INTERRUPT: PTRACE_INTERRUPT, or the first stop of a new child. GROUP: a stop by job control. SIGNAL: a signal is
+    about to be delivered. SYSCALL: entry or exit of a system call. The others are ptrace events: NEW_PROCESS of fork
+    and clone, VFORK, NEW_PROGRAM of execve, ENDING of exit.
+    """
+
     INTERRUPT = "interrupt"
     GROUP = "group"
     SIGNAL = "signal"
@@ -124,14 +136,15 @@ _EVENTS = {_EVENT_FORK: StopKind.NEW_PROCESS, _EVENT_VFORK: StopKind.VFORK, _EVE
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """``signal``: the signal about to be delivered (SIGNAL) or that stopped the group (GROUP), else 0."""
+    """One stop of a thread. ``signal``: the signal about to be delivered (SIGNAL) or that stopped the group (GROUP),
+    else 0."""
 
     kind: StopKind
     signal: int = 0
 
 
 def decode(status: int) -> Stop:
-    """What a stopped wait status means under PTRACE_SEIZE and TRACESYSGOOD (ptrace(2))."""
+    """Decode the wait status of a stopped thread under PTRACE_SEIZE and TRACESYSGOOD (ptrace(2))."""
     number, event = status >> 8 & 0xFF, status >> 16
     if event == _EVENT_STOP:
         return Stop(StopKind.INTERRUPT) if number == signal.SIGTRAP else Stop(StopKind.GROUP, number)
@@ -144,7 +157,7 @@ def decode(status: int) -> Stop:
 
 def request(number: int, tid: int, address: int = 0, data: int | ctypes.Array[ctypes.c_char] | ctypes.Structure = 0
             ) -> int:
-    """One ptrace request; raises ``OSError`` (``ProcessLookupError``: not stopped, or gone)."""
+    """Make one ptrace request. Raises ``OSError``; ``ProcessLookupError`` if the thread is not stopped, or gone."""
     faults.point("ptrace." + _NAMES[number])
     argument = data if isinstance(data, int) else ctypes.addressof(data)
     result: int = _libc.ptrace(number, tid, address, argument)
@@ -155,9 +168,9 @@ def request(number: int, tid: int, address: int = 0, data: int | ctypes.Array[ct
 
 
 def wait(tid: int, timeout_s: float) -> int:
-    """The next wait status of ``tid``; raises ``WaitTimeout``, or ``TargetEnded`` once it is over.
+    """The next wait status of ``tid``, which has stopped. Raises ``WaitTimeout``, or ``TargetEnded`` if it has ended.
 
-    Polls: a SIGCHLD handler would belong to the whole of memopt. The first tries only yield the processor,
+    This polls, because a SIGCHLD handler would be one for all of memopt. The first tries only yield the processor,
     because most stops come within microseconds.
     """
     deadline = time.monotonic() + timeout_s
@@ -185,72 +198,75 @@ class _Vector(ctypes.Structure):
 
 
 def _regset(number: int, tid: int, kind: int, buffer: ctypes.Array[ctypes.c_char]) -> int:
-    """Transfer a register set; bytes transferred."""
+    """Get or set a register set; the result is the number of bytes transferred."""
     vector = _Vector(ctypes.addressof(buffer), len(buffer))
     request(number, tid, kind, vector)
     return int(vector.length)
 
 
 def get_registers(tid: int) -> Registers:
+    """The general and segment registers of a stopped thread."""
     buffer = ctypes.create_string_buffer(_REGISTERS.size)
     _regset(GETREGSET, tid, NT_PRSTATUS, buffer)
     return Registers(*_REGISTERS.unpack(buffer.raw))
 
 
 def set_registers(tid: int, registers: Registers) -> None:
-    """All registers in one request: the target never runs with half of them."""
+    """Set all registers in one request, so that the thread never runs with half of them."""
     _regset(SETREGSET, tid, NT_PRSTATUS, ctypes.create_string_buffer(_REGISTERS.pack(*_values(registers)),
                                                                      _REGISTERS.size))
 
 
 def get_vector_state(tid: int) -> bytes:
-    """The XSAVE area in its standard form, as NT_X86_XSTATE has it."""
+    """The XSAVE area of a stopped thread in its standard form, as NT_X86_XSTATE has it."""
     buffer = ctypes.create_string_buffer(_XSTATE_BYTES)
     size = _regset(GETREGSET, tid, NT_X86_XSTATE, buffer)
     return buffer.raw[:size]
 
 
 def get_event_message(tid: int) -> int:
-    """PTRACE_GETEVENTMSG: the new process's number after a fork or clone event."""
+    """The message of a ptrace event (PTRACE_GETEVENTMSG): after a fork or clone, the id of the new process."""
     value = ctypes.create_string_buffer(8)
     request(GETEVENTMSG, tid, 0, value)
     return int.from_bytes(value.raw, "little")
 
 
 def get_signal_information(tid: int) -> bytes:
-    """The siginfo_t of the signal about to be delivered."""
+    """The siginfo_t of the signal about to be delivered, 128 bytes."""
     information = ctypes.create_string_buffer(128)
     request(GETSIGINFO, tid, 0, information)
     return information.raw
 
 
 def set_signal_information(tid: int, information: bytes) -> None:
-    """At a signal stop: what the signal to be delivered instead says of itself."""
+    """Set the siginfo_t of the signal to be delivered; the thread is in a signal stop."""
     request(SETSIGINFO, tid, 0, ctypes.create_string_buffer(information, 128))
 
 
 def send_signal(pid: int, tid: int, number: int) -> None:
-    """tgkill(2): to one thread."""
+    """Send signal ``number`` to one thread (tgkill(2))."""
     _libc.syscall(ctypes.c_long(_SYS_TGKILL), ctypes.c_long(pid), ctypes.c_long(tid), ctypes.c_long(number))
 
 
 def get_fault_address(tid: int) -> int:
-    """si_addr of the SIGSEGV or SIGBUS about to be delivered."""
+    """The address whose access failed: si_addr of the SIGSEGV or SIGBUS about to be delivered."""
     return int.from_bytes(get_signal_information(tid)[16:24], "little")
 
 
 def get_signal_mask(tid: int) -> int:
+    """The blocked signals of a stopped thread: bit n - 1 is signal n."""
     mask = ctypes.create_string_buffer(8)
     request(GETSIGMASK, tid, 8, mask)
     return int.from_bytes(mask.raw, "little")
 
 
 def set_signal_mask(tid: int, mask: int) -> None:
+    """Set the blocked signals of a stopped thread."""
     request(SETSIGMASK, tid, 8, ctypes.create_string_buffer(mask.to_bytes(8, "little"), 8))
 
 
 def syscall_result(tid: int) -> tuple[int, int] | None:
-    """At a system-call stop: ``(instruction pointer, result)`` when it is the exit, ``None`` when the entry."""
+    """``(instruction pointer, result)`` of a thread stopped at the exit of a system call; None at its entry."""
     information = ctypes.create_string_buffer(96)
     request(GET_SYSCALL_INFO, tid, 96, information)
     operation, pointer = information.raw[0], int.from_bytes(information.raw[8:16], "little")
@@ -260,7 +276,8 @@ def syscall_result(tid: int) -> tuple[int, int] | None:
 
 
 def rseq_area(tid: int) -> tuple[int, int]:
-    """``(address, bytes)`` of the thread's restartable-sequence area; ``(0, 0)`` without one (Linux >= 5.13)."""
+    """``(address, bytes)`` of the thread's restartable-sequence area (struct rseq); ``(0, 0)`` if it has none, or if
+    the kernel cannot tell (before Linux 5.13)."""
     configuration = ctypes.create_string_buffer(24)
     try:
         request(GET_RSEQ_CONFIGURATION, tid, 24, configuration)

@@ -1,12 +1,21 @@
-"""System calls made by the target itself, through a stub that cleans up after itself.
+"""Remote system calls: the stopped target itself makes them, in a stub that restores all it has changed.
 
-The stub lies in unused zero bytes between the end of an executable segment and the end of its page. It makes the
-calls, sets the signal mask and every register it used back by immediates, flags untouched, and jumps to where the
-program was interrupted. memopt only sets the instruction pointer, in one request, and watches.
+Example: ``run(tracee, [Call(SYS_MUNMAP, (address, size))])`` makes the target execute
 
-Invariant: from that request on, the program completes the stub by itself if memopt dies; no live byte is written
-over, the stack is not touched, there is no int3 and no single step. Signals wait (blocked) until the stub is done,
-so that no handler sees an address or a register of the stub; SIGKILL and SIGSTOP act at once.
+    mov rdi, address; mov rsi, size; mov rax, 11; syscall       the call
+    ...; syscall                                                rt_sigprocmask: the signal mask as before
+    mov rax, ...; mov rcx, ...; ...; jmp [rip+0]                the registers as before, back into the program
+
+In: a stopped ``Tracee``, calls. Out: their results, negative for ``-errno``. The target is left stopped as it was.
+Raises ``Rejected`` (NO_ROOM: no place for a stub; BLOCKED: a call does not return).
+
+The stub lies in unused zero bytes between the end of an executable segment and the end of its page. It restores the
+signal mask and all registers it has used from immediate operands, and changes no flags. memopt sets the instruction
+pointer to the stub in one request, and from then on only watches.
+
+Invariant: from that request on, the program completes the stub by itself if memopt dies. No byte in use is overwritten,
+the stack is not touched, and there is no int3 and no single step. Signals stay blocked until the stub is done, so that
+no handler sees an address or a register of the stub; SIGKILL and SIGSTOP act at once.
 """
 
 from __future__ import annotations
@@ -33,13 +42,15 @@ _RESTARTED = range(-516, -511)
 
 _CALL_TIMEOUT_S = 30.0  # a fork of a very large process takes seconds
 _STACK_SCAN = 65536
-_AFTER_TABLES = 64  # bytes: what ends the tables of a file may be zero, too
+_AFTER_TABLES = 64  # bytes kept behind the vDSO: the tables at the end of its file may end in zeros
 
 _NUMBERS = {"rax": 0, "rcx": 1, "rdx": 2, "rbx": 3, "rsi": 6, "rdi": 7, "r8": 8, "r9": 9, "r10": 10, "r11": 11}
 _ARGUMENTS = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
 
 
 class Special(Enum):
+    """An argument that is not known before the stub runs."""
+
     KEPT = "the result of the call with keep=True"
 
 
@@ -48,9 +59,10 @@ KEPT = Special.KEPT
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One system call. An argument is a number, ``KEPT``, or bytes, of which the call gets the address.
+    """One system call. An argument is a number, ``KEPT``, or bytes, whose address the call gets.
 
-    ``child_exits``: in the process that gets result 0 (a forked child) the stub ends in exit_group(0).
+    ``keep``: the result becomes ``KEPT`` for later calls. ``child_exits``: where the result is 0, in a forked child,
+    the stub calls exit_group(0).
     """
 
     number: int
@@ -69,13 +81,18 @@ class UnusedBytes:
 
 @dataclass(frozen=True, slots=True)
 class Stub:
+    """The bytes of a stub, data and code, and the address of its first instruction."""
+
     code: bytes
     entry: int
 
 
 def assemble(calls: Sequence[Call], start: int, registers: Registers, mask: int) -> Stub:
-    """The stub at address ``start`` that makes ``calls``, then restores ``mask`` and ``registers``, then jumps to
-    ``registers.rip``. Data comes first, code after it. Clobbers what it restores: rax rcx rdx rbx rsi rdi r8-r11."""
+    """The stub at address ``start`` that makes ``calls``, restores ``mask`` and ``registers``, and jumps to
+    ``registers.rip``.
+
+    Data come first, code behind them. The code uses, and restores, rax, rcx, rdx, rbx, rsi, rdi and r8 to r11.
+    """
     data = bytearray(STUB_MAGIC + mask.to_bytes(8, "little"))
     addresses: dict[bytes, int] = {}
     for text in (a for call in calls for a in call.arguments if isinstance(a, bytes)):
@@ -95,7 +112,7 @@ def assemble(calls: Sequence[Call], start: int, registers: Registers, mask: int)
             code += b"\x48\x89\xc3"  # mov rbx, rax
         if call.child_exits:
             leave = _set("rdi", 0) + _set("rax", _SYS_EXIT_GROUP) + b"\x0f\x05"
-            # xchg rax, rcx; jrcxz leave; jmp past it (flags stay as they are)
+            # xchg rax, rcx; jrcxz leave; jmp behind leave (none of them changes flags)
             code += b"\x48\x91" + b"\xe3\x02" + b"\xeb" + bytes([len(leave)]) + leave
     for register in _NUMBERS:
         code += _set(register, getattr(registers, register))
@@ -104,7 +121,7 @@ def assemble(calls: Sequence[Call], start: int, registers: Registers, mask: int)
 
 
 def _set(register: str, value: int) -> bytes:
-    """mov register, value: the short form where 32 bits zero-extended are enough."""
+    """mov register, value: in the short form if 32 bits, zero-extended, are enough."""
     number, value = _NUMBERS[register], value % (1 << 64)
     opcode = bytes([0xB8 | number & 7])
     if value < 1 << 32:
@@ -118,11 +135,11 @@ def _move_from_rbx(register: str) -> bytes:
 
 
 def find_place(tracee: Tracee, size: int) -> UnusedBytes:
-    """The largest unused end of an executable page; ``Rejected(NO_ROOM)`` when none has ``size`` bytes.
+    """The largest unused end of an executable page. Raises ``Rejected(NO_ROOM)`` if none has ``size`` bytes.
 
-    Unused: behind the end of the segment in the file, and zero (or a stub that a killed memopt left behind). The text
-    of a static program may fill its last page: then behind the kernel's own code, of which a process that it is written
-    to has a copy of its own.
+    Bytes are unused if they lie behind the end of the segment in the file and are zero, or hold a stub that a killed
+    memopt has left. The text of a static program may fill its last page. Then the bytes behind the vDSO's code are
+    taken: a write gives the process a copy of its own of that page.
     """
     maps = mappings(tracee.pid)
     best = UnusedBytes(0, 0)
@@ -140,7 +157,7 @@ def find_place(tracee: Tracee, size: int) -> UnusedBytes:
 
 
 def _padding(memory: Memory, maps: Sequence[Mapping], mapping: Mapping) -> UnusedBytes | None:
-    """What lies between the end of the segment that ``mapping`` shows and the end of its last page."""
+    """The bytes between the end of the executable segment that is mapped at ``mapping`` and the end of its page."""
     if not mapping.executable or mapping.writable or mapping.shared or not mapping.inode:
         return None
     if mapping.path.startswith(("/memfd:", "[")):
@@ -165,7 +182,10 @@ def _behind_kernel_code(memory: Memory, mapping: Mapping) -> UnusedBytes | None:
 
 
 def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:
-    """``(offset, file size, memory size)`` of the executable PT_LOADs of an ELF-64 file; none if it is not one."""
+    """``(offset, file size, memory size)`` of each executable PT_LOAD; empty if this is no ELF-64 file.
+
+    ``header``: the first page of the file.
+    """
     if header[:5] != b"\x7fELF\x02":
         return []
     table, = struct.unpack_from("<Q", header, 32)
@@ -189,14 +209,14 @@ def _unused(tracee: Tracee, place: UnusedBytes) -> bool:
 
 
 def _points_into(tracee: Tracee, tid: int, place: UnusedBytes) -> bool:
-    """Is the thread in ``place``, or is a handler that interrupted it there?"""
+    """Whether the thread executes in ``place``, or will return there from a signal handler."""
     registers = tracee.registers(tid)
     return place.start <= registers.rip < place.end or bool(stack_values(tracee.memory, registers.rsp, place.start,
                                                                          place.end))
 
 
 def stack_values(memory: Memory, stack_pointer: int, low: int, high: int) -> list[int]:
-    """The aligned words in the first 64 KiB of the stack that could be return addresses in ``[low, high)``."""
+    """The aligned words in the first 64 KiB of the stack with values in ``[low, high)``: possible return addresses."""
     content = memory.read_some(stack_pointer // 8 * 8, _STACK_SCAN)
     return [value for value, in struct.iter_unpack("<Q", content[:len(content) // 8 * 8]) if low <= value < high]
 
@@ -204,12 +224,15 @@ def stack_values(memory: Memory, stack_pointer: int, low: int, high: int) -> lis
 def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = None,
         observe: Callable[[int, int], None] | None = None, new_process: Callable[[int], None] | None = None,
         results: list[int] | None = None) -> tuple[int, ...]:
-    """Make ``calls`` in the stopped target; the results, negative for ``-errno``. It is left stopped as it was.
+    """Make ``calls`` in the stopped target; the results, negative for ``-errno``. The target is left stopped as it was.
 
-    ``observe(index, result)`` is called after each call, while the target stands still behind it;
-    ``new_process(pid)`` when a call has made a child that is traced too. What they raise is raised at the end;
-    ``results``, a list to fill, is for callers that must then know what was done.
-    Precondition: ``tracee.stop()`` succeeded and nothing has run since.
+    Precondition: ``tracee.stop()`` has succeeded, and no thread has run since.
+    ``place``: where the stub goes, by default ``find_place``.
+    ``observe(index, result)``: called after each call, while the target is stopped behind it. An exception of it is
+    raised only when the stub is done.
+    ``new_process(pid)``: called when a call has made a child, which is traced, too.
+    ``results``: a list that is filled with the results, for callers that need them even after an exception.
+    Raises ``Rejected``: NO_ROOM, BLOCKED.
     """
     saved, mask = tracee.registers().outside_call(), tracee.signal_mask()
     place = place or find_place(tracee, len(assemble(calls, 1 << 40, saved, mask).code))
@@ -217,9 +240,9 @@ def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = No
     if len(stub.code) > place.end - place.start:
         raise VerifyError(f"a stub of {len(stub.code)} bytes does not fit {place}")
     if place.start <= saved.rip < place.end:
-        raise Rejected(Reason.BLOCKED, "an earlier remote call has not ended")
+        raise Rejected(Reason.BLOCKED, "it still executes an earlier system call of memopt's")
     tracee.memory.write(place.start, stub.code)
-    # From here to the same two requests below in the other order, the stub would restore both by itself.
+    # From here until the same two requests below, in reverse order, the stub would restore both if memopt died.
     tracee.set_registers(replace(saved, rip=stub.entry))
     tracee.set_signal_mask(ALL_SIGNALS)
     results = [] if results is None else results
@@ -240,14 +263,14 @@ def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = No
 
 
 def _finish_call(tracee: Tracee, place: UnusedBytes, new_process: Callable[[int], None] | None) -> int:
-    """Run to the exit of the next system call; its result."""
+    """Run the target to the exit of its next system call; the call's result."""
     number = 0
     while True:
         tracee.go(ptrace.SYSCALL, tracee.pid, number)
         try:
             stop = tracee.wait(tracee.pid, _CALL_TIMEOUT_S)
         except WaitTimeout as error:
-            raise Rejected(Reason.BLOCKED, "a system call made for memopt does not return") from error
+            raise Rejected(Reason.BLOCKED, "a system call that memopt makes in it does not return") from error
         number = stop.signal if stop.kind is StopKind.SIGNAL else 0
         if stop.kind is StopKind.NEW_PROCESS and new_process is not None:
             new_process(ptrace.get_event_message(tracee.pid))
@@ -257,12 +280,15 @@ def _finish_call(tracee: Tracee, place: UnusedBytes, new_process: Callable[[int]
         if done is None or done[1] in _RESTARTED:
             continue
         if not place.start <= done[0] <= place.end:
-            raise VerifyError(f"a system call at {done[0]:#x} came in the way of the stub at {place.start:#x}")
+            raise VerifyError(f"a system call at {done[0]:#x}, not one of the stub's at {place.start:#x}")
         return done[1]
 
 
 def check(result: int, what: str) -> int:
-    """``result`` if it is no error; else ``Rejected``: NO_MEMORY when memory or a limit was exhausted."""
+    """``result`` if it is no error. ``what``: the call, for the message.
+
+    Raises ``Rejected``: NO_MEMORY if memory or a limit is exhausted, PROTECTED_MAPPING for any other error.
+    """
     if not -4096 < result < 0:
         return result
     reason = Reason.NO_MEMORY if -result in _EXHAUSTED else Reason.PROTECTED_MAPPING

@@ -1,10 +1,14 @@
-"""Who handles SIGSEGV in a process, and whether it only dies of it.
+"""SIGSEGV handlers: does the process repair faults in its handler, or does the handler only report and end it?
 
-A handler that mends faults (lazy memory, garbage collectors) may sit behind any access of a nest; one that prints and
-dies changes nothing. Some libraries install such a one in every program that uses them; where the handler lies tells
-theirs from the program's own. Sources: libgfortran runtime/compile_options.c (backtrace_handler re-raises), Open MPI
-opal/util/stacktrace.c (SA_RESETHAND), UCX ucs/debug/debug.c (ucs_error_signal_handler), R src/main/main.c
-(sigactionSegv ends the process, except where the stack has no room left: that is told by the address of the fault).
+A handler that repairs faults (lazily mapped memory, garbage collectors) may be part of any access of a nest, so such a
+process is refused. A handler that prints a message and ends the process changes nothing. Some libraries install one in
+every program that uses them: the file that contains the handler tells theirs from the program's own.
+
+In: a process id, or a stopped tracee. Raises ``Rejected(SIGSEGV_HANDLER)``.
+
+Sources: libgfortran runtime/compile_options.c (backtrace_handler re-raises), Open MPI opal/util/stacktrace.c
+(SA_RESETHAND), UCX ucs/debug/debug.c (ucs_error_signal_handler), R src/main/main.c (sigactionSegv ends the process,
+except after a stack overflow, which it recognises by the address of the fault).
 """
 
 from __future__ import annotations
@@ -28,20 +32,24 @@ def _known(path: str) -> bool:
 
 
 def _handles_sigsegv(caught: str) -> bool:
-    """By the field SigCgt of /proc/PID/status."""
+    """Whether SIGSEGV is among the caught signals; ``caught``: the field SigCgt of /proc/PID/status."""
     return bool(int(caught or "0", 16) >> (signal.SIGSEGV - 1) & 1)
 
 
 def check_loaded(pid: int, status: list[str]) -> None:
-    """Raises ``Rejected(SIGSEGV_HANDLER)`` when a handler is set and none of the known libraries is there."""
+    """Check a process without stopping it. ``status``: the lines of /proc/PID/status.
+
+    Raises ``Rejected(SIGSEGV_HANDLER)`` if a handler is set and none of the known libraries is loaded.
+    """
     if _handles_sigsegv(field_of(status, "SigCgt")) and not any(_known(m.path) for m in mappings(pid)):
         raise Rejected(Reason.SIGSEGV_HANDLER, f"process {pid}")
 
 
 def check_handler(tracee: Tracee, buffer: int) -> None:
-    """Raises ``Rejected(SIGSEGV_HANDLER)`` unless the handler is a known terminal one (or there is none).
+    """Ask the stopped process itself, by rt_sigaction(2), which handler it has.
 
-    ``buffer``: the address of 32 writable bytes of memopt's own in the stopped target.
+    Raises ``Rejected(SIGSEGV_HANDLER)`` unless there is none, or it lies in a library whose handler ends the process.
+    ``buffer``: the address of 32 writable bytes that belong to memopt in the process.
     """
     if not _handles_sigsegv(status_field(tracee.pid, "SigCgt")):
         return
@@ -51,5 +59,5 @@ def check_handler(tracee: Tracee, buffer: int) -> None:
     tracee.memory.write(buffer, bytes(_SIGACTION_BYTES))
     place = mapping_at(mappings(tracee.pid), handler)
     if place is None or not _known(place.path):
-        where = "nowhere" if place is None else place.path or "memory without a file"
-        raise Rejected(Reason.SIGSEGV_HANDLER, f"at {handler:#x} in {where}")
+        where = "unmapped memory" if place is None else place.path or "memory without a file"
+        raise Rejected(Reason.SIGSEGV_HANDLER, f"its handler is at {handler:#x} in {where}")

@@ -1,9 +1,16 @@
-"""A traced process: attached for a critical moment, stopped at a safe point, detached again.
+"""A traced process: memopt attaches to it for a moment, stops it at a safe point, and detaches again.
 
-Invariant: whatever becomes of memopt, and after every request, the process would run on rightly if memopt were
-killed. Signals that come meanwhile are delivered as they are; a stop by job control is respected; EXITKILL is never
-set. A process that sleeps in a system call is not interrupted at all, because some calls (epoll_wait, semop, ...)
-return EINTR after a mere interruption (signal(7)): it is waited for, for a bounded time.
+Example: ``with attach(pid) as tracee: tracee.stop(); ...`` leaves the process running when the block ends.
+
+In: a process id. Out: ``Tracee``: all threads of the process that run, their registers, the process's memory. At a safe
+point no system call is about to be restarted, no thread executes a stub of remote_calls, and none stands in a
+restartable sequence (rseq). There registers may be changed and code replaced. Raises ``Rejected`` (BLOCKED,
+PTRACE_FORBIDDEN), ``TargetEnded``.
+
+Invariant: after every request the process would run on rightly if memopt were killed. Signals that arrive meanwhile are
+delivered unchanged, a stop by job control is respected, and EXITKILL is never set. A process that sleeps in a system
+call is not interrupted, because some calls (epoll_wait, semop, ...) fail with EINTR after any interruption (signal(7)).
+memopt waits a limited time until it runs.
 """
 
 from __future__ import annotations
@@ -22,7 +29,7 @@ from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTi
 _RSEQ_CRITICAL_SECTION = 8  # offset of rseq_cs in struct rseq (include/uapi/linux/rseq.h)
 _USER_CODE_64 = 0x33
 
-# How a stub of runtime/target/remote_calls.py begins; nothing but stubs follows it on its page.
+# The first bytes of a stub of runtime/target/remote_calls.py. Behind them its page holds nothing but stubs.
 STUB_MAGIC = b"memopt\0\x01"
 _SLOWEST_PAUSE_S = 0.05
 
@@ -30,9 +37,9 @@ _Answer = TypeVar("_Answer")
 
 
 def attach(pid: int) -> Tracee:
-    """Seize every thread of ``pid`` that runs, and the main one, without stopping them.
+    """Seize the main thread of ``pid`` and every other one that runs, without stopping them.
 
-    Raises ``Rejected(PTRACE_FORBIDDEN)`` with what to do about it, or ``TargetEnded``.
+    Raises ``Rejected(PTRACE_FORBIDDEN)``, whose detail tells the user what to do, or ``TargetEnded``.
     """
     if thread_state(pid, pid) in "ZX":
         raise TargetEnded(pid, None)
@@ -46,7 +53,7 @@ def attach(pid: int) -> Tracee:
 
 
 def threads(pid: int) -> tuple[int, ...]:
-    """The thread numbers of ``pid``; raises ``TargetEnded`` when there is no such process."""
+    """The thread ids of ``pid``, ascending. Raises ``TargetEnded`` if there is no such process."""
     try:
         return tuple(sorted(int(name) for name in os.listdir(f"/proc/{pid}/task")))
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -54,7 +61,7 @@ def threads(pid: int) -> tuple[int, ...]:
 
 
 def thread_state(pid: int, tid: int) -> str:
-    """The letter in /proc/PID/task/TID/stat: R S D T t Z X; "X" when it is gone."""
+    """The state of a thread, a letter of R S D T t Z X as in /proc/PID/task/TID/stat; "X" if the thread is gone."""
     try:
         with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
             return chr(file.read().rpartition(b") ")[2][0])
@@ -63,10 +70,10 @@ def thread_state(pid: int, tid: int) -> str:
 
 
 class Tracee:
-    """All threads of one process under PTRACE_SEIZE. A context manager: leaving it detaches.
+    """The seized threads of one process (PTRACE_SEIZE). A context manager: leaving it detaches.
 
-    ``None`` in ``_stops`` marks a running thread, anything else the stop it is in. ``_interrupted``: threads that
-    were asked to stop and have not yet; a second request then would stop them a second time.
+    ``_stops``: for each thread the stop it is in, None while it runs. ``_interrupted``: threads that have been asked to
+    stop and have not done so yet; another request would stop them once more, later.
     """
 
     def __init__(self, pid: int) -> None:
@@ -88,17 +95,19 @@ class Tracee:
 
     @property
     def threads(self) -> tuple[int, ...]:
+        """The ids of the seized threads."""
         return tuple(self._stops)
 
     @property
     def stopped(self) -> bool:
+        """Whether every seized thread is in a stop."""
         return all(stop is not None for stop in self._stops.values())
 
     def seize_new_threads(self) -> bool:
-        """Seize the threads that are not ours yet; was there any?
+        """Seize the threads that are not seized yet; whether there were any.
 
-        A thread that sleeps in a system call is left alone, the main one excepted: it runs no code meanwhile, and an
-        interruption might make its call fail.
+        A thread that sleeps in a system call is left alone: it runs no code meanwhile, and an interruption might make
+        its call fail. Only the main thread is seized in any case.
         """
         found = False
         for tid in threads(self.pid):
@@ -108,19 +117,19 @@ class Tracee:
         return found
 
     def adopt(self) -> None:
-        """Take over the process the kernel attached to us at a fork, when it reports its first stop."""
+        """Begin with a child that the kernel has attached to memopt at a fork: wait for its first stop."""
         self._stops[self.pid] = None
         while (stop := self.wait(self.pid, 10.0)).kind is not StopKind.INTERRUPT:
             self.go(ptrace.CONT, self.pid, stop.signal)
 
     def take_over(self, stop: Stop) -> None:
-        """Go on from a stop of the main thread that another part has waited for."""
+        """Record a stop of the main thread that another part of memopt has waited for."""
         self._stops[self.pid] = stop
 
     def stop(self, timeout_s: float = 1.0) -> None:
-        """Stop all threads at points where registers may be changed and code replaced.
+        """Stop all threads at safe points, where registers may be changed and code replaced.
 
-        Raises ``Rejected(BLOCKED)`` when none was found in time (the process then runs), ``TargetEnded``.
+        Raises ``Rejected(BLOCKED)`` if no such moment was found in time (the process then runs), ``TargetEnded``.
         """
         deadline = time.monotonic() + timeout_s
         pause = 0.0005
@@ -131,12 +140,12 @@ class Tracee:
                 return
             if time.monotonic() >= deadline:
                 self.resume()
-                raise Rejected(Reason.BLOCKED, "no safe point found: interrupted in system calls all the time")
+                raise Rejected(Reason.BLOCKED, "no safe point found: it was in a system call at every attempt")
             self.run_for(pause)
             pause = min(2 * pause, _SLOWEST_PAUSE_S)
 
     def run_for(self, seconds: float) -> None:
-        """Let it run for a while. A traced process stands still at every signal until that is passed on: done here."""
+        """Let the process run for ``seconds``. At a signal, a traced thread stops until this has delivered it."""
         deadline = time.monotonic() + seconds
         self.resume()
         while time.monotonic() < deadline:
@@ -156,64 +165,71 @@ class Tracee:
                 time.sleep(0.0002)
 
     def resume(self) -> None:
-        """Let the stopped threads run on, with the signals they were about to get; then call ``run_for`` or detach."""
+        """Resume the stopped threads and deliver the signals they were about to get. Call ``run_for`` or ``detach``
+        next, which handle the threads' further stops."""
         for tid, stop in self._stops.items():
             if stop is not None:
                 self.go(ptrace.CONT, tid, _pending(stop))
 
     def detach(self) -> None:
-        """Let go of the process, which runs on (or stays stopped by job control). Never raises ``Rejected``.
+        """Detach from all threads; the process runs on, or stays stopped by job control. Never raises ``Rejected``.
 
-        Raises ``TargetEnded`` when the process is found to be over, so that its status is not lost.
+        Raises ``TargetEnded`` if the process turns out to have ended, so that its wait status is not lost.
         """
         try:
             for tid in tuple(self._stops):
                 try:
                     self._detach(tid)
                 except (OSError, VerifyError):
-                    self._detach(tid)  # a thread that stayed seized would lose its next signal
+                    self._detach(tid)  # once more: a thread that stays seized would stop at its next signal
                     raise
         finally:
             self.memory.close()
             self._stops.clear()
 
     def registers(self, tid: int = 0) -> Registers:
+        """The registers of a stopped thread, by default of the main one."""
         return self._ask(tid or self.pid, ptrace.get_registers)
 
     def set_registers(self, registers: Registers, tid: int = 0) -> None:
+        """Set all registers of a stopped thread, by default of the main one."""
         self._ask(tid or self.pid, lambda thread: ptrace.set_registers(thread, registers))
 
     def vector_state(self, tid: int = 0) -> bytes:
+        """The XSAVE area of a stopped thread, by default of the main one."""
         return self._ask(tid or self.pid, ptrace.get_vector_state)
 
     def signal_mask(self) -> int:
+        """The blocked signals of the main thread: bit n - 1 is signal n."""
         return self._ask(self.pid, ptrace.get_signal_mask)
 
     def set_signal_mask(self, mask: int) -> None:
+        """Set the blocked signals of the main thread."""
         self._ask(self.pid, lambda thread: ptrace.set_signal_mask(thread, mask))
 
     def set_options(self, options: int) -> None:
-        """PTRACE_SETOPTIONS for the main thread; TRACESYSGOOD is always on."""
+        """Set the ptrace options of the main thread (PTRACE_SETOPTIONS). TRACESYSGOOD is always added."""
         flags = options | ptrace.OPTION_SYSGOOD
         self._ask(self.pid, lambda thread: ptrace.request(ptrace.SETOPTIONS, thread, 0, flags))
         self.options = options
 
     def go(self, how: int, tid: int, number: int = 0) -> None:
-        """Resume one stopped thread by CONT, SYSCALL, SYSEMU, SINGLESTEP..., delivering signal ``number``."""
+        """Resume one stopped thread by request ``how`` (CONT, SYSCALL, SYSEMU, SINGLESTEP, ...) and deliver signal
+        ``number``, 0 for none."""
         self._ask(tid, lambda thread: ptrace.request(how, thread, 0, number))
         self._stops[tid] = None
 
     def wait(self, tid: int, timeout_s: float) -> Stop:
-        """The next stop of a running thread; raises ``WaitTimeout``, ``TargetEnded``."""
+        """Wait for the next stop of a running thread. Raises ``WaitTimeout``, ``TargetEnded``."""
         status = ptrace.wait(tid, timeout_s)
         stop = ptrace.decode(status)
         self._stops[tid] = stop
         return stop
 
     def _ask(self, tid: int, request: Callable[[int], _Answer]) -> _Answer:
-        """A request to a stopped thread; ``TargetEnded`` when SIGKILL took it away."""
+        """Make a request of a stopped thread. Raises ``TargetEnded`` if SIGKILL has ended it meanwhile."""
         if self._stops.get(tid) is None:
-            raise VerifyError(f"thread {tid} is asked something while it runs")
+            raise VerifyError(f"a ptrace request was made of thread {tid} while it runs")
         try:
             return request(tid)
         except ProcessLookupError as error:
@@ -238,13 +254,13 @@ class Tracee:
         return True
 
     def _wait_for_running(self, deadline: float) -> None:
-        """Do not interrupt a single-threaded process that sleeps or is stopped; wait until it runs."""
+        """Wait until a single-threaded process runs: one that sleeps or is stopped must not be interrupted."""
         if self._stops[self.pid] is not None or len(self._stops) > 1:
             return
         pause = 0.0002
         while (state := thread_state(self.pid, self.pid)) in "SDT":
             if time.monotonic() >= deadline:
-                why = "stopped by job control" if state == "T" else "waiting in a system call"
+                why = "it is stopped by job control" if state == "T" else "it waits in a system call"
                 raise Rejected(Reason.BLOCKED, why)
             time.sleep(pause)
             pause = min(2 * pause, _SLOWEST_PAUSE_S / 10)
@@ -267,7 +283,7 @@ class Tracee:
             try:
                 stop = self.wait(tid, max(0.0, deadline - time.monotonic()))
             except WaitTimeout as error:
-                raise Rejected(Reason.BLOCKED, "it does not come to a stop") from error
+                raise Rejected(Reason.BLOCKED, "a thread did not stop in time") from error
             match stop.kind:
                 case StopKind.INTERRUPT:
                     self._interrupted.discard(tid)
@@ -276,8 +292,9 @@ class Tracee:
                     self._interrupted.discard(tid)
                     self.go(ptrace.LISTEN, tid)
                 case _:
-                    # This stop may have swallowed the interruption. Ask again before the thread goes on, not after:
-                    # else the first one, if still pending, stops it, and the second stops it again when resumed.
+                    # This stop may have consumed the interruption. Ask again before the thread is resumed. If that were
+                    # done after it, a first interruption that is still pending would stop the thread, and the second
+                    # one would stop it again when it is resumed.
                     self._interrupt(tid)
                     self.go(ptrace.CONT, tid, _pending(stop))
 
@@ -290,13 +307,16 @@ class Tracee:
         self._interrupted.add(tid)
 
     def _safe(self, tid: int) -> bool:
-        """No system call is being restarted, no stub of a killed memopt is unfinished (its way back may lead through
-        another stub, so neither may be written over), and no restartable sequence is cut in two."""
+        """Whether the thread is at a safe point.
+
+        No system call is about to be restarted. No stub of a killed memopt is unfinished: its jump back may lead into
+        another stub, so neither may be overwritten. The thread is not inside a restartable sequence.
+        """
         registers = self.registers(tid)
         if registers.cs != _USER_CODE_64:
             raise Rejected(Reason.THIRTY_TWO_BIT, "it runs 32-bit code")
         if registers.restarting and tid == self.pid:
-            return False  # the others never make remote calls, and may sleep for good
+            return False  # other threads never make remote calls, and may sleep for ever
         offset = registers.rip % PAGE
         if STUB_MAGIC in self.memory.read_some(registers.rip - offset, offset):
             return False
@@ -326,7 +346,7 @@ class Tracee:
                 raise
 
     def _ended(self, tid: int) -> TargetEnded:
-        """Why a stopped thread no longer answers: SIGKILL. Waits for the status."""
+        """The error for a stopped thread that no longer answers, because SIGKILL ended it; waits for its status."""
         try:
             while True:
                 ptrace.wait(tid, 1.0)
@@ -356,7 +376,7 @@ def _how_to_permit(pid: int) -> str:
 
 
 def status_field(pid: int, name: str) -> str:
-    """The value of a line of /proc/PID/status; "" when there is no such line or process."""
+    """The value of field ``name`` in /proc/PID/status; "" if there is no such field or process."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
             return field_of(file, name)
@@ -365,6 +385,7 @@ def status_field(pid: int, name: str) -> str:
 
 
 def field_of(lines: Iterable[str], name: str) -> str:
+    """The value of the first line ``name: value``; "" if there is none."""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name + ":")), "")
 
 

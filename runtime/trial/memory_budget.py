@@ -1,7 +1,11 @@
-"""May a copy of the process be made? Only if all its private memory could be doubled without harm to anybody.
+"""Memory budget of trial copies: a process is forked only if there is room for all its private memory once more.
 
-A fork shares pages until one side writes; the worst case, that every page is written, must fit the free memory of
-the machine and every cgroup limit above the process (proc_meminfo(5), Documentation/admin-guide/cgroup-v2.rst).
+A fork shares its pages with the program until one of them writes (copy-on-write). In the worst case every page is
+written. That must fit the free memory of the machine and the limit of every cgroup that contains the process.
+
+In: a process id, a number of copies. Raises ``Rejected(NO_MEMORY)``.
+
+Sources: proc_meminfo(5), Documentation/admin-guide/cgroup-v2.rst.
 """
 
 from __future__ import annotations
@@ -11,20 +15,20 @@ import os
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.tracee import field_of, status_field
 
-_RESERVE = 64 << 20  # bytes that stay free in any case
+_RESERVE = 64 << 20  # bytes that must stay free
 
 
 def check_copies(pid: int, copies: int = 1) -> None:
-    """Raises ``Rejected(NO_MEMORY)`` when ``copies`` full copies of the private memory of ``pid`` would not fit."""
+    """Raises ``Rejected(NO_MEMORY)`` if ``copies`` full copies of the private memory of ``pid`` would not fit."""
     private = (_kibibytes(status_field(pid, "RssAnon")) + _kibibytes(status_field(pid, "VmSwap"))) << 10
     needed = copies * private + _RESERVE
     free = available(pid)
     if needed > free:
-        raise Rejected(Reason.NO_MEMORY, f"{needed >> 20} MiB could be needed, {free >> 20} MiB are free")
+        raise Rejected(Reason.NO_MEMORY, f"trial copies may need {needed >> 20} MiB, {free >> 20} MiB are free")
 
 
 def available(pid: int) -> int:
-    """Bytes that ``pid`` could still allocate: free memory of the machine, or less by a cgroup limit."""
+    """Bytes that ``pid`` can still allocate: the free memory of the machine, or less if a cgroup limits it."""
     with open("/proc/meminfo", encoding="ascii") as file:
         free = _kibibytes(field_of(file, "MemAvailable")) << 10
     try:
@@ -43,7 +47,10 @@ def available(pid: int) -> int:
 
 
 def _room(root: str, path: str, limit_file: str, usage_file: str, reclaimable: str) -> int:
-    """The smallest room left on the way from the cgroup ``path`` up to ``root``; page cache counts as room."""
+    """The fewest bytes that any cgroup from ``path`` up to ``root`` has left; reclaimable page cache counts as left.
+
+    ``limit_file``, ``usage_file``: the names of its files. ``reclaimable``: the line in memory.stat.
+    """
     room = 1 << 62
     while True:
         directory = os.path.join(root, path.strip("/"))
@@ -56,7 +63,7 @@ def _room(root: str, path: str, limit_file: str, usage_file: str, reclaimable: s
 
 
 def _number(path: str) -> int | None:
-    """The number in a file; ``None`` for "max" and for files that are not there."""
+    """The number in a file; None for "max", or if there is no such file."""
     try:
         with open(path, encoding="ascii") as file:
             text = file.read().strip()
@@ -74,5 +81,5 @@ def _statistic(path: str, name: str) -> int:
 
 
 def _kibibytes(value: str) -> int:
-    """The number of "123 kB"; 0 for an empty value."""
+    """The number in "123 kB"; 0 for an empty string."""
     return int(value.split()[0]) if value else 0

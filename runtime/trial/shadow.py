@@ -1,9 +1,15 @@
-"""Disposable copies of the stopped target, for trial runs that nobody else can notice.
+"""Shadows: disposable forked copies of the stopped target, for trial runs that have no effect outside the copy.
 
-A shadow is forked by an injected clone and traced from its first instruction. It runs under PTRACE_SYSEMU, so that no
-system call of its own takes effect, with all signals blocked and its shared mappings made read-only; breakpoints are
-planted there and only there. Invariant: without memopt a shadow ends at once (the stub's child path is exit_group,
-and later EXITKILL is set), so there is never a second copy of the program on the loose.
+In: a stopped ``Tracee``, the program's or that of another shadow. Out: a ``Shadow``: it runs to an address, its
+registers and memory are read and written, and ``compare`` finds where the memory of two shadows differs. Raises
+``Rejected`` if no copy can be made, ``ShadowStopped`` if it does not get to the address.
+
+The target makes the clone system call in a stub; the child is traced from its first instruction. It runs under
+PTRACE_SYSEMU, so that its system calls take no effect (but for a few harmless ones, see ``run_to``). All signals are
+blocked, and mappings shared with others are made read-only. Only shadows get breakpoints, never the program.
+
+Invariant: without memopt a shadow ends at once: the stub's path for the child is exit_group, and later EXITKILL is set.
+So no second copy of the program ever runs freely.
 """
 
 from __future__ import annotations
@@ -40,30 +46,33 @@ _SYSCALL_BYTES = 2
 _SYS_WRITE, _SYS_RT_SIGRETURN = 1, 15
 _SYS_GETTIMEOFDAY, _SYS_GETRUSAGE, _SYS_TIMES, _SYS_CLOCK_GETTIME = 96, 98, 100, 228
 _HARMLESS = frozenset((_SYS_RT_SIGRETURN, _SYS_GETTIMEOFDAY, _SYS_GETRUSAGE, _SYS_TIMES, _SYS_CLOCK_GETTIME))
-_MOST_CALLS = 32  # made or pretended on the way to one place
-_BEYOND_CALL_S = 0.2  # of processor time, after the first of them: a place that does not come soon may never come again
-_SETTLE_S = 10.0
-_GLANCE_S = 0.005  # between looks at the copy's processor time
-_ASK_S = 0.05  # between questions whether it is still worth while
-_STARVED_S = 600.0  # for a copy that gets no processor to use its time on
-_STEPS = 100_000  # single steps to get off an instruction with a repeat prefix
-_CHUNK = 1 << 20
+_MOST_CALLS = 32  # system calls executed, or pretended, on the way to one address
+_BEYOND_CALL_S = 0.2  # processor seconds after the first of them: an address not reached soon may never be reached
+_SETTLE_S = 10.0  # for one stop of a system call that is executed
+_GLANCE_S = 0.005  # between two readings of the copy's processor time
+_ASK_S = 0.05  # between two calls of ``given_up``
+_STARVED_S = 600.0  # wall-clock limit for a copy that gets no processor
+_STEPS = 100_000  # single steps, at most, to leave an instruction with a repeat prefix
+_CHUNK = 1 << 20  # bytes of each copy that are compared at once
 
 # The XSAVE area (Intel SDM 1, 13.4): bytes that say how the state is stored, not what it is.
 _XSAVE_BOOKKEEPING = (464, 576)
 
 
 class End(Enum):
-    SYSTEM_CALL = "it came to a system call"
-    SIGNAL = "it got a signal"
-    TIMEOUT = "it took too long"
-    ENDED = "it was killed"
+    """Why a shadow stopped before its goal, in words for the user."""
+
+    SYSTEM_CALL = "the copy made a system call"
+    SIGNAL = "the copy got a signal"
+    TIMEOUT = "the copy took too long"
+    ENDED = "the copy was killed"
 
 
 class ShadowStopped(Exception):
-    """The shadow did not get where it was sent; drop it. ``reason`` and ``detail`` (address, signal) say why.
+    """The shadow did not reach the address it was to run to, and is of no further use.
 
-    ``fault``: the address it could not access, if that is why.
+    ``detail``: the address, system call or signal at which it stopped. ``fault``: the address that it could not access,
+    if that was the reason.
     """
 
     def __init__(self, reason: End, detail: str = "", fault: int | None = None) -> None:
@@ -75,7 +84,7 @@ class ShadowStopped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Bytes that two shadows disagree on, from ``address`` on."""
+    """Bytes from ``address`` on that differ between two shadows; empty if only one has memory there."""
 
     address: int
     first: bytes
@@ -86,9 +95,10 @@ class Difference:
 
 
 def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
-    """Fork the stopped target, or a shadow. ``copies``: how many there may be at a time, for the memory budget.
+    """Fork the stopped target, or another shadow; it stays stopped as it was.
 
-    Raises ``Rejected`` (NO_MEMORY, SHARED_MAPPING, ...), ``TargetEnded``. The target stays stopped as it was.
+    ``copies``: how many copies there may be at a time, for the memory budget. Raises ``Rejected`` (NO_MEMORY, NO_ROOM,
+    ...), ``TargetEnded``.
     """
     memory_budget.check_copies(tracee.pid, copies)
     inherited = status_field(tracee.pid, "PPid") == str(os.getpid())
@@ -121,7 +131,8 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
 
 @contextmanager
 def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
-    """``count`` shadows of a shadow: the target is not even stopped for them. Raises what ``fork_shadow`` does."""
+    """``count`` copies of a shadow, killed at the end of the block. The program is not stopped for them. Raises as
+    ``fork_shadow`` does."""
     copies: list[Shadow] = []
     try:
         with ExitStack() as stack:
@@ -134,7 +145,10 @@ def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
 
 
 def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
-    """Let the stopped target collect killed shadows, so that no zombie stays (none do when memopt is the parent)."""
+    """Let the stopped target wait for killed shadows that are its children, so that no zombies stay.
+
+    Shadows whose parent is memopt need none of this.
+    """
     calls = [Call(remote_calls.SYS_WAIT4, (shadow.zombie, 0, _WNOHANG | _WALL, 0))
              for shadow in shadows if shadow.zombie]
     for start in range(0, len(calls), _BATCH):
@@ -142,10 +156,10 @@ def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
 
 
 def _settle(child: Tracee, place: UnusedBytes, registers: Registers) -> None:
-    """Turn a fresh child into the program at the place of its fork, cut off from memory shared with others."""
+    """Give a new child the program's registers at the fork, remove the stub, and isolate it from shared memory."""
     child.set_registers(registers)
     child.memory.write(place.start, bytes(_STUB_BYTES))
-    try:  # should memory run out after all, the kernel is to take the shadow
+    try:  # if memory runs out nevertheless, the kernel shall kill the shadow
         with open(f"/proc/{child.pid}/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
     except OSError:
@@ -158,27 +172,31 @@ def _settle(child: Tracee, place: UnusedBytes, registers: Registers) -> None:
             contents += [(mapping.start, content)] if content else []
     for start in range(0, len(calls), _BATCH):
         for result in remote_calls.run(child, calls[start:start + _BATCH], place=place):
-            remote_calls.check(result, "cutting a trial copy off shared memory")
+            remote_calls.check(result, "isolating a trial copy from shared memory")
     for address, content in contents:
         child.memory.write(address, content)
 
 
 def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
-    """memopt's own statistics get a private copy; other shared memory is only read, devices not even that."""
+    """The call that isolates the child from a shared mapping, and the bytes to write there afterwards.
+
+    memopt's own statistics page is replaced by a private copy. Other shared memory becomes read-only, that of devices
+    inaccessible.
+    """
     size = mapping.end - mapping.start
     if mapping.path.startswith("/memfd:memopt"):
         arguments = (mapping.start, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
-        # Nothing is readable in the pages of a memopt that was killed before it gave the file its size.
+        # Nothing can be read there if an earlier memopt was killed before it had resized the file.
         return Call(remote_calls.SYS_MMAP, arguments), child.memory.read_some(mapping.start, size)
     device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
     return Call(remote_calls.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
 
 
 class Shadow:
-    """A stopped copy. A context manager: leaving it kills the copy.
+    """A stopped copy of the program. A context manager: leaving it kills the copy.
 
-    ``zombie`` is its number in the target's eyes where the target must collect it (``reap``), else 0. ``given_up``:
-    asked now and then while it runs; where it says so, the copy has taken too long.
+    ``zombie``: the copy's process id as the target sees it, if the target must wait for it (``reap``), else 0.
+    ``given_up``: called now and then while the copy runs; if it returns True, the run ends as a timeout.
     """
 
     def __init__(self, tracee: Tracee, zombie: int) -> None:
@@ -195,14 +213,16 @@ class Shadow:
 
     @property
     def pid(self) -> int:
+        """The process id of the copy."""
         return self.tracee.pid
 
     def run_to(self, address: int, timeout_s: float, hits: int = 1) -> float:
-        """Run until the ``hits``-th arrival at ``address`` (being there already is not one); processor seconds used.
+        """Run until the ``hits``-th arrival at ``address``; the result is the processor seconds used.
 
-        On the way the copy may ask for the time, and what it writes counts as written: programs say how far they are.
-        ``timeout_s``: of the copy's processor time, so that a busy machine changes no answer. ``address`` must be the
-        start of an instruction. Raises ``ShadowStopped``.
+        If the shadow stands at ``address`` already, that does not count. ``address`` must be the start of an
+        instruction. ``timeout_s``: of the copy's processor time, so that a busy machine changes no result.
+        On the way the copy may ask for the time, and write(2) seems to succeed but writes nothing: programs print how
+        far they are. Any other system call stops it. Raises ``ShadowStopped``.
         """
         before = self._processor_time()
         limit = before + timeout_s
@@ -215,7 +235,7 @@ class Shadow:
         return self._processor_time() - before
 
     def run_out(self, addresses: Collection[int], timeout_s: float) -> float:
-        """``run_to`` the first of several ``addresses``, at none of which the shadow stands."""
+        """Run to the first of ``addresses`` that is reached, as ``run_to`` does. It must stand at none of them."""
         before = self._processor_time()
         try:
             self._arrive(addresses, before + timeout_s)
@@ -224,38 +244,41 @@ class Shadow:
         return self._processor_time() - before
 
     def registers(self) -> Registers:
+        """The registers of the copy."""
         return self.tracee.registers()
 
     def set_registers(self, registers: Registers) -> None:
+        """Set the registers of the copy, outside any system call."""
         self.tracee.set_registers(registers.outside_call())
 
     def vector_state(self) -> bytes:
-        """All extended state (x87, vector, masks, MXCSR) in a form where equal states have equal bytes."""
+        """The extended state (x87, vector and mask registers, MXCSR), such that equal states have equal bytes."""
         raw = self.tracee.vector_state()
         start, end = _XSAVE_BOOKKEEPING
         return raw[:start] + bytes(end - start) + raw[end:]
 
     def read(self, address: int, size: int) -> bytes:
+        """Read exactly ``size`` bytes of the copy; raises as ``Memory.read`` does."""
         return self.tracee.memory.read(address, size)
 
     def write(self, address: int, data: bytes) -> None:
-        """Write to this copy only: its read-only and code pages too, but never to memory that is still shared."""
+        """Write to this copy only: also to its read-only and code pages, but never to memory that is still shared."""
         self.tracee.memory.write(address, data)
 
     patch = write
 
     def written_pages(self) -> tuple[tuple[int, int], ...]:
-        """Intervals of the pages written since the fork (a superset: see ``exclusive_intervals``)."""
+        """Intervals of the private pages written since the fork; a superset, see ``exclusive_intervals``."""
         return tuple(interval for mapping in _private(mappings(self.pid))
                      for interval in exclusive_intervals(self.pid, mapping.start, mapping.end))
 
     def rseq_area(self) -> tuple[int, int]:
-        """Bytes ``[start, end)`` that the kernel writes by itself, whenever the thread changes processors."""
+        """The interval ``[start, end)`` of the rseq area: the kernel writes it when the thread changes processors."""
         address, size = ptrace.rseq_area(self.pid)
         return address, address + size
 
     def kill(self) -> None:
-        """End the copy and collect it. The target's own ``reap`` is still to be done where ``zombie`` is set."""
+        """Kill the copy and wait for it. If ``zombie`` is set, the target must still ``reap`` it."""
         try:
             os.kill(self.pid, signal.SIGKILL)
             while True:
@@ -264,11 +287,11 @@ class Shadow:
             self.tracee.memory.close()
 
     def _processor_time(self) -> float:
-        """Seconds on a processor, page faults included (/proc/PID/schedstat; exact for a stopped thread)."""
+        """The copy's processor seconds, page faults included; exact while it is stopped."""
         return running_seconds(self.pid) or time.monotonic()
 
     def _leave(self, address: int, limit: float) -> None:
-        """Execute the instruction at ``address`` if the shadow stands there."""
+        """Execute the instruction at ``address`` if the shadow stands there, and all its repetitions."""
         for _ in range(_STEPS):
             if self.registers().rip != address:
                 return
@@ -278,6 +301,7 @@ class Shadow:
         raise ShadowStopped(End.TIMEOUT, f"in a one-instruction loop at {address:#x}")
 
     def _arrive(self, addresses: Collection[int], limit: float) -> None:
+        """Run to the first of ``addresses``, by breakpoints, which are removed again."""
         originals = {address: self.read(address, 1) for address in addresses}
         for address in originals:
             self.write(address, _BREAKPOINT)
@@ -292,8 +316,10 @@ class Shadow:
         self.set_registers(replace(registers, rip=registers.rip - 1))
 
     def _go(self, how: int, limit: float) -> Stop:
-        """Run to the next stop that is not a stop signal's, until the copy's processor time is ``limit``; then it is
-        stopped first."""
+        """Resume the copy until a signal or a system call stops it, other than SIGSTOP and the calls that it may make.
+
+        Raises ``ShadowStopped(TIMEOUT)`` when its processor time reaches ``limit``; the copy is then stopped.
+        """
         calls = 0
         while True:
             self.tracee.go(how, self.pid)
@@ -315,7 +341,8 @@ class Shadow:
                 return stop
 
     def _wait(self, limit: float) -> Stop:
-        """The next stop; ``WaitTimeout`` when the copy has used its processor time up to ``limit``."""
+        """Wait for the next stop. Raises ``WaitTimeout`` if the copy's processor time has reached ``limit``, if
+        ``given_up`` says so, or if it has got no processor for long."""
         pause, starved = _GLANCE_S, time.monotonic() + _STARVED_S
         while True:
             try:
@@ -327,15 +354,18 @@ class Shadow:
                 pause = max(_GLANCE_S, left if self.given_up is None else min(left, _ASK_S))
 
     def _make(self, call: int) -> None:
-        """Let a system call happen that changes nothing but the caller. A fork often falls into a handler, because a
-        signal is what stops a program that is being attached to."""
+        """Execute a system call that changes nothing but the calling thread.
+
+        rt_sigreturn is one: the program is often forked inside a signal handler, because often a signal is what stops
+        a program while memopt attaches to it.
+        """
         registers = self.registers()
         self.set_registers(replace(registers, rip=registers.rip - _SYSCALL_BYTES, rax=call))
         for _ in ("exit of the call that was not made", "entry of the same call, made now", "exit"):
             self.tracee.go(ptrace.SYSCALL, self.pid)
             self.tracee.wait(self.pid, _SETTLE_S)
         if call == _SYS_RT_SIGRETURN:
-            self.tracee.set_signal_mask(remote_calls.ALL_SIGNALS)  # it has just restored the program's
+            self.tracee.set_signal_mask(remote_calls.ALL_SIGNALS)  # rt_sigreturn has restored the program's mask
 
     def _stopped_by(self, stop: Stop) -> ShadowStopped:
         registers = self.registers()
@@ -347,10 +377,11 @@ class Shadow:
 
 def compare(first: Shadow, second: Shadow, ignore: Sequence[tuple[int, int]] = (), limit: int = 16
             ) -> tuple[Difference, ...]:
-    """Where the private memory of two shadows differs; at most ``limit`` places, ``ignore``: intervals left out.
+    """Find where the private memory of two shadows differs: at most ``limit`` words of 8 bytes.
 
-    Precondition: both were forked in the same stop of the target, so that only pages that one of them (or the
-    target) has written since can differ. The kernel's own rseq areas are left out.
+    ``ignore``: intervals that are not compared; nor are the rseq areas, which the kernel writes. Precondition: both
+    shadows were forked in the same stop of the target. So only pages that one of them, or the target, has written since
+    can differ, and only these are read.
     """
     ignored = (*ignore, first.rseq_area(), second.rseq_area())
     differences: list[Difference] = []
@@ -358,7 +389,7 @@ def compare(first: Shadow, second: Shadow, ignore: Sequence[tuple[int, int]] = (
     for start, end in _chunks(pages):
         try:
             ours, theirs = first.read(start, end - start), second.read(start, end - start)
-        except Rejected:  # mapped in one only: the stack has grown there
+        except Rejected:  # mapped in one copy only, whose stack has grown
             differences.append(Difference(start, b"", b""))
             continue
         if ours != theirs:
@@ -399,7 +430,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _chunks(intervals: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The intervals cut into pieces that are cheap to hold twice."""
+    """The intervals in pieces of at most ``_CHUNK`` bytes, of which two fit into memory easily."""
     for start, end in intervals:
         for piece in range(start, end, _CHUNK):
             yield piece, min(piece + _CHUNK, end)

@@ -1,8 +1,15 @@
-"""What iterations take, in trial copies: of the original by a counter in front of its header, of a version by the limit
-in its frame. One entry of a short loop takes less than stopping a process; then more entries are timed, for as long as
-their sum says something, and the middle one counts of those that caches are warm for. What a version takes at a start
-from cold, which it does not in service, is left out of it. Where iterations take no longer than counting them, whole
-entries are timed.
+"""Times iterations of a loop in trial copies: those of the original code and those of a version.
+
+In: a shadow that stands at the loop header, the version (``CompiledRegion``), a number of iterations. Out: processor
+seconds; ``Times`` with the number of iterations and entries. Raises ``ShadowStopped``, ``Rejected(GUARD_FAILED)``.
+
+The original is timed by a counter: in the copy, a patch at the header leads to it, and it stops the copy after the
+given number of iterations. A version is timed by the limit on iterations in its frame.
+
+One entry of a short loop takes less time than stopping a process. Then more entries are timed, until their sum is
+significant. An iteration is taken to last as long as in the median of the entries that find warm caches. A version that
+starts with cold caches, because a stop has evicted its code, takes longer than in service: that time is subtracted.
+If an iteration takes no longer than counting it, whole entries are timed.
 """
 
 from __future__ import annotations
@@ -22,24 +29,24 @@ from runtime.patching.install import jump, jump_bytes
 from runtime.target.memory import PAGE
 from runtime.trial.shadow import End, Shadow, ShadowStopped
 
-REACH_SECONDS = 60.0  # for one outer iteration of the original
-SHORTEST = 1e-9  # seconds that anything takes
-STEADY_SECONDS = 200e-6  # of iterations that a comparison is to rest on
-WARM_SECONDS = 2e-3  # of an entry, in which the caches a stop has emptied do not count
-TELLING_SECONDS = 20e-6  # of those of several entries, below which there is none
-COUNTED_SECONDS = 100e-9  # for one iteration, below which the counter tells in what it takes
-COUNTING_SECONDS = 4.5e-9  # for that: the counter goes through memory
-_COLD_ENTRIES = 3  # at most, until the caches that stops have emptied are full again
-_LEAST_ENTRIES = 5  # timed for it behind those, so that one that was interrupted does not tell
-COLD_SECONDS = 5e-6  # at most, of what a version takes longer when a stop has let its code leave the caches
-ENTRY_SECONDS = 0.2e-6  # for coming into a version that is in the caches, and out
+REACH_SECONDS = 60.0  # limit on the time to reach an address: one outer iteration of the original may be long
+SHORTEST = 1e-9  # lower bound of every measured time
+STEADY_SECONDS = 200e-6  # a comparison should be based on this much time, and must if it is of a single entry
+WARM_SECONDS = 2e-3  # an entry this long hides that its caches were emptied by a stop
+TELLING_SECONDS = 20e-6  # the least time that a comparison is based on if it is the sum of several entries
+COUNTED_SECONDS = 100e-9  # if an iteration is shorter, the time for counting it falsifies the result
+COUNTING_SECONDS = 4.5e-9  # for counting one iteration: the counter lies in memory
+_COLD_ENTRIES = 3  # the first entries are left out, at most so many: the stops have emptied the caches
+_LEAST_ENTRIES = 5  # to be timed behind those, so that their median ignores one that was interrupted
+COLD_SECONDS = 5e-6  # subtracted at most, for a version whose code a stop has evicted from the caches
+ENTRY_SECONDS = 0.2e-6  # to enter and leave a version whose code is in the caches
 _MOST_ENTRIES = 40
-FIRST_ITERATIONS = 16  # some of which the version may leave to the original
-_MOST_SECONDS = 0.1  # of the copy's, for all of them
-_PATIENCE_SECONDS = 0.4  # for them by the wall clock, a machine being busy or stops being many
-MOST_OWN = 1 << 27  # bytes of results for which a trial copy gets pages of its own, and of operands it looks at before
-_COUNTER, _SAVED = PAGE - 8, PAGE - 16  # in the page of the statistics
-_SPARE_BYTES = 48  # of code for counting and a breakpoint behind it, or for this:
+FIRST_ITERATIONS = 16  # of an entry: a version may leave some of them to the original
+_MOST_SECONDS = 0.1  # of the copy's processor time, for all entries
+_PATIENCE_SECONDS = 0.4  # of the wall clock, for all entries: the machine may be busy, or the stops many
+MOST_OWN = 1 << 27  # bytes of results whose pages a copy gets for itself before timing, and of operands it reads before
+_COUNTER, _SAVED = PAGE - 8, PAGE - 16  # offsets in the statistics page: the counter, and the program's rcx
+_SPARE_BYTES = 48  # room for the counting code and a breakpoint behind it, or for one of these loops over pages:
 _TOUCH = bytes.fromhex("f0800f00"  # lock or byte ptr [rdi], 0
                        "4881c700100000"  # add rdi, 4096
                        "4839f7"  # cmp rdi, rsi
@@ -48,13 +55,16 @@ _LOOK = bytes.fromhex("f607004881c7001000004839f772f1")  # the same with test by
 
 Run = Callable[[Shadow, CompiledRegion, int], float]
 Admit = Callable[[Shadow], "dict[str, int] | None"]
-"""The values at the header where a shadow stands, None where the version would not be entered."""
+"""The live-in values at the header where a shadow stands; None if the version's guard would fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """``seconds`` of processor time for ``amount`` iterations of average length, ``run`` as they were counted, in
-    ``entries`` of the loop. ``alone``: more entries were looked for, and came with other values."""
+    """A measurement: ``run`` iterations took ``seconds`` of processor time.
+
+    ``amount``: the same work in iterations of average length. ``entries``: entries of the loop that were timed.
+    ``alone``: further entries were looked for, but they came with values that the guard refuses.
+    """
 
     seconds: float
     amount: float
@@ -64,11 +74,13 @@ class Times:
 
     @property
     def per_iteration(self) -> float:
+        """Seconds for one iteration of average length."""
         return self.seconds / self.amount
 
     @staticmethod
     def of(work: Work, mean: float, seconds: float, first: int, count: int) -> Times:
-        """``count`` iterations from ``first`` on; ``mean``: what an iteration of average length does (Work.mean)."""
+        """The measurement of ``count`` iterations from ``first`` on, which took ``seconds``. ``mean``: the work of an
+        iteration of average length (Work.mean)."""
         return Times(max(seconds, SHORTEST), _amount(work, mean, first, count), count)
 
 
@@ -78,8 +90,11 @@ def _amount(work: Work, mean: float, first: int, count: int) -> float:
 
 def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, mean: float, admit: Admit,
             exits: Collection[int]) -> Times:
-    """What follows ``times``, which is too little, is timed until there is enough of it; ``times`` where it does not
-    come to as much. ``shadow`` stands at the header. ``exits``: where the program goes on behind the loop."""
+    """Time further entries of the loop, because ``times`` is too short to be significant.
+
+    The result is ``times`` if fewer iterations than it has could be timed. ``run``: ``run_original`` or
+    ``run_version``. ``shadow`` stands at the header. ``exits``: addresses at which the program goes on behind the loop.
+    """
     region, own = compiled.region, set[tuple[int, int]]()
     cold = 1 if run is run_version and region.rollback is None and not region.nan_free else 0
 
@@ -106,12 +121,16 @@ def further(shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times, me
 
 def _search(shadow: Shadow, region: Region, admit: Admit, exits: Collection[int], left: int,
             timed: Callable[[dict[str, int], Sequence[_Entry]], _Entry | None]) -> tuple[list[_Entry], bool]:
-    """What ``timed`` makes of the entries that follow, ``left`` iterations after each, until it is enough; whether
-    there were only some with other values. One in which there is nothing to time at FIRST_ITERATIONS is left."""
+    """Let ``timed`` measure the entries that follow until they are enough.
+
+    The second result: no entry was measured, and some came with values that the guard refuses. After a measurement,
+    ``left`` iterations are left to the original. An entry in which FIRST_ITERATIONS iterations in a row could not be
+    timed is left by running to one of ``exits``.
+    """
     spent, deadline = 0.0, time.monotonic() + _PATIENCE_SECONDS
     found: list[_Entry] = []
     passed, others = 0, False
-    # The end: it was the last entry, or the next one is too far away.
+    # An exception ends the search: that was the last entry, or the next one is too far away.
     with suppress(ShadowStopped, Rejected):
         while not _enough(found) and spent < _MOST_SECONDS and time.monotonic() < deadline:
             values = admit(shadow)
@@ -129,7 +148,8 @@ def _search(shadow: Shadow, region: Region, admit: Admit, exits: Collection[int]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``amount`` iterations of average length, ``run`` as they were counted, took ``seconds`` with the ``overhead``."""
+    """One timed entry: ``run`` iterations, as much work as ``amount`` of average length, took ``seconds``. They
+    include ``overhead``: the time for running and stopping."""
 
     seconds: float
     overhead: float
@@ -143,8 +163,10 @@ def _enough(found: Sequence[_Entry]) -> bool:
 
 
 def _middle(found: Sequence[_Entry]) -> Times:
-    """All of them, as if each iteration took what it takes in the middle one of those that are not cold. What running
-    and stopping take varies by more than a short entry takes: the middle of that is left out of each."""
+    """All entries, as if each iteration took what it takes in the median of the warm entries.
+
+    The time for running and stopping varies by more than a short entry takes. So its median is subtracted from each.
+    """
     amount, overhead = sum(f.amount for f in found), median(f.overhead for f in found)
     warm = found[min(_COLD_ENTRIES, len(found) // 2):]
     per_iteration = median((f.seconds - overhead) / f.amount for f in warm)
@@ -153,8 +175,11 @@ def _middle(found: Sequence[_Entry]) -> Times:
 
 def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: float, admit: Admit,
               exits: Collection[int]) -> Times:
-    """``further`` for the original where its iterations are so short that counting them tells: what follows is timed up
-    to one of ``exits``, entry by entry; else what counting takes is left out."""
+    """``further`` for the original if its iterations are so short that counting them falsifies the time.
+
+    Whole entries are timed, from the header to one of ``exits``. If too few could be timed, the result is ``times``
+    less the time for counting.
+    """
     region = compiled.region
 
     def timed(values: dict[str, int], _found: Sequence[_Entry]) -> _Entry | None:
@@ -172,12 +197,13 @@ def uncounted(shadow: Shadow, compiled: CompiledRegion, times: Times, mean: floa
 
 
 def written(region: Region, values: dict[str, int]) -> list[tuple[int, int]]:
-    """Bytes ``[low, high)`` of each array that the loop writes to."""
+    """The bytes ``[low, high)`` of each array that the loop writes."""
     return [(f.interval.low.evaluate(values), f.interval.high.evaluate(values)) for f in region.footprints if f.written]
 
 
 def results(region: Region, values: dict[str, int], iterations: int) -> list[tuple[int, int]]:
-    """Bytes ``[low, high)`` of each array that ``iterations`` of the loop write to, from where ``values`` were read."""
+    """The bytes ``[low, high)`` of each array that the next ``iterations`` write, if ``values`` are those at the header
+    now."""
     return _parts([f for f in region.footprints if f.written], values, iterations)
 
 
@@ -191,8 +217,8 @@ def _parts(footprints: Iterable[Footprint], values: dict[str, int], iterations: 
 
 
 def ownable(region: Region, values: dict[str, int], most: int) -> int:
-    """How many iterations, up to ``most``, write to so little that a shadow may get pages of its own for all of it; 1
-    at least."""
+    """The largest number of iterations, from 1 to ``most``, whose results have at most MOST_OWN bytes, so that a shadow
+    may get pages of its own for all of them."""
     low, high = 1, max(1, most)
     while low < high:
         middle = (low + high + 1) // 2
@@ -202,22 +228,28 @@ def ownable(region: Region, values: dict[str, int], most: int) -> int:
 
 
 def own_pages(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[int, int]]) -> None:
-    """Give the shadow pages of its own before anything is timed: the first write to a page that it shares with the
-    program takes more time than many iterations. What cannot be written to stays as it is. Raises ``ShadowStopped``."""
+    """Give the shadow pages of its own for the intervals ``parts`` before anything is timed (copy-on-write).
+
+    The first write to a page that it shares with the program takes more time than many iterations. Pages that cannot
+    be written stay as they are. Raises ``ShadowStopped``.
+    """
     _each_page(shadow, compiled, parts, _TOUCH)
 
 
 def settle_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, int], iterations: int,
                  more: Sequence[tuple[int, int]] = ()) -> None:
-    """Before a long run of ``iterations`` is timed: ``own_pages`` for its results and ``more``, ``look_at_pages``."""
+    """Prepare the pages for timing a long run of ``iterations``: ``own_pages`` for its results and for ``more``,
+    ``look_at_pages`` for its operands."""
     own_pages(shadow, compiled, [*more, *results(compiled.region, values, iterations)])
     look_at_pages(shadow, compiled, values, iterations)
 
 
 def look_at_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, int], iterations: int) -> None:
-    """Let the shadow access what ``iterations`` only read before they are timed: a fork's page tables are in no cache,
-    and a first access takes up to a microsecond, for the original and for a version alike, so that neither would seem
-    faster than the other. Raises ``ShadowStopped``."""
+    """Let the shadow read the pages that ``iterations`` only read, before they are timed.
+
+    The page tables of a fork are in no cache, so that a first access takes up to a microsecond. That would be the same
+    for the original and for a version, and hide which is faster. At most MOST_OWN bytes. Raises ``ShadowStopped``.
+    """
     left, parts = MOST_OWN, []
     for low, high in _parts([f for f in compiled.region.footprints if not f.written], values, iterations):
         size = min(left, high - low)
@@ -227,6 +259,7 @@ def look_at_pages(shadow: Shadow, compiled: CompiledRegion, values: dict[str, in
 
 
 def _each_page(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[int, int]], access: bytes) -> None:
+    """Run the loop ``access`` in the shadow over the pages of ``parts``; a page that it cannot access ends its part."""
     start = _spare(compiled)
     if start is None:
         return
@@ -245,14 +278,15 @@ def _each_page(shadow: Shadow, compiled: CompiledRegion, parts: Iterable[tuple[i
 
 
 def _spare(compiled: CompiledRegion) -> int | None:
-    """Where ``_SPARE_BYTES`` behind a version's code are free, if they are."""
+    """The address of ``_SPARE_BYTES`` free bytes behind a version's code, None if there are fewer."""
     placement = compiled.placement
     start = -(-(placement.code + len(compiled.code)) // 16) * 16
     return start if start + _SPARE_BYTES <= placement.code + placement.code_size else None
 
 
 def run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> float:
-    """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header."""
+    """Enter the version at its guard and let it run ``iterations``, up to the displaced copy of the header; processor
+    seconds. Raises ``Rejected(GUARD_FAILED)``, ``ShadowStopped``."""
     placement = compiled.placement
     shadow.write(placement.frame + FRAME_LIMIT, iterations.to_bytes(8, "little"))
     before = _runs(shadow, placement.statistics)
@@ -264,23 +298,23 @@ def run_version(shadow: Shadow, compiled: CompiledRegion, iterations: int) -> fl
 
 
 def write_code(shadow: Shadow, compiled: CompiledRegion) -> None:
+    """Write the version's code to its place in the shadow."""
     shadow.write(compiled.placement.code, compiled.code)
 
 
 def run_original(shadow: Shadow, compiled: CompiledRegion, iterations: int,
                  timeout_s: float = REACH_SECONDS) -> float:
-    """Run ``iterations`` of the region in the original from the header, where it stands, to the header; processor
-    seconds.
+    """Run ``iterations`` of the region in the original, from the header to the header; processor seconds.
 
-    A breakpoint at the header would cost more than many iterations, so a counter takes its place: the header leads to
-    it, and it goes on to the displaced instructions until it is zero. No iteration at all takes what running and
-    stopping take; 0 where that cannot be told.
+    A breakpoint at the header would cost more than many iterations. So the header gets a jump to a counter, which goes
+    on to the displaced instructions until it is zero. For no iterations, the result is the time for running and
+    stopping; 0 if there is no room for a counter, because a breakpoint does not tell it. Raises ``ShadowStopped``.
     """
     return pass_header(shadow, compiled, iterations * compiled.region.period, timeout_s)
 
 
 def pass_header(shadow: Shadow, compiled: CompiledRegion, times: int, timeout_s: float = REACH_SECONDS) -> float:
-    """``run_original`` until the header is reached for the ``times``-th time."""
+    """``run_original`` until the ``times``-th arrival at the header, whatever the region's period is."""
     region, start = compiled.region, _spare(compiled)
     if start is None:
         return shadow.run_to(region.header, timeout_s, hits=times) if times else 0.0
@@ -296,8 +330,8 @@ def pass_header(shadow: Shadow, compiled: CompiledRegion, times: int, timeout_s:
 
 
 def _counting(start: int, placement: Placement) -> bytes:
-    """Counts down in memory, and comes to its end at zero, else to the displaced instructions. It changes no flags:
-    some loops bring theirs along (``inc`` leaves one as it was)."""
+    """Code that decrements the counter in memory. At zero it runs to its own end, else it jumps to the displaced
+    instructions. It changes no flags: some loops carry them from iteration to iteration (``inc`` keeps the carry)."""
     code = b""
 
     def with_rcx(opcode: str, offset: int) -> None:

@@ -1,10 +1,17 @@
-"""Trial runs in forked copies: reach a loop header, and hold a version against the original.
+"""Trial runs in forked copies: reads the live-in values at a loop header, validates versions, and measures them.
 
-Shadows of one instant run the same iterations, one by the original code, one by each version: they are copies of one
-that has come to the right entry of the loop before. All then run as many iterations of the original as a version has to
-leave to it, and must agree in every register, all vector state and every byte of memory. Those iterations also rewrite
-what a version may leave behind in registers; stack cells that nobody reads again (``Region.stale``) are left out. Then
-each runs on by itself, for as long as its time takes to say something (runtime.trial.timing).
+In: a ``Shadow``, versions (``CompiledRegion``) and the addresses of their pages in it. Out: values of live-ins and of
+the trip count R; for each version a ``Measurement``, or ``Rejected``: SHADOW_MISMATCH, NOT_FASTER, GUARD_FAILED,
+SHADOW_INCONCLUSIVE.
+
+Validation: one shadow is brought to a suitable entry of the loop, and all others are copies of it. One of these runs a
+slice of the iterations by the original code, each of the others runs the same slice by one version. Then all run as
+many iterations of the original as a version must leave to it. After that every register, the vector state and every
+byte of memory must agree. The iterations of the original also overwrite what a version may leave in registers. Not
+compared: dead registers (``Region.dead_registers``) and stack cells that nobody reads again
+(``Region.dead_stack_cells``).
+
+Timing: each shadow then runs on by itself until its time is significant (runtime/trial/timing.py).
 """
 
 from __future__ import annotations
@@ -47,23 +54,26 @@ from runtime.trial.timing import (
     written,
 )
 
-AFFORDABLE_SECONDS = 0.06  # of original iterations in one trial, and of timing the version
-TIMED_ITERATIONS = 256  # of the version alone: fewer would mostly time the packing of operands
+AFFORDABLE_SECONDS = 0.06  # for iterations of the original in one trial, and again for timing a version
+TIMED_ITERATIONS = 256  # of a version, without the slice: fewer would mostly time the packing of operands
 MOST_BY_HAND = 2048  # iterations of the original: more would tell nothing new about short ones
-SOON_SECONDS = 0.03  # within which the next entry of a loop is waited for
-MOST_PASSED = 4  # entries with other values than a version is for
-MOST_ITERATIONS = 1 << 24  # of one of them
-PASSING_SECONDS = 0.5  # for one of them
-LEAST_TIMED = 64  # iterations from which on the measured time decides, whatever a version does first
+SOON_SECONDS = 0.03  # the next entry of a loop is waited for if it comes within this time
+MOST_PASSED = 4  # entries that are passed over because the version is not for their values
+MOST_ITERATIONS = 1 << 24  # of one of these entries
+PASSING_SECONDS = 0.5  # for one of these entries
+LEAST_TIMED = 64  # with so many iterations the measured time decides, whatever a version does at its start
 GAIN = 1.03  # a version must be faster by this factor
-HOPELESS = 0.7  # or where its iterations were too few to meet all that it does, by this one
+HOPELESS = 0.7  # or by this one, if it ran too few iterations to execute all of its code
 CLOSE = {ElementType.F64: 1e-10, ElementType.F32: 1e-3}  # error relative to the largest result under --fp fast
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Processor seconds per outer iteration of average length (memopt.models.work); ``iterations`` the version ran.
-    ``even``: all iterations are about equally long, so that other runs can be compared with these."""
+    """Processor seconds per outer iteration of average length (memopt.models.work), of the original and of the version.
+
+    ``iterations``: how many the version ran. ``even``: all iterations are about equally long, so that the times of
+    other runs can be compared with these.
+    """
 
     original: float
     version: float
@@ -72,12 +82,16 @@ class Measurement:
 
     @property
     def speedup(self) -> float:
+        """How many times as fast as the original the version is."""
         return self.original / max(self.version, 1e-12)
 
 
 def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> float:
-    """Run to ``header``; processor seconds. Rejected(NOT_REACHED) when a system call or a signal comes first, or the
-    reason why memory that the loop writes to is none of a copy's (runtime.target.memory.check_private)."""
+    """Run to ``header``; processor seconds.
+
+    Raises ``Rejected``: NOT_REACHED if a system call or a signal comes first. If the signal is a fault because the loop
+    accesses memory that a copy may not change, the reason is that of runtime.target.memory.check_private.
+    """
     try:
         return shadow.run_to(header, timeout_s)
     except ShadowStopped as stopped:
@@ -87,29 +101,32 @@ def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> floa
 
 
 def general_registers(registers: Registers) -> dict[str, int]:
-    """The sixteen general registers, unsigned."""
+    """The sixteen general registers by name, as unsigned numbers."""
     names = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
     return {name: getattr(registers, name) for name in names}
 
 
 def vector_registers(shadow: Shadow) -> dict[str, bytes]:
-    """The 32 bytes of each of the first sixteen vector registers, under the names of their lower halves ("xmm3")."""
+    """The 32 bytes of each of the first sixteen vector registers, by the name of its lower half ("xmm3")."""
     state = shadow.vector_state()
     return {f"xmm{n}": state[at:at + 16] + state[up:up + 16].ljust(16, b"\0")
             for n in range(16) for at, up in [(XMM_OFFSET + 16 * n, YMM_OFFSET + 16 * n)]}
 
 
 def peek(shadow: Shadow, address: int, bits: int) -> int:
-    """``bits`` of memory as a signed number."""
+    """The signed number of ``bits`` bits at ``address``."""
     return int.from_bytes(shadow.read(address, bits // 8), "little", signed=True)
 
 
 def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
-    """The live-in symbols and R of ``region`` in a shadow that stands at its header."""
+    """The values of the live-in symbols of ``region``, and of its trip count R, in a shadow that stands at its header.
+
+    Raises ``Rejected(PROTECTED_MAPPING)`` if a live-in cell cannot be read.
+    """
     registers, vectors = general_registers(shadow.registers()), vector_registers(shadow)
     values: dict[str, int] = {}
     pending = list(region.live_ins)
-    while pending:  # a cell behind another one after that
+    while pending:  # a cell whose address is the value of another cell comes after that one
         waiting = {live.symbol for live in pending}
         for live in pending:
             if not isinstance(live.location, Cell) or live.location.base not in waiting:
@@ -120,14 +137,14 @@ def live_values(region: Region, shadow: Shadow) -> dict[str, int]:
 
 
 def admitted(region: Region, shadow: Shadow) -> dict[str, int] | None:
-    """``live_values``, None where the guards would not let them pass."""
+    """``live_values``, None if a guard would fail for them."""
     try:
         values = live_values(region, shadow)
         return values if admits(region, values, functools.partial(peek, shadow)) else None
     except Rejected as rejected:
         if rejected.reason is not Reason.PROTECTED_MAPPING:
             raise
-        return None  # what leads there is no pointer at this entry
+        return None  # the value used as a pointer is none at this entry
 
 
 def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, bytes], shadow: Shadow) -> int:
@@ -144,16 +161,17 @@ def _live_value(live: LiveIn, registers: dict[str, int], vectors: dict[str, byte
 def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], values: dict[str, int],
          slice_iterations: int, exits: Collection[int], exact: bool = True,
          others: Sequence[Placement] = ()) -> list[Measurement | Rejected]:
-    """Run a slice of the original and of each version, compare, and time them; all shadows are copies of one that
-    ``come_to_entry`` brought to the header, with ``values`` there.
+    """Run a slice of the loop by the original and by each version, compare the states, and time them.
 
-    The versions are for one place, each written to its own shadow. ``slice_iterations``: how many iterations they
-    should run (fewer near the end of the loop). Where the original is too slow for that many, it runs the first few
-    and the first version the rest in its shadow, starting elsewhere. ``exits``: where the program goes on behind the
-    loop. ``exact``: bit for bit; else results may differ as far as reassociation makes them. ``others``: where versions
-    of other nests lie. For each version its times or
-    why it is out: SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE (a system call came first). Raises Rejected where
-    the original cannot be run: SHADOW_INCONCLUSIVE.
+    All shadows are copies of one that ``come_to_entry`` has brought to the header, with ``values`` there. All versions
+    have the same placement, each is written to its own shadow.
+    ``slice_iterations``: how many iterations to run; fewer near the end of the loop. If the original is too slow for so
+    many, it runs the first few, and in its shadow the first version runs the rest, from another start than in its own.
+    ``exits``: addresses at which the program goes on behind the loop.
+    ``exact``: results must agree bit for bit; else they may differ by as much as reassociation causes.
+    ``others``: the pages of versions of other nests, which are not compared.
+    The result, for each version: its times, or why it is refused: SHADOW_MISMATCH, NOT_FASTER, GUARD_FAILED,
+    SHADOW_INCONCLUSIVE (a system call came first). Raises ``Rejected(SHADOW_INCONCLUSIVE)`` if the original cannot run.
     """
     first = versions[0][1]
     header, left = first.region.header, first.region.original_iterations
@@ -176,31 +194,33 @@ def race(original: Shadow, versions: Sequence[tuple[Shadow, CompiledRegion]], va
         original.run_to(header, REACH_SECONDS, hits=left * first.region.period)
     except ShadowStopped as stopped:
         raise Rejected(Reason.SHADOW_INCONCLUSIVE, str(stopped)) from stopped
-    heat = _Heat(original, values, work, count, overhead, exact, own, exits)
-    times = [heat.run(shadow, compiled) for shadow, compiled in versions]
+    reference = _Reference(original, values, work, count, overhead, exact, own, exits)
+    times = [reference.run(shadow, compiled) for shadow, compiled in versions]
     if all(isinstance(t, Rejected) for t in times):
         return [t for t in times if isinstance(t, Rejected)]
     yardstick = Times.of(work, work.mean, seconds * (by_hand - timed), timed, by_hand - timed)
-    # The first entry after a stop is slower than the next ones are: all are timed in one entry, or in several.
+    # The first entry after a stop is slower than the later ones. So all are timed in one entry, or all in several.
     short = any(t.seconds < WARM_SECONDS for t in (yardstick, *times) if isinstance(t, Times))
     if yardstick.seconds < yardstick.run * COUNTED_SECONDS:
         yardstick = uncounted(original, first, yardstick, work.mean, functools.partial(admitted, first.region), exits)
     elif short:
-        yardstick = heat.more(original, first, run_original, yardstick)
+        yardstick = reference.more(original, first, run_original, yardstick)
     return [t if isinstance(t, Rejected)
-            else _judged(compiled, work, yardstick, heat.more(shadow, compiled, run_version, t) if short else t)
+            else _judged(compiled, work, yardstick, reference.more(shadow, compiled, run_version, t) if short else t)
             for (shadow, compiled), t in zip(versions, times, strict=True)]
 
 
-def come_to_entry(first: CompiledRegion, shadow: Shadow, on: bool) -> dict[str, int]:
-    """The values at the header once a shadow that stands there, with the pages of ``first``, came to an entry that the
-    guards let in, with iterations enough. ``on``: to the next entry if it comes soon, which is a whole one and may come
-    with other values. A function may be called with other arrays every second time, and new copies would cost the
-    program more. Raises Rejected: GUARD_FAILED, TOO_SHORT (too few iterations left), SHADOW_INCONCLUSIVE.
+def come_to_entry(first: CompiledRegion, shadow: Shadow, next_entry: bool) -> dict[str, int]:
+    """Run a shadow to an entry of the loop for which the guards hold and that has enough iterations; the values there.
+
+    ``shadow`` stands at the header and has the pages of ``first``. Entries with other values are passed over, because a
+    function may be called with other arrays every second time, and new copies would cost the program more.
+    ``next_entry``: go on to the next entry first, if it comes soon. That one is complete, and may have other values.
+    Raises ``Rejected``: GUARD_FAILED, TOO_SHORT (too few iterations are left), SHADOW_INCONCLUSIVE.
     """
     write_code(shadow, first)
     try:
-        if on:
+        if next_entry:
             _pass_if_soon(first, shadow)
         values = _admitted_near(first, shadow)
         for _ in range(MOST_PASSED):
@@ -215,7 +235,7 @@ def come_to_entry(first: CompiledRegion, shadow: Shadow, on: bool) -> dict[str, 
 
 
 def _admitted_near(first: CompiledRegion, shadow: Shadow) -> dict[str, int] | None:
-    """``admitted``, after a few iterations if need be: a version may leave the first ones to the original."""
+    """``admitted`` here or after a few iterations: a version may leave the first ones to the original."""
     spent = 0.0
     for _ in range(FIRST_ITERATIONS):
         values = admitted(first.region, shadow)
@@ -226,6 +246,7 @@ def _admitted_near(first: CompiledRegion, shadow: Shadow) -> dict[str, int] | No
 
 
 def _pass_if_soon(first: CompiledRegion, shadow: Shadow) -> None:
+    """Run on to the next entry of the loop, if the time of one iteration says that it comes soon."""
     if _trips(first, shadow) > 1:
         overhead = run_original(shadow, first, 0)
         seconds = run_original(shadow, first, 1) - overhead
@@ -235,7 +256,7 @@ def _pass_if_soon(first: CompiledRegion, shadow: Shadow) -> None:
 
 
 def _trips(first: CompiledRegion, shadow: Shadow) -> int:
-    """How many iterations the entry has in which ``shadow`` stands, whatever values it has."""
+    """The trip count R where ``shadow`` stands, whether the guards hold or not."""
     try:
         return live_values(first.region, shadow)[TRIPS]
     except Rejected as rejected:
@@ -243,17 +264,20 @@ def _trips(first: CompiledRegion, shadow: Shadow) -> int:
 
 
 def _pass(first: CompiledRegion, shadow: Shadow, iterations: int) -> None:
-    """Run on to the next entry of the loop, which has ``iterations`` to go."""
+    """Run the ``iterations`` that are left of this entry, and on to the next entry of the loop."""
     if not 0 < iterations <= MOST_ITERATIONS:
         raise Rejected(Reason.GUARD_FAILED, "in a trial copy")
     run_original(shadow, first, iterations, PASSING_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Heat:
-    """What every version is held against: ``original`` after ``count`` iterations and those left to it; ``overhead``:
-    seconds that running and stopping take; ``own``: memory of versions, which is not compared; ``exits``: where the
-    program goes on behind the loop."""
+class _Reference:
+    """The state that every version must reproduce.
+
+    ``original``: the shadow that has run ``count`` iterations and those that versions leave to the original, from
+    ``values``. ``overhead``: seconds for running and stopping. ``exact``: compare bit for bit. ``own``: memory of
+    versions, which is not compared. ``exits``: addresses at which the program goes on behind the loop.
+    """
 
     original: Shadow
     values: dict[str, int]
@@ -265,7 +289,7 @@ class _Heat:
     exits: Collection[int]
 
     def run(self, version: Shadow, compiled: CompiledRegion) -> Times | Rejected:
-        """Let a version do what the original did, and compare."""
+        """Let a version run the same iterations, compare the states, and time it; or the reason why it is refused."""
         try:
             return self._run(version, compiled)
         except ShadowStopped as stopped:
@@ -282,7 +306,7 @@ class _Heat:
         elapsed = self._timed(version, compiled, count)
         version.run_to(header, REACH_SECONDS, hits=left * compiled.region.period)
         rounded = [] if self.exact else written(_floating(compiled.region), self.values)
-        ignored = [*self.own, *rounded, *_stale(compiled.region, version)]
+        ignored = [*self.own, *rounded, *_dead_cells(compiled.region, version)]
         _agree(self.original, version, compiled.region.dead_registers, ignored, self.exact)
         _check_close(self.original, version, _floating(compiled.region), rounded)
         affordable = max(LEAST_TIMED, int(AFFORDABLE_SECONDS * count / elapsed))
@@ -291,7 +315,7 @@ class _Heat:
         more = min(most - count - 1, enough, affordable)
         if more > count:
             settle_pages(version, compiled, self.values, count + 1 + more + left)
-            with suppress(Rejected):  # the guards may not let it in again: by now there may be NaNs
+            with suppress(Rejected):  # its guards may fail this time: by now there may be NaNs
                 return Times.of(self.work, self.work.mean, self._timed(version, compiled, more), count + 1, more)
         return Times.of(self.work, self.work.mean, elapsed, 0, count)
 
@@ -299,21 +323,25 @@ class _Heat:
         return max(run_version(version, compiled, iterations) - self.overhead, SHORTEST)
 
     def more(self, shadow: Shadow, compiled: CompiledRegion, run: Run, times: Times) -> Times:
-        """The times of further entries where there are some, else ``times``."""
-        if self.overhead == 0:  # it cannot be told: every iteration is stopped at
+        """The times of further entries if there are any, else ``times``."""
+        if self.overhead == 0:  # not known: without room for the counter every iteration is stopped at
             return times
         return further(shadow, compiled, run, times, self.work.mean, functools.partial(admitted, compiled.region),
                        self.exits)
 
 
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
-    """A version that can be taken back copies at every entry what all iterations write. So it loses for sure where a
-    part of them takes longer than the original does for the whole."""
+    """The measurement, or why the version is refused: NOT_FASTER, GUARD_FAILED.
+
+    A version with a rollback copies, at every entry, all that any iteration of that entry writes. So it is compared as
+    if it had run whole entries: it has surely lost if a part of the iterations takes longer than all of them take in
+    the original.
+    """
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
     least = _least_gain(compiled.plan, original, version)
     if least > 0:
         if original.seconds < (TELLING_SECONDS if original.entries > 1 else STEADY_SECONDS):
-            if original.alone:  # a version for more values may be made
+            if original.alone:  # GUARD_FAILED asks for a version that is for more values
                 return Rejected(Reason.GUARD_FAILED, "in a trial copy, at other entries")
             return Rejected(Reason.NOT_FASTER, f"{original.run} iterations take too little to be measured")
         amount = version.amount if compiled.region.rollback is None else version.entries * work.values[TRIPS]
@@ -324,8 +352,10 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
 
 
 def _least_gain(plan: NestPlan, original: Times, version: Times) -> float:
-    """What a version must reach to be kept, by what was timed of it; 0 where that says nothing: operands are packed
-    once, for all iterations."""
+    """The least speed-up that the version must have reached in what was timed of it; 0 if that tells nothing.
+
+    It tells nothing about few iterations of a version that packs operands: it packs once, for all iterations.
+    """
     if version.run >= LEAST_TIMED:
         return GAIN
     packed = any(isinstance(p, Plan) and p.packs for p in plan.parts)
@@ -335,27 +365,31 @@ def _least_gain(plan: NestPlan, original: Times, version: Times) -> float:
 
 
 def _own(placement: Placement) -> tuple[tuple[int, int], ...]:
-    """Memory that belongs to a version and not to the program."""
+    """The memory of a version, which does not belong to the program."""
     return ((placement.code, placement.code + placement.code_size),
             (placement.frame, placement.frame + placement.frame_size),
             (placement.statistics, placement.statistics + PAGE),
             (placement.scratch, placement.scratch + placement.scratch_size))
 
 
-def _stale(region: Region, shadow: Shadow) -> list[tuple[int, int]]:
+def _dead_cells(region: Region, shadow: Shadow) -> list[tuple[int, int]]:
+    """The bytes ``[start, end)`` of the stack cells that nobody reads again."""
     registers = general_registers(shadow.registers())
     starts = [(registers[c.base] + c.displacement, c.width) for c in region.dead_stack_cells]
     return [(start, start + width) for start, width in starts]
 
 
 def _floating(region: Region) -> Region:
-    """``region`` with those footprints alone whose elements are rounded; integers are never close, but equal."""
+    """``region`` with its floating-point footprints only: these may differ by rounding, integers must be equal."""
     return replace(region, footprints=tuple(
         f for f in region.footprints if region.scop.array(f.array).element in FLOATS))
 
 
 def _check_close(original: Shadow, version: Shadow, region: Region, results: list[tuple[int, int]]) -> None:
-    """Written arrays agree up to rounding, relative to their largest elements (``--fp fast``)."""
+    """Check that the written arrays agree up to rounding, relative to their largest elements (``--fp fast``).
+
+    Raises ``Rejected(SHADOW_MISMATCH)``.
+    """
     if not results:
         return
     import numpy
@@ -369,17 +403,19 @@ def _check_close(original: Shadow, version: Shadow, region: Region, results: lis
             largest = float(numpy.abs(ours[finite]).max(initial=0.0))
             error = float(numpy.abs(ours[finite] - theirs[finite]).max(initial=0.0))
         if not numpy.array_equal(numpy.isfinite(ours), numpy.isfinite(theirs)) or error > CLOSE[element] * largest:
-            raise Rejected(Reason.SHADOW_MISMATCH, f"an error of {error:.3g} where values reach {largest:.3g}")
+            raise Rejected(Reason.SHADOW_MISMATCH, f"results differ by {error:.3g}, the largest value is {largest:.3g}")
 
 
 def _agree(original: Shadow, version: Shadow, dead: Collection[str], ignore: Sequence[tuple[int, int]],
            exact: bool) -> None:
+    """Check that both shadows have equal registers and private memory, except ``dead`` registers and the intervals
+    ``ignore``; ``exact``: equal vector state, too. Raises ``Rejected(SHADOW_MISMATCH)``."""
     ours, theirs = original.registers(), version.registers()
     names = [n for n in Registers.__dataclass_fields__ if getattr(ours, n) != getattr(theirs, n) and n not in dead]
     if names:
-        raise Rejected(Reason.SHADOW_MISMATCH, f"registers {', '.join(names)}")
+        raise Rejected(Reason.SHADOW_MISMATCH, f"registers {', '.join(names)} differ")
     if exact and original.vector_state() != version.vector_state():
-        raise Rejected(Reason.SHADOW_MISMATCH, "vector registers")
+        raise Rejected(Reason.SHADOW_MISMATCH, "vector registers differ")
     differences = compare(original, version, ignore)
     if differences:
-        raise Rejected(Reason.SHADOW_MISMATCH, f"{len(differences)} or more differences, first {differences[0]}")
+        raise Rejected(Reason.SHADOW_MISMATCH, f"at least {len(differences)} words differ, first {differences[0]}")

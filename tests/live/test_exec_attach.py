@@ -145,7 +145,7 @@ def test_fault_of_memopt_harms_nothing(running: Told, expected: str, monkeypatch
     done = attach(running.pid)
     assert done.exit_code == (-9 if action == "kill" else 0)
     if action == "raise":
-        assert done.stderr.count("internal error") == 1
+        assert done.stderr.count("internal error in") == 1
         assert state_of(running.pid) == state
     await_that(lambda: children(running.pid, dead=False) == [], lambda: f"no children: {children(running.pid)}")
     monkeypatch.delenv("MEMOPT_FAULT")

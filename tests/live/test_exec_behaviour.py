@@ -303,9 +303,9 @@ def test_program_of_this_python_is_left_as_it_is() -> None:
 # The command line of a machine whose kernel refuses perf events to this user.
 _WITHOUT_PERF = """
 import errno, sys
-from runtime import perfevents
+from runtime.sampling import perf_events
 def refuse(*_): raise PermissionError(errno.EACCES, "Permission denied")
-perfevents._event = refuse
+perf_events._event = refuse
 from memopt.cli import main
 sys.argv[0] = "memopt"
 main()

@@ -301,10 +301,10 @@ def test_ignored_child_signal_loses_no_exit_code() -> None:
 TRACED = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
-from runtime import ptrace
 from runtime.launch.identify import identify
 from runtime.launch.jobcontrol import Stopped, TraceStop
 from runtime.launch.launch import launch
+from runtime.target import ptrace
 from runtime.target.tracee import attach
 target = launch(identify("sleep", "/bin"), ["sleep", "60"])
 supervisor, tracee = target.supervisor, attach(target.pid)

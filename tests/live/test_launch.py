@@ -170,8 +170,8 @@ def test_memopt_killed_before_execve(tmp_path: Path) -> None:
     code = f"""
 import os, sys; sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
 from runtime.launch.identify import identify
-from runtime.launch.launch import launch
-launch(identify("sh", "/bin"), ["sh", "-c", "echo alive"], prepare=lambda pid: os.kill(os.getpid(), 9))
+from runtime.launch.launch import launch_prepared
+launch_prepared(identify("sh", "/bin"), ["sh", "-c", "echo alive"], lambda pid: os.kill(os.getpid(), 9))
 """
     result = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=PATIENCE)
     assert result.returncode == -signal.SIGKILL
@@ -180,10 +180,9 @@ launch(identify("sh", "/bin"), ["sh", "-c", "echo alive"], prepare=lambda pid: o
 
 def test_launch_in_process() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    seen: list[int] = []
-    target = launching.launch(identify("sh", "/bin"), ["sh", "-c", "exit $((A + 3))"], environment=[b"A=4"],
-                              prepare=seen.append)
-    assert seen == [target.pid]
+    target, prepared = launching.launch_prepared(identify("sh", "/bin"), ["sh", "-c", "exit $((A + 3))"],
+                                                 lambda pid: -pid, environment=[b"A=4"])
+    assert prepared == -target.pid
     assert launching.supervised() is target.supervisor
     events = target.supervisor.poll(30)
     assert events == [Exited(7)]
@@ -227,7 +226,7 @@ def test_failing_preparation_does_not_stop_the_program() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        launching.launch(identify("sh", "/bin"), ["sh", "-c", "exit 3"], prepare=fail)
+        launching.launch_prepared(identify("sh", "/bin"), ["sh", "-c", "exit 3"], fail)
     supervisor = launching.supervised()
     assert supervisor is not None
     assert supervisor.poll(30) == [Exited(3)]

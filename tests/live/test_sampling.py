@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime.launch.identify import identify
-from runtime.launch.launch import Target, launch
+from runtime.launch.launch import Target, launch_prepared
 from runtime.sampling.perf_events import Events
 from runtime.sampling.samples import Sampler, Source, sampler_of
 
@@ -40,9 +40,9 @@ def spinner(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def running(spinner: str, request: pytest.FixtureRequest) -> Iterator[tuple[Target, list[Sampler]]]:
-    samplers: list[Sampler] = []
-    target = launch(identify(spinner, None), [spinner, *request.param], prepare=lambda pid: samplers.append(
-        sampler_of(Events(pid, on_exec=True))))
+    target, sampler = launch_prepared(identify(spinner, None), [spinner, *request.param],
+                                      lambda pid: sampler_of(Events(pid, on_exec=True)))
+    samplers = [sampler]
     children = Path(f"/proc/{target.pid}/task/{target.pid}/children")
     yield target, samplers
     for pid in (*children.read_text().split(), target.pid):
@@ -135,11 +135,10 @@ def test_sampling_leaks_no_descriptor(spinner: str) -> None:
 
 def test_program_sees_no_descriptor_of_the_sampler(tmp_path: Path) -> None:
     found = tmp_path / "found"
-    samplers: list[Sampler] = []
-    target = launch(identify("sh", "/bin"), ["sh", "-c", f"readlink /proc/$$/fd/* > {found}"],
-                    prepare=lambda pid: samplers.append(sampler_of(Events(pid, on_exec=True))))
+    target, sampler = launch_prepared(identify("sh", "/bin"), ["sh", "-c", f"readlink /proc/$$/fd/* > {found}"],
+                                      lambda pid: sampler_of(Events(pid, on_exec=True)))
     while target.supervisor.outcome is None:
         target.supervisor.poll(None)
     target.supervisor.close()
-    samplers[0].close()
+    sampler.close()
     assert "perf" not in found.read_text()

@@ -39,7 +39,7 @@ def test_turns_with_the_original_decide(build: Build, tmp_path: Path, loss: floa
     """The same gain, once above what counts as a loss, once below; in both cases the version has rested for a while."""
     command, report = (str(build("shrinking.c")), "12000", "0"), tmp_path / "report.json"
     native = run(command, PATIENCE)
-    memopt = ("from memopt.session import turns\n"
+    memopt = ("from memopt.session.improving import ab_measurement as turns\n"
               f"turns.LOSS, turns.CLEAR, turns.LONGEST_RUN_SECONDS, turns.STEADY = {loss}, 1e9, 1.0, 1e9\n"
               "from memopt.cli import main\nmain()")
     trial = run((sys.executable, "-c", memopt, "exec", "--json", str(report), "--", *command), PATIENCE)

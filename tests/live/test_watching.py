@@ -36,9 +36,9 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
         return
     assert verdicts == {
         ("fill", 1): "parallel", ("copy", 1): "parallel", ("chain", 1): "serial, distance 3 or more",
-        ("count", 1): "reduction", ("sweep", 1): "parallel with copies of what it reuses", ("sweep", 2): "parallel",
+        ("count", 1): "reduction", ("sweep", 1): "parallel with private copies", ("sweep", 2): "parallel",
         ("row", 1): "parallel", ("rows", 1): "serial, distance 1 or more",
-        ("shift", 1): "parallel with copies of what it reuses"}
+        ("shift", 1): "parallel with private copies"}
     patterns = {(row["function"], row["kind"], row["stride"]): (row["pattern"], row["count"], row["span"])
                 for row in asked(path, "access-patterns") if int(str(row["count"])) > 900 and row["size"] == 8}
     assert patterns["copy", "R", 8] == patterns["copy", "W", 8] == ("sequential", 1000, 8000)
@@ -56,7 +56,7 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
              for row in asked(path, "trip-counts")}
     assert (trips["copy", 1], trips["sweep", 2], trips["row", 1]) == ((512, 1), (512, 10), (64, 999))
     said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode()
-    assert "rows 0x" in said.split("loops through memory")[1]
+    assert "rows 0x" in said.split("loops, and the dependences that they carry through memory")[1]
     carried = {(row["function"], row["depth"], row["kind"]): (row["least"], row["most"], row["count"])
                for row in asked(path, _CARRIED.format(os.path.realpath(program)))}
     assert carried == {
@@ -107,7 +107,7 @@ def test_patterns_are_the_trace(tmp_path: Path) -> None:
     assert len(blocks) >= 20
     assert all(int(str(row["level"])) >= 2 for row in blocks)
     said = run([*memopt_command(), "report", "--least", "0", str(path)], PATIENCE).stdout.decode()
-    assert " in update: " in said.split("addresses of the busiest accesses")[1]
+    assert " in update: " in said.split("addresses of the most frequent accesses")[1]
     page = tmp_path / "p.html"
     run([*memopt_command(), "report", "--html", str(page), str(path)], PATIENCE)
     text = page.read_text()
@@ -139,7 +139,7 @@ def test_dependences_alone(build: Build, tmp_path: Path) -> None:
                          for row in asked(path, "parallel-candidates") if row["file"] == os.path.realpath(program)])
     assert verdicts[0] == verdicts[1] != []
     assert asked(path, "SELECT * FROM access") == []
-    said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode().split("loops through memory\n")[1]
+    said = run([*memopt_command(), "report", str(path)], PATIENCE).stdout.decode().split("carry through memory\n")[1]
     assert "rows 0x" in said
     assert "KiB" not in said
 

@@ -11,8 +11,8 @@ from memopt.ir.reasons import Rejected
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from passes.vector.conversions import CONVERSIONS
 from passes.vector.instructions import integer
+from passes.vector.lowering import unit_for
 from passes.vector.registers import OutOfRegisters
-from passes.vector.requirements import unit_for
 from tests.support.effort import some
 from tests.support.inprocess import host_isas
 from tests.support.lanes import F32, F64, I8, I16, I32, I64, adversarial, check

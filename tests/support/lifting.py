@@ -15,7 +15,7 @@ from memopt.ir.operations import Block
 from memopt.ir.reasons import Rejected
 from memopt.ir.region import Sample
 from memopt.lifting.execution.assumptions import GENERAL
-from memopt.lifting.lift import Code, Lifted, lift_region
+from memopt.lifting.lift import Code, Lifted, Observer, lift_region
 from memopt.x86.semantics import lift_block
 from tests.support.binaries import assemble
 from tests.support.traced import Traced
@@ -41,7 +41,7 @@ def deepest(forest: LoopForest) -> Loop:
 
 def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int, int] | None = None,
                   vectors: Mapping[str, bytes] | None = None, earlier: tuple[Sample, ...] = (),
-                  patient: Callable[[], bool] = lambda: True) -> Lifted:
+                  patient: Callable[[], bool] = lambda: True, observer: Observer | None = None) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
     numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
     after the entries ``earlier``."""
@@ -55,7 +55,8 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     cells = dict(memory or {})
     forest, loop = with_headers(code.forest, deepest(code.forest))
     return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
-                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier)
+                       lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier,
+                       observer)
 
 
 @contextmanager

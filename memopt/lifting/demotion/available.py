@@ -1,6 +1,11 @@
-"""Which cell holds which value at a point of the program.
+"""Available-values analysis: which memory cells hold a given value at a point of the program.
 
-Invariant: the cell that ``find`` gives contains exactly that value there, in every execution that comes by.
+Example: after ``v0 = load [a]; store [b] = v0`` the value v0 is available in the cells a and b. A store to a kills the
+first, a store of half its width only that half.
+
+It is a forward dataflow analysis: ``hold`` generates facts, ``kill`` removes them, and aliasing decides what a store
+kills. Invariant: the cell that ``find`` returns contains exactly that value there, in every execution that reaches this
+point.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ _Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
 
 @dataclass(frozen=True, slots=True)
 class ValueInCell:
-    """``cell`` holds ``bits`` bits of a base value from bit ``low`` on, where all of ``given`` are >= 0."""
+    """A fact: ``cell`` holds the bits ``low`` .. ``low + bits - 1`` of a value, where all of ``given`` are >= 0."""
 
     low: int
     bits: int
@@ -30,28 +35,35 @@ class ValueInCell:
 
 @dataclass(frozen=True, slots=True)
 class AvailableValues:
-    """``places``: for each base value where its bits are in memory, in the order of storing. ``answers``: what
-    ``aliasing`` has said, for all copies together."""
+    """The available values at one point of the program.
+
+    ``places``: for each base value (memopt.lifting.values.bits.base_and_offset) the cells that hold bits of it, in the
+    order of storing. ``answers``: a cache of what ``aliasing`` answered, shared by all copies.
+    """
 
     aliasing: Aliasing
     places: dict[Value, dict[ValueInCell, None]] = field(default_factory=dict)
     answers: dict[_Question, bool] = field(default_factory=dict)
 
     def copy(self) -> AvailableValues:
+        """An independent copy, for a path or a loop body."""
         return AvailableValues(self.aliasing, {base: dict(places) for base, places in self.places.items()},
                                self.answers)
 
     def overlap(self, cell: Linear, bits: int, pointer: Linear, width: int, given: tuple[Linear, ...] = ()) -> bool:
+        """``Aliasing.overlap_where``, cached."""
         question = given, cell, bits, pointer, width
         if question not in self.answers:
             self.answers[question] = self.aliasing.overlap_where(*question)
         return self.answers[question]
 
     def replace(self, other: AvailableValues) -> None:
+        """Take over the facts of ``other``."""
         self.places.clear()
         self.places.update(other.places)
 
     def hold(self, value: Value, cell: Linear) -> None:
+        """From here on ``cell`` holds ``value``; it counts as the one stored last."""
         base, low = base_and_offset(value)
         places = self.places.setdefault(base, {})
         place = ValueInCell(low, value.width, cell)
@@ -59,40 +71,50 @@ class AvailableValues:
         places[place] = None
 
     def find(self, value: Value, given: tuple[Linear, ...] = ()) -> Linear | None:
-        """A cell that holds ``value`` where ``given`` are >= 0: the one stored last, but no private one where there is
-        another."""
+        """A cell that holds ``value`` wherever ``given`` are >= 0; None if there is none.
+
+        The one stored last is taken; cells of the program come before private ones.
+        """
         cells = self.all(value, given)
         return max(enumerate(cells), key=lambda c: (not is_private(c[1]), c[0]))[1] if cells else None
 
     def all(self, value: Value, given: tuple[Linear, ...] = ()) -> list[Linear]:
-        """All cells that hold ``value``, in the order of storing."""
+        """All cells that hold ``value`` wherever ``given`` are >= 0, in the order of storing."""
         base, low = base_and_offset(value)
         return [p.cell + (low - p.low) // 8 for p in self.places.get(base, {})
                 if p.low <= low and low + value.width <= p.low + p.bits and (low - p.low) % 8 == 0
                 and implied(p.given, given)]
 
     def holds(self, value: Value, cell: Linear) -> bool:
+        """Whether ``cell`` holds ``value``."""
         return cell in self.all(value)
 
     def kill(self, pointer: Linear, width: int, given: tuple[Linear, ...] = ()) -> None:
-        """After a store of ``width`` bits at ``pointer`` where ``given`` are >= 0, as long as that is so: what it did
-        not overwrite stays, down to bytes."""
-        self.aliasing.go_on()
+        """Remove what a store of ``width`` bits at ``pointer`` may overwrite; other bytes of the same cells stay.
+
+        The store runs where ``given`` are >= 0, and so does the code for which the facts are used afterwards.
+        """
+        self.aliasing.budget.check()
         for base, places in self.places.items():
             if any(self.overlap(p.cell, p.bits, pointer, width, given) for p in places):
-                self.places[base] = {rest: None for p in places for rest in self._rest(p, pointer, width, given)}
+                self.places[base] = {rest: None for p in places for rest in self._surviving(p, pointer, width, given)}
 
-    def _rest(self, place: ValueInCell, pointer: Linear, width: int, given: tuple[Linear, ...]) -> list[ValueInCell]:
+    def _surviving(self, place: ValueInCell, pointer: Linear, width: int,
+                   given: tuple[Linear, ...]) -> list[ValueInCell]:
+        """The parts of ``place`` that a store does not overwrite, found by halving it down to bytes."""
         if not self.overlap(place.cell, place.bits, pointer, width, given):
             return [place]
         if place.bits <= 8 or not (place.cell - pointer).is_constant:
             return []
         half = place.bits // 2
         halves = (replace(place, low=place.low + n, bits=half, cell=place.cell + n // 8) for n in (0, half))
-        return [piece for one in halves for piece in self._rest(one, pointer, width, given)]
+        return [piece for one in halves for piece in self._surviving(one, pointer, width, given)]
 
     def add_conditional(self, inner: AvailableValues, conditions: tuple[Linear, ...]) -> None:
-        """What ``inner`` holds where ``conditions`` are >= 0: after items that ran only there, or instead of them."""
+        """Add the facts of ``inner`` with ``conditions`` as a restriction, at the join behind a guarded item.
+
+        ``inner`` are the facts behind the item, or those in front of it with the condition negated.
+        """
         for base, places in inner.places.items():
             mine = self.places.setdefault(base, {})
             for place in places:
@@ -100,11 +122,11 @@ class AvailableValues:
                     mine[replace(place, given=place.given + conditions)] = None
 
     def kill_all(self, items: Iterable[Item]) -> None:
-        """After ``items``, all of them, some of them or none of them."""
+        """Remove what any store in ``items`` may overwrite, whether or not it runs."""
         for store in stores_of(items):
             self.kill(store.pointer, store.width)
 
 
 def implied(wanted: tuple[Linear, ...], given: tuple[Linear, ...]) -> bool:
-    """Whether all of ``wanted`` are >= 0 because some of ``given`` are."""
+    """Whether each of ``wanted`` is >= 0 because one of ``given``, which differs by a constant, is."""
     return all(any((w - g).is_constant and (w - g).constant >= 0 for g in given) for w in wanted)

@@ -1,4 +1,8 @@
-"""Values that an affine condition chooses: one case for each way it goes, as conditions on the iteration."""
+"""Case splitting: a select by an affine condition becomes one conditional value for each outcome.
+
+Example: ``a[i] = i < m ? x : y`` becomes ``if (m - i - 1 >= 0) a[i] = x; if (i - m >= 0) a[i] = y;``. The conditions
+then restrict the iteration domains of two statements, and neither has to select.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from memopt.ir.linear import Linear
 from memopt.lifting.values.canonical import made
 from memopt.lifting.values.values import Atom, Node, Truth, Value, constant, within
 
-MOST_ATOMS = 4  # beyond that a statement chooses itself
+MOST_ATOMS = 4  # with more affine conditions in one value, the statement selects instead
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``value`` where all of ``conditions`` are >= 0, provided that ``needs`` are."""
+    """``value`` where all of ``conditions`` are >= 0. Valid if ``needs`` are >= 0 (the comparison does not wrap)."""
 
     value: Value
     conditions: tuple[Linear, ...]
@@ -20,7 +24,7 @@ class Case:
 
 
 def cases_of(value: Value) -> list[Case]:
-    """The ways that the first affine choice in ``value`` can go, excluding each other; none when there is none."""
+    """Disjoint cases for the first affine condition in ``value``: two for >=, three for ==; [] if it contains none."""
     atoms = [part.formula for part in within(value, lambda part: isinstance(part, Node))
              if isinstance(part, Truth) and part.width == 1 and isinstance(part.formula, Atom)]
     if not atoms or len(atoms) > MOST_ATOMS:
@@ -35,14 +39,14 @@ def cases_of(value: Value) -> list[Case]:
 
 
 def contradictory(conditions: tuple[Linear, ...]) -> bool:
-    """Whether two of ``conditions`` exclude each other."""
+    """Whether ``conditions`` cannot all be >= 0: one is a negative constant, or two of them add up to one."""
     return any(c.is_constant and c.constant < 0 for c in conditions) or any(
         (one + two).is_constant and (one + two).constant < 0
         for n, one in enumerate(conditions) for two in conditions[:n])
 
 
 def _decided(value: Value, atom: Atom, holds: bool, known: dict[Value, Value] | None = None) -> Value:
-    """``value`` with ``atom`` known; ``known``: parts of it that were done."""
+    """``value`` simplified for an ``atom`` that holds or not. ``known`` memoises shared parts."""
     known = {} if known is None else known
     match value:
         case Truth(Atom() as here, 1) if here == atom:

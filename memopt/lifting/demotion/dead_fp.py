@@ -1,8 +1,20 @@
-"""Floating-point operations of which nothing uses the result: lanes that a compiler computes and never looks at.
+"""Dead floating-point operations: their results are unused, but the exception flags they raise must stay exact.
 
-They raise flags all the same. Where no other operation raises them, new code must not do without: they are done beside
-a store of what has their operands (StoreEvent.beside), else their results are stored to private cells. Left out are
-additions to sums that nothing uses.
+Example: ``mulpd xmm0, xmm1; movsd [rdi], xmm0`` multiplies two lanes and stores one. The product of the upper lanes may
+still overflow and set a flag of MXCSR.
+
+In: the canonical nest, with the operations of each loop in ``LoopNode.raising``. Out: the nest in which each of them is
+computed for something that is stored. An operation whose flags another one raises anyway needs nothing. Otherwise it is
+done beside a store whose value contains its operands (``StoreEvent.beside``), or its result is stored to a private
+cell.
+
+Three kinds of operations are left out:
+
+- Operations on zeros, which raise nothing: lanes above what was loaded are zero.
+- Operations whose operands never change, if the last iteration, which the original runs, certainly does them too.
+- The additions of a sum that every outer iteration starts anew and only the last one hands on (a residual for each
+  sweep). Its terms are computed; flags that only the skipped additions would raise are lost. A fused multiply-add is
+  skipped with its product. This is the one exception to exact flags.
 """
 
 from __future__ import annotations
@@ -22,25 +34,29 @@ from memopt.lifting.values.values import Carried, Final, LiveVector, Node, Value
 
 _COMMUTING = ("fadd", "fmul")
 _ADDING = ("fadd", "fsub", "fma", "fms", "fnma", "fnms")
-_OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # exact, and zero, where all operands are
+_OF_ZEROS = COMPARING | {"fadd", "fsub", "fmul"}  # raise nothing if all operands are zero, and give zero
 
 _Effect = tuple[str, Collection[Value], int]
-_Sums = dict[int, frozenset[Value]]  # by the id of a loop
+_Sums = dict[int, frozenset[Value]]  # id of a LoopNode -> its partial sums (a memo)
 
 
 def keep_flag_effects(node: LoopNode, at_header: tuple[Value, ...]) -> LoopNode:
-    """The canonical nest with a store for each operation that may raise flags which no stored value does.
+    """The nest in which every operation that may raise a flag is computed for a store, or raises nothing new.
 
-    ``at_header``: what registers hold that the outermost loop carries. A nest that stores nothing stays as it is; sums
-    are left to who knows whether the code after the loop uses them."""
+    ``node`` is in canonical form. ``at_header``: values of registers that the outermost loop carries and the code
+    behind it uses. A nest without stores is returned as it is: the caller decides whether its sums are used behind it.
+    """
     if not any(stores_of((node,))):
         return node
-    return _with_unused(node, _Raised.by(node, at_header), ExpandedScalars("v"), _Place(), {})
+    return _with_unused(node, _Raised.by(node, at_header), ExpandedScalars("v"), _Context(), {})
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Inside of ``loops`` (counters and trips), outermost first, where all of ``conditions`` are >= 0."""
+class _Context:
+    """Where an operation is executed: inside ``loops`` (counter and trip count, outermost first), under conditions.
+
+    All of ``conditions`` are >= 0 there.
+    """
 
     loops: tuple[tuple[str, Linear | None], ...] = ()
     conditions: frozenset[Linear] = frozenset()
@@ -49,16 +65,17 @@ class _Place:
     def counters(self) -> tuple[str, ...]:
         return tuple(counter for counter, _ in self.loops)
 
-    def inside(self, item: LoopNode | Guarded) -> _Place:
+    def inside(self, item: LoopNode | Guarded) -> _Context:
+        """The context of the items in ``item``, which is itself in this context."""
         if isinstance(item, LoopNode):
             return replace(self, loops=(*self.loops, (item.counter, item.trips)))
         return self.under(item.conditions)
 
-    def under(self, conditions: Iterable[Linear]) -> _Place:
+    def under(self, conditions: Iterable[Linear]) -> _Context:
         return replace(self, conditions=self.conditions.union(conditions))
 
-    def comes_with(self, other: _Place) -> bool:
-        """Whether the program comes here whenever it comes to ``other``, in the iterations of the loops around both."""
+    def executes_with(self, other: _Context) -> bool:
+        """Whether this place is executed whenever ``other`` is, in each iteration of the loops around both."""
         return self.conditions <= other.conditions and all(
             trips is not None and trips.is_constant and trips.constant > 0
             for counter, trips in self.loops if counter not in other.counters)
@@ -66,40 +83,42 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """The flags that new code raises, and where; those that are ``left`` out are no concern."""
+    """The flags that the new code raises: effect -> where. ``exempt``: effects that may be lost (sums)."""
 
-    places: dict[_Effect, set[_Place]]
-    left: frozenset[_Effect]
+    places: dict[_Effect, set[_Context]]
+    exempt: frozenset[_Effect]
 
     @staticmethod
     def by(node: LoopNode, at_header: tuple[Value, ...]) -> _Raised:
-        flow, header = Flow.of(node), _Place().inside(node)
-        around: dict[str, _Place] = {}
+        """The flags raised by all that ``node`` stores, carries or leaves in the registers ``at_header``."""
+        flow, header = Flow.of(node), _Context().inside(node)
+        around: dict[str, _Context] = {}
         computed = [(value, header) for value in at_header]
-        for item, place in _placed(node, _Place()):
+        for item, place in _placed(node, _Context()):
             if isinstance(item, StoreEvent):
                 computed.append((item.value, place))
             else:
                 around[loop_name(item)] = place
-        # What a loop carries is stored in each of its iterations. What it leaves behind may be in the last one alone.
+        # A carried value has a cell, so each iteration stores it. A Final value may be stored in the last one only.
         for base, parts in Demanded.of(node, at_header).parts.items():
             if isinstance(base, Carried) and base.loop in around:
                 loop = flow.loops[base.loop]
                 for entry, following in filter(None, map(flow.sources, parts)):
                     computed += [(entry, around[base.loop]), (following, around[base.loop].inside(loop))]
-        places: dict[_Effect, set[_Place]] = {}
+        places: dict[_Effect, set[_Context]] = {}
         for value, place in computed:
             for effect in _effects(within(value)):
                 places.setdefault(effect, set()).add(place)
-        return _Raised(places, frozenset(_effects(_sums(node))))
+        return _Raised(places, frozenset(_effects(_outer_sums(node))))
 
-    def has(self, operation: Value, place: _Place) -> bool:
-        return all(effect in self.left or any(p.comes_with(place) for p in self.places.get(effect, ()))
+    def covers(self, operation: Value, place: _Context) -> bool:
+        """Whether the new code raises the flags of ``operation`` anyway whenever it comes to ``place``."""
+        return all(effect in self.exempt or any(p.executes_with(place) for p in self.places.get(effect, ()))
                    for effect in _effects((operation,)))
 
 
-def _placed(item: Item, place: _Place) -> Iterator[tuple[StoreEvent | LoopNode, _Place]]:
-    """Every loop and store in ``item``, and what is around it."""
+def _placed(item: Item, place: _Context) -> Iterator[tuple[StoreEvent | LoopNode, _Context]]:
+    """Every loop and store in ``item``, each with the context it is in."""
     if isinstance(item, StoreEvent | LoopNode):
         yield item, place
     if isinstance(item, LoopNode | Guarded):
@@ -107,8 +126,8 @@ def _placed(item: Item, place: _Place) -> Iterator[tuple[StoreEvent | LoopNode, 
             yield from _placed(each, place.inside(item))
 
 
-def _sums(node: LoopNode) -> Iterator[Value]:
-    """What registers are made of to which every iteration of the outermost loop adds."""
+def _outer_sums(node: LoopNode) -> Iterator[Value]:
+    """All parts of the sums that the outermost loop accumulates in registers, from iteration to iteration."""
     flow, name = Flow.of(node), loop_name(node)
     for carried in node.carried:
         seen: set[tuple[Value, bool]] = set()
@@ -125,23 +144,24 @@ def _sums(node: LoopNode) -> Iterator[Value]:
             yield from (value for value, _ in seen)
 
 
-def _with_unused(loop: LoopNode, raised: _Raised, privates: ExpandedScalars, around: _Place, known: _Sums) -> LoopNode:
+def _with_unused(loop: LoopNode, raised: _Raised, privates: ExpandedScalars, around: _Context,
+                 known: _Sums) -> LoopNode:
     place = around.inside(loop)
     sums = _partial_sums(loop, known)
-    certain = place.comes_with(_Place(place.loops[:1]))  # in the last outermost iteration, which the original runs
-    idle = [(o, under) for o, under in loop.raising
+    certain = place.executes_with(_Context(place.loops[:1]))  # so the last iteration, the original's, comes here too
+    unused = [(o, under) for o, under in loop.raising
             if not (_is_zero(o) or (certain and not under and _is_unchanging(o)))
-            and o not in sums and not raised.has(o, place.under(under))]
-    inside = {v for o, _ in idle if isinstance(o, Node) for operand in o.operands for v in within(operand)}
+            and o not in sums and not raised.covers(o, place.under(under))]
+    inside = {v for o, _ in unused if isinstance(o, Node) for operand in o.operands for v in within(operand)}
     items = [_item_with_unused(i, raised, privates, place, known) for i in loop.items]
-    for operation, under in idle:
+    for operation, under in unused:
         if operation not in inside and (under or not _done_beside(operation, items)):
-            items.append(_kept(operation, under, loop, privates, place.counters))
+            items.append(_stored_privately(operation, under, loop, privates, place.counters))
     return replace(loop, items=tuple(items))
 
 
 def _done_beside(operation: Value, items: list[Item]) -> bool:
-    """Whether one of ``items`` now does it as well: a store of what its operands are parts of."""
+    """Add ``operation`` to a store in ``items`` whose value contains all its operands; False if there is none."""
     for number, item in enumerate(items):
         if (isinstance(operation, Node) and isinstance(item, StoreEvent) and isinstance(item.value, Node)
                 and operation.width == item.value.width and element_of(operation) is element_of(item.value) in FLOATS
@@ -151,7 +171,7 @@ def _done_beside(operation: Value, items: list[Item]) -> bool:
     return False
 
 
-def _item_with_unused(item: Item, raised: _Raised, privates: ExpandedScalars, around: _Place, known: _Sums) -> Item:
+def _item_with_unused(item: Item, raised: _Raised, privates: ExpandedScalars, around: _Context, known: _Sums) -> Item:
     match item:
         case LoopNode():
             return _with_unused(item, raised, privates, around, known)
@@ -161,7 +181,7 @@ def _item_with_unused(item: Item, raised: _Raised, privates: ExpandedScalars, ar
     return item
 
 
-def _kept(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates: ExpandedScalars,
+def _stored_privately(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates: ExpandedScalars,
           counters: tuple[str, ...]) -> Item:
     match operation:
         case Node("fcompare" | "fqcompare" as name, operands, _):
@@ -172,7 +192,10 @@ def _kept(operation: Value, under: tuple[Linear, ...], loop: LoopNode, privates:
 
 
 def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
-    """What may raise flags: operations with the same effects raise the same ones, whatever they are called."""
+    """Keys of the flags that ``operations`` may raise: operations with equal keys raise the same flags.
+
+    ``a < b`` and ``b <= a`` do, for example, as do ``a + b`` and ``b + a``.
+    """
     for value in operations:
         match value:
             case Node(name, operands, _) if name in COMPARING:
@@ -186,7 +209,7 @@ def _effects(operations: Iterable[Value]) -> Iterator[_Effect]:
 
 
 def _partial_sums(loop: LoopNode, known: _Sums) -> frozenset[Value]:
-    """What the sums become to which an iteration of ``loop`` adds, by itself or in a loop inside."""
+    """The additions that accumulate sums in ``loop``, by itself or in a loop inside it: all intermediate results."""
     if id(loop) not in known:
         known[id(loop)] = frozenset(_additions(loop, known))
     return known[id(loop)]
@@ -211,8 +234,7 @@ def _is_carried(value: Value, so_far: tuple[str, str]) -> bool:
 
 
 def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow, known: _Sums) -> bool:
-    """Whether ``value`` is what an inner loop leaves of the sum ``so_far``, which a loop around carries into it: that
-    and what it adds to it."""
+    """Whether ``value`` is the sum ``so_far``, continued by an inner loop and handed back when that loop is left."""
     base, low = base_and_offset(value)
     if not isinstance(base, Final) or base.loop not in flow.loops:
         return False
@@ -222,7 +244,7 @@ def _adds_to(so_far: tuple[str, str], value: Value, flow: Flow, known: _Sums) ->
 
 
 def _is_zero(value: Value) -> bool:
-    """Whether it is zero, computed from zeros: lanes beyond what was loaded are."""
+    """Whether ``value`` is zero or computed from zeros, as lanes above what was loaded are."""
     match value:
         case Node(name, operands, _) if name in _OF_ZEROS:
             return all(map(_is_zero, operands))
@@ -230,7 +252,7 @@ def _is_zero(value: Value) -> bool:
 
 
 def _is_unchanging(value: Value) -> bool:
-    """Whether it is computed from constants and what registers hold throughout: the last iteration raises its flags."""
+    """Whether ``value`` is computed from constants and unchanged registers: the last iteration raises its flags."""
     if isinstance(value, Node):
         return all(map(_is_unchanging, value.operands))
     return isinstance(value, LiveVector) or constant_of(value) is not None

@@ -1,4 +1,11 @@
-"""What the stores of a nest are made of, through registers and loops."""
+"""Demanded bits: which parts of loaded, carried and final values the stores of a nest depend on.
+
+Example: a loop carries the 64-bit lane xmm0.0, but only ``trunc32(xmm0.0)`` is ever stored. Then the low 32 bits are
+demanded; only they need a memory cell, and only they must survive from iteration to iteration.
+
+A backward traversal of the value graph, from the stored values through operands and through the entry and following
+values of loops (``Flow``). It is sound because it visits every value from which a store can be computed.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +19,21 @@ from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Where values that loops pass on come from."""
+    """Data flow through the loops of a nest, by name: where Carried and Final values come from."""
 
     loops: dict[str, LoopNode]
 
     @staticmethod
     def of(node: LoopNode) -> Flow:
+        """The flow through ``node`` and all loops in it."""
+        """The flow through ``node`` and all loops in it."""
         return Flow({loop_name(loop): loop for loop in loops_of((node,))})
 
     def sources(self, value: Value) -> list[Value]:
-        """What a part of a Carried or Final value may be: by induction it is no more than these."""
+        """The values that a part of a Carried or Final value may be; [] for any other value.
+
+        Carried: the entry value or the one of the iteration before. Final: the value in the last iteration.
+        """
         base, low = base_and_offset(value)
         found: list[Value] = []
         if isinstance(base, Carried) and base.loop in self.loops:
@@ -35,15 +47,18 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Demanded:
-    """What stored values are made of: for each loaded, carried or final value the parts of it that are used, and for
-    each value how many others are made of it."""
+    """What the stores depend on.
+
+    ``parts``: for each Loaded, Carried or Final value, the largest parts of it that are used. ``uses``: for each value,
+    how many other values use it directly.
+    """
 
     parts: dict[Value, tuple[Value, ...]]
     uses: Counter[Value]
 
     @staticmethod
     def of(node: LoopNode, used: tuple[Value, ...] = ()) -> Demanded:
-        """``used``: values that are needed besides those that are stored."""
+        """The demanded values of ``node``; ``used``: values that are demanded besides the stored ones."""
         flow = Flow.of(node)
         pending = [*(store.value for store in stores_of((node,))), *used]
         uses = Counter(pending)
@@ -62,14 +77,16 @@ class Demanded:
                 made_of = list(value.operands) if isinstance(value, Node) else []
             pending += made_of
             uses.update(made_of)
-        return Demanded({base: _largest(found) for base, found in parts.items()}, uses)
+        return Demanded({base: _maximal(found) for base, found in parts.items()}, uses)
 
     def of_value(self, base: Value) -> tuple[Value, ...]:
+        """The demanded parts of ``base``, by ascending offset."""
+        """The demanded parts of ``base``, by ascending offset."""
         return self.parts.get(base, ())
 
 
-def _largest(parts: list[Value]) -> tuple[Value, ...]:
-    """Those that are not parts of another one, in order."""
+def _maximal(parts: list[Value]) -> tuple[Value, ...]:
+    """The parts that are not contained in another one, by ascending offset."""
     spans = sorted(((base_and_offset(p)[1], -p.width, p) for p in parts), key=lambda s: s[:2])
     result: list[Value] = []
     reached = 0

@@ -1,8 +1,11 @@
-"""Values as typed expressions over cells.
+"""Expression trees of statements: a symbolic value becomes a typed expression over the cells that hold its leaves.
 
-A value is bits; its element type is what computes on it: floating for floating operations, else integer. Where one
-kind is used as the other, ``bits`` says so; memopt.lifting.scop.element_types removes what the arrays' types make
-superfluous.
+Example: ``fadd64(v0, v1)``, with v0 available in cell a and v1 in cell b, becomes ``add(Read(0), Read(1))`` of type F64
+with the reads ``(a, b)``.
+
+A symbolic value is a bit pattern without a type. It gets the type of the operation that computes it: floating-point for
+floating-point operations, integer for all others and for values that are only moved. A ``bits`` operation marks where
+one is used as the other; memopt.lifting.scop.element_types removes those that the arrays' types make superfluous.
 """
 
 from __future__ import annotations
@@ -32,18 +35,18 @@ _FROM_INTEGER = {"i32tof64": 32, "i64tof64": 64, "i32tof32": 32, "i64tof32": 64}
 _FROM_FLOAT = {"f32to64": 32, "f64to32": 64}
 _TO_INTEGER = {"f64toi32": 64, "f64toi64": 64, "f32toi32": 32, "f32toi64": 32}
 _TOWARDS_ZERO = 3
-_CHOICES = ("and", "or", "xor", "not", "select")  # of the type their operands have
+_CHOICES = ("and", "or", "xor", "not", "select")  # in any type: they move bits
 
 
 @dataclass
 class Missing(Exception):
-    """No cell holds ``value``, a part of a loaded, carried or final value."""
+    """No cell holds ``value``, a part of a Loaded, Carried or Final value: it needs a private cell."""
 
     value: Value
 
 
 def element_of(value: Value) -> ElementType:
-    """The type a value is computed in; integer when it is only moved."""
+    """The type that ``value`` is computed in; an integer type if it is only moved."""
     return (FLOATS if _is_float(value) else INTEGERS)[value.width]
 
 
@@ -62,10 +65,14 @@ def _is_float(value: Value) -> bool:
 
 @dataclass
 class ExpressionBuilder:
-    """Builds the expression of a statement that runs where ``given`` are all >= 0; ``require(linear, why)`` demands
-    that ``linear`` >= 0 in every such iteration."""
+    """Builds the expression of one statement, which runs where all of ``given`` are >= 0.
 
-    held: AvailableValues
+    ``available``: the cells that hold values in front of it. ``require(linear, why)`` notes the obligation that
+    ``linear`` >= 0 wherever it runs. ``reads`` and ``indices`` collect the operands of the statement.
+    Raises ``Missing`` for a value in no cell, Rejected(UNSUPPORTED_INSTRUCTION) for an operation without an expression.
+    """
+
+    available: AvailableValues
     given: tuple[Linear, ...]
     require: Callable[[Linear, str], None]
     reads: dict[Linear, ElementType] = field(default_factory=dict)
@@ -73,11 +80,11 @@ class ExpressionBuilder:
     operations: int = 0
 
     def build(self, value: Value, wanted: ElementType) -> Expression:
-        """``value`` as an element of type ``wanted``, which has its width."""
+        """The expression for ``value`` in the type ``wanted``. Precondition: that type has the width of the value."""
         match value:
             case Integer(linear, _):
                 return self._number(linear, wanted)
-        cell = self.held.find(value, self.given)
+        cell = self.available.find(value, self.given)
         if cell is not None and not (is_private(cell) and self._is_narrowed(value)):
             return self._read(cell, wanted)
         match value:
@@ -90,7 +97,8 @@ class ExpressionBuilder:
             case Node():
                 self.operations += 1
                 if self.operations > MOST_OPERATIONS:
-                    raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a stored value is made by too many operations")
+                    raise Rejected(Reason.UNSUPPORTED_INSTRUCTION,
+                                   f"a stored value takes more than {MOST_OPERATIONS} operations")
                 return self._node(value, wanted)
         raise Missing(value)
 
@@ -99,7 +107,7 @@ class ExpressionBuilder:
         read = Read(list(self.reads).index(cell))
         if known.size < wanted.size:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a statement reads a cell in two widths")
-        if known.size > wanted.size:  # the low end of what is read already
+        if known.size > wanted.size:  # the statement reads the cell already: cut off its low end
             whole, integer = INTEGERS[8 * known.size], INTEGERS[8 * wanted.size]
             return cast(Apply("trunc", (cast(read, known, whole),), integer), integer, wanted)
         return cast(read, known, wanted)
@@ -121,7 +129,7 @@ class ExpressionBuilder:
         if not isinstance(base, Node | LiveVector):
             base, low = self._around(value, base, low)
         if base.width not in INTEGERS:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a part of {base.width} bits is stored")
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a part of a value of {base.width} bits is stored")
         whole, integer = INTEGERS[base.width], INTEGERS[value.width]
         expression = self.build(base, whole)
         if low:
@@ -129,20 +137,24 @@ class ExpressionBuilder:
         return cast(Apply("trunc", (expression,), integer), integer, wanted)
 
     def _is_narrowed(self, value: Value) -> bool:
-        """Whether it is one byte or two of what a general register carries in a wider private cell: that is computed
-        as a number, whose bytes have no cells of their own."""
+        """Whether ``value`` is the low 8 or 16 bits of a general register that lives in a wider private cell.
+
+        A private cell is accessed as a whole, as a number; its bytes are no cells of their own.
+        """
         base, low = base_and_offset(value)
         return isinstance(base, Carried | Final) and base.location in GENERAL and value.width < 32 and (
             self._around(value, base, low)[0].width > value.width)
 
     def _around(self, value: Value, base: Value, low: int) -> tuple[Value, int]:
-        """The widest part of ``base`` that a cell holds with ``value`` in it, which starts at bit ``low`` of
-        ``base``, and where in that part it starts."""
+        """The widest part of ``base`` in a cell that contains ``value``, and the bit of it where ``value`` starts.
+
+        ``low``: the bit of ``base`` where ``value`` starts. Raises Missing if no cell holds such a part.
+        """
         for size in sorted(INTEGERS, reverse=True):
             start = low - low % size
             if low + value.width <= start + size <= base.width:
                 whole = extract(base, start, size)
-                if self.held.find(whole, self.given) is not None:
+                if self.available.find(whole, self.given) is not None:
                     return whole, low - start
         raise Missing(value)
 
@@ -170,14 +182,14 @@ class ExpressionBuilder:
             return self._apply(f"{CALL} {address:x}", operands, FLOATS[width], FLOATS[width], wanted)
         if name == "concat" and width in INTEGERS and width > 8:
             return self._side_by_side(node, wanted)
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is made by {name}")
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is computed by {name}")
 
     def _apply(self, name: str, operands: tuple[Value, ...], taken: ElementType, made: ElementType,
                wanted: ElementType) -> Expression:
         return cast(Apply(name, tuple(self.build(o, taken) for o in operands), made), made, wanted)
 
     def _choice(self, node: Node, wanted: ElementType) -> Expression:
-        """Operations on bits keep the type that is wanted of them."""
+        """A bitwise operation or a select: it has no type of its own and is done in the ``wanted`` one."""
         if node.operator == "select":
             condition, *values = node.operands
             return Apply("select", (self.truth(condition), *(self.build(v, wanted) for v in values)), wanted)
@@ -195,7 +207,7 @@ class ExpressionBuilder:
             ones = Constant(1 if node.operator == "zext" else (1 << width) - 1, integer)
             return cast(Apply("select", (self.truth(inner), ones, Constant(0, integer)), integer), integer, wanted)
         if inner.width not in INTEGERS:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is {inner.width} bits of another")
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a stored value is extended from {inner.width} bits")
         return cast(Apply(node.operator, (self.build(inner, INTEGERS[inner.width]),), integer), integer, wanted)
 
     def _side_by_side(self, node: Node, wanted: ElementType) -> Expression:
@@ -207,7 +219,7 @@ class ExpressionBuilder:
     # -- truth values -------------------------------------------------------------------------------------------
 
     def truth(self, value: Value) -> Expression:
-        """A value of one bit as a comparison."""
+        """The comparison for a 1-bit value. Raises Rejected(UNSUPPORTED_INSTRUCTION) if it is none."""
         match value:
             case Truth(Atom() as atom, 1):
                 return self._atom(atom)
@@ -222,7 +234,7 @@ class ExpressionBuilder:
             case Node("and" | "or" | "xor" as name, (left, right), 1):
                 first, second = self.truth(left), self.truth(right)
                 return Apply(name, (first, second), _type_of(first))
-        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a choice by a condition that is not a comparison")
+        raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a value is selected by a condition that is not a comparison")
 
     @staticmethod
     def _negation(truth: Expression) -> Expression:
@@ -253,7 +265,7 @@ def _scalar(value: LiveVector, low: int, wanted: ElementType) -> Expression:
 
 
 def cast(expression: Expression, is_now: ElementType, wanted: ElementType) -> Expression:
-    """The same bits as another type of equal size."""
+    """``expression`` of the type ``is_now`` as the same bits in the type ``wanted``, which has the same size."""
     if is_now is wanted:
         return expression
     if is_now.size != wanted.size:

@@ -1,7 +1,12 @@
-"""Where a value lives that a register carries from iteration to iteration.
+"""Home cells: the memory cell that takes the place of a register carried by a loop.
 
-Its home is a cell of the program that holds the same value: one the loop itself stores it to, or the one it is stored
-to after the loop. Where there is none, or where the program uses that cell otherwise, it is a private cell.
+Example: in ``s = 0; for (k...) s += a[k]; c[j] = s;`` the compiler keeps s in a register. Its home is the cell
+``c[j]``, and the loop becomes ``c[j] = 0; for (k...) c[j] += a[k];``.
+
+In: the loop, the items after it, and the values available in front of it. Out: for each carried value a cell of the
+program that holds the same value at every header: one that the loop itself stores the value to, or the one that the
+value is stored to after the loop. None where there is no such cell, or where the program uses the cell otherwise;
+``recover`` then makes a private cell.
 """
 
 from __future__ import annotations
@@ -21,42 +26,42 @@ from memopt.lifting.values.values import Carried, Final, Loaded, Value, within
 
 @dataclass(frozen=True, slots=True)
 class CarriedPart:
-    """A carried value as it is used: ``value`` at the header; ``final`` is what its location holds after the loop,
-    ``finals`` all locations that hold the same then."""
+    """A carried value, or the part of it that is demanded."""
 
-    value: Value
-    entry: Value
-    following: Value
-    final: Value | None
-    finals: tuple[Value, ...]
+    value: Value  # at the header, part of a Carried value
+    entry: Value  # at the first header
+    following: Value  # at the end of an iteration
+    final: Value | None  # what its location holds behind the loop
+    finals: tuple[Value, ...]  # the Final values of all locations that hold the same then
 
 
 @dataclass(frozen=True, slots=True)
 class HomeCell:
-    """``cell`` holds the value at the header of each iteration."""
+    """``cell`` holds the carried value ``part`` at the header of each iteration."""
 
     part: CarriedPart
     cell: Linear
-    store: bool  # the loop does not store it itself: add a store at the end of the body
-    initialise: bool  # nor is the entry value there: add a store before the loop
+    store: bool  # the loop does not store the value there itself: add a store at the end of the body
+    initialise: bool  # the entry value is not there: add a store in front of the loop
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedValues:
-    """``always(distance, 0)``: whether two cells are one, if need be when the lift starts again
-    (memopt.lifting.reroll.proofs.Captured)."""
+class HomeFinder:
+    """Finds home cells among the cells of the program."""
 
-    nothing: AvailableValues
-    needs: Demanded
+    empty: AvailableValues  # no facts, to start from
+    demanded: Demanded
+    # always(distance, 0): whether two cells are one and the same. If they are at the captured values only, the lift
+    # starts again with that as a guard (memopt.lifting.reroll.proofs.CapturedState).
     always: Callable[[Linear, int], bool]
 
     def parts(self, loop: LoopNode) -> list[CarriedPart]:
-        """The carried values that matter, in the widths they are used in."""
+        """The demanded parts of the values that ``loop`` carries."""
         name = loop_name(loop)
         result = []
         for carried in loop.carried:
             whole = Carried(name, carried.location, carried.entry.width)
-            for value in self.needs.of_value(whole):
+            for value in self.demanded.of_value(whole):
                 result.append(self._part(loop, carried.location, value, carried.entry, carried.following))
         return result
 
@@ -69,35 +74,43 @@ class CarriedValues:
                   if v.width == entry.width and extract(v, low, width) == last}
         return CarriedPart(value, extract(entry, low, width), last, finals.get(location), tuple(finals.values()))
 
-    def program_cell(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], held: AvailableValues,
+    def program_cell(self, loop: LoopNode, carried: CarriedPart, rest: tuple[Item, ...], available: AvailableValues,
                      owned: frozenset[Linear], known: Mapping[Value, Linear]) -> HomeCell | None:
-        """A home among the program's cells; ``owned`` are homes of the loops around, ``rest`` follows the loop.
-        ``known``: cells that hold other carried values at the header (registers that pass values on, one to the
-        next)."""
+        """A home cell for ``carried`` among the program's cells; None if there is none.
+
+        The first choice is a cell that the loop stores the value to, if it holds the entry value at the first header.
+        The second is the home of a loop around it (``owned``), or the cell that the items ``rest`` behind the loop
+        store the value to, provided that the loop does not touch it. ``known``: cells that hold other carried values at
+        the header, for registers that hand values on to each other.
+        """
         flow = self.flow(loop.items, known)
         for following in flow.all(carried.following):
             cell = following.substitute({loop.counter: Linear.symbol(loop.counter) - 1})
             start = cell.substitute({loop.counter: Linear()})
-            if held.holds(carried.entry, start):
+            if available.holds(carried.entry, start):
                 return HomeCell(carried, cell, store=False, initialise=False)
-            self._ask(held.all(carried.entry), start)
-        where = held.find(carried.entry)
+            self._ask(available.all(carried.entry), start)
+        where = available.find(carried.entry)
         after = where if where in owned else self._stored_after(carried.finals, rest)
         if after is None or any(self._touches(i, after, carried.entry.width) for i in loop.items):
             return None
-        return HomeCell(carried, after, store=True, initialise=not held.holds(carried.entry, after))
+        return HomeCell(carried, after, store=True, initialise=not available.holds(carried.entry, after))
 
     def _ask(self, cells: list[Linear], start: Linear) -> None:
-        """Compilers load the first value through one register, those of later iterations through another: whether one
-        of ``cells`` is ``start`` after all is known when the lift starts again."""
-        known = self.nothing.aliasing.sample
+        """Request (``always``) that one of ``cells`` is the cell ``start``, if they are equal at the captured values.
+
+        Compilers may load the entry value through another pointer register than the loop uses.
+        """
+        known = self.empty.aliasing.sample
         for distance in (cell - start for cell in cells):
             if distance.symbols <= known.keys() and not is_private(distance) and distance.evaluate(known) == 0:
                 self.always(distance, 0)
 
     def _stored_after(self, finals: tuple[Value, ...], rest: tuple[Item, ...]) -> Linear | None:
-        """The cell that one of ``finals`` ends in, through later loops that go on accumulating; nothing in between
-        may touch that cell."""
+        """The cell that the items ``rest`` store one of ``finals`` to, perhaps after later loops have accumulated more.
+
+        None if anything in between touches that cell.
+        """
         for number, item in enumerate(rest):
             cell: Linear | None = None
             match item:
@@ -114,31 +127,31 @@ class CarriedValues:
         return None
 
     def flow(self, items: tuple[Item, ...], known: Mapping[Value, Linear] = MappingProxyType({})) -> AvailableValues:
-        """What is held at the end of ``items``, starting from what is ``known``."""
-        held = self.nothing.copy()
+        """The available values at the end of ``items``; ``known``: values that cells hold in front of them."""
+        available = self.empty.copy()
         for carried, home in known.items():
-            held.hold(carried, home)
+            available.hold(carried, home)
         for item in items:
             match item:
                 case LoadEvent(identity, pointer, width, _):
-                    held.hold(Loaded(identity, width), pointer)
+                    available.hold(Loaded(identity, width), pointer)
                 case StoreEvent(pointer, value, width, _):
-                    held.kill(pointer, width)
-                    held.hold(value, pointer)
+                    available.kill(pointer, width)
+                    available.hold(value, pointer)
                 case LoopNode():
-                    held.kill_all(item.items)
+                    available.kill_all(item.items)
                     end = self.flow(item.items)
                     for location, value in item.finals:
                         cell = end.find(value)
                         if cell is not None and item.trips is not None:
                             final = Final(loop_name(item), location, value.width)
-                            held.hold(final, cell.substitute({item.counter: item.trips - 1}))
+                            available.hold(final, cell.substitute({item.counter: item.trips - 1}))
                 case Guarded():
-                    held.kill_all(item.items)
-        return held
+                    available.kill_all(item.items)
+        return available
 
     def _touches(self, item: Item, cell: Linear, width: int) -> bool:
         match item:
             case LoadEvent(_, pointer, bits, _) | StoreEvent(pointer, _, bits, _):
-                return self.nothing.overlap(cell, width, pointer, bits)
+                return self.empty.overlap(cell, width, pointer, bits)
         return any(self._touches(i, cell, width) for i in item.items)

@@ -1,8 +1,12 @@
-"""Values that the patched loop carries in registers, where a memory cell always holds the same.
+"""Values that the outermost loop carries in registers, and the cells that hold them for the version.
 
-Compilers forward what an iteration has stored, or loaded last, to the next one in a register. The cell is known at the
-end of each iteration; that it holds the register's value when a version is entered is left to its guard
-(memopt.ir.region.Mirror). Where there is no such cell, a private one takes its place (memopt.ir.region.Passed).
+Example: ``for (i = 1; i < n; i++) a[i] = a[i - 1] * b[i];``. The compiler keeps ``a[i - 1]`` in a register, which it
+has just stored (store-to-load forwarding across iterations). At the header, the cell ``a[i - 1]`` holds the same value.
+
+Proof by induction: at the end of each iteration the cell holds what the register holds (``invariant_cells``).
+The base case, at the entry of a version, is left to the guard, which compares register and cell; the rejoin loads the
+register from the cell (memopt.ir.region.MemoryBacked). A value without such a cell gets a private cell, which starts
+with what the register holds at entry (memopt.ir.region.RegisterCarried).
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Lane, MemoryBacked, Register
 from memopt.ir.scop import LIMIT
 from memopt.lifting.demotion.aliasing import Aliasing
-from memopt.lifting.demotion.home_cells import CarriedPart, CarriedValues
+from memopt.lifting.demotion.home_cells import CarriedPart, HomeFinder
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.execution.assumptions import GENERAL, LANES
 from memopt.lifting.values.bits import base_and_offset, extract
@@ -23,47 +27,56 @@ from memopt.lifting.values.bounds import proved, sign
 from memopt.lifting.values.loop_tree import Item, LoadEvent, LoopNode, StoreEvent, loop_name
 from memopt.lifting.values.values import Carried, Value, constant_of
 
-_VECTOR_BITS = 128  # of the vector registers that can be loaded in part
+_VECTOR_BITS = 128  # of a vector register: lanes in these bits can be loaded alone
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateBacked:
-    """A carried value that is in no cell of the program; ``cell`` is the private one that takes its place."""
+    """A carried value (``width`` bytes of ``location``) in no cell of the program; the private ``cell`` replaces it."""
 
     location: Register | Lane
     width: int
     cell: Linear
 
 
-def cells(node: LoopNode, parts: list[CarriedPart], homes: CarriedValues) -> dict[Value, Linear]:
-    """For each of ``parts`` that has one: the cell that holds the value at the header, if it does so at the first one.
-    A register may pass its value on to another one."""
+def invariant_cells(node: LoopNode, parts: list[CarriedPart], homes: HomeFinder) -> dict[Value, Linear]:
+    """Cells that hold the values of ``parts`` at every header, assuming that they do at the first one (induction step).
+
+    Repeated, because a register may hand its value on to another one, whose cell then follows from the first.
+    """
     found: dict[Value, Linear] = {}
     for _ in parts:
-        held = homes.flow(node.items, found)
+        available = homes.flow(node.items, found)
         more = {p.value: cell.substitute({node.counter: Linear.symbol(node.counter) - 1}) for p in parts
-                if p.value not in found and (cell := held.find(p.following)) is not None}
+                if p.value not in found and (cell := available.find(p.following)) is not None}
         if not more:
             break
         found |= more
     return found
 
 
-def restorable(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, int]:
-    """Where ``carried`` is, and its bytes. Raises Rejected(CARRIED_VALUE) when a version could not restore it."""
+def restored_location(node: LoopNode, carried: CarriedPart) -> tuple[Register | Lane, int]:
+    """The register or lane that holds ``carried``, and its bytes.
+
+    Raises Rejected(CARRIED_VALUE) if a version could not restore it: flags, odd widths, or the low half of a general
+    register whose upper half is not zero.
+    """
     base, low = base_and_offset(carried.value)
     assert isinstance(base, Carried)
     location = _location(base.location, low, carried.value.width)
     if isinstance(location, Register) and carried.value.width == 32 and not _is_zero(_half(node, base.location, 32)):
         location = None  # its upper half would have to be restored too
     if location is None:
-        raise Rejected(Reason.CARRIED_VALUE, f"{base.location} in the loop at {node.address:#x}")
+        raise Rejected(Reason.CARRIED_VALUE,
+                       f"{carried.value.width} bits of {base.location} in the loop at {node.address:#x}")
     return location, carried.value.width // 8
 
 
 def restored_registers(node: LoopNode, parts: list[CarriedPart]) -> frozenset[str]:
-    """The locations that are right as a whole at the rejoin, when ``parts`` are restored: the other bits are those of
-    the entry, which no iteration changes, or zeros (``restorable``)."""
+    """The locations of which each 32-bit half is restored with ``parts``, unchanged by the loop, or zero.
+
+    These are right as a whole at the rejoin.
+    """
     restored = {(p.value, low + n) for p in parts for low in (base_and_offset(p.value)[1],)
                 for n in range(0, p.value.width, 32)}
     found = {(b.location, low) for value, low in restored if isinstance(b := base_and_offset(value)[0], Carried)}
@@ -72,8 +85,8 @@ def restored_registers(node: LoopNode, parts: list[CarriedPart]) -> frozenset[st
         or (c.location in GENERAL and (c.location, 0) in found) for low in (0, 32)))
 
 
-def at_header(node: LoopNode, locations: Iterable[str]) -> Iterator[Value]:
-    """What ``locations`` carry, as wide as ``restored_registers`` asks for."""
+def header_values(node: LoopNode, locations: Iterable[str]) -> Iterator[Value]:
+    """The header values of ``locations``: 32 bits if ``restored_registers`` needs no more, else 64."""
     for location in sorted(locations):
         whole, high = _header(node, location), _half(node, location, 32)
         narrow = _is_zero(high) if location in GENERAL else high == extract(whole, 32, 32)
@@ -85,7 +98,7 @@ def _header(node: LoopNode, location: str) -> Value:
 
 
 def _half(node: LoopNode, location: str, low: int) -> Value | None:
-    """32 bits of what the location holds after an iteration."""
+    """The 32 bits from bit ``low`` on of what the location holds at the end of an iteration."""
     return next((extract(c.following, low, 32) for c in node.carried
                  if c.location == location and c.following.width == 64), None)
 
@@ -95,11 +108,15 @@ def _is_zero(value: Value | None) -> bool:
 
 
 def memory_backed(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> MemoryBacked | None:
-    """``carried`` is in ``cell`` at every header; None where a guard could not look at the cell."""
-    location, width = restorable(node, carried)
+    """The fact that ``cell`` holds ``carried`` at every header, with an access that lets a guard read the cell safely.
+
+    The guard reads the cell if the original accesses it in any case, or else an address in the same page. None if no
+    iteration certainly accesses memory.
+    """
+    location, width = restored_location(node, carried)
     first = {node.counter: Linear()}
-    near = _nearest(cell.substitute(first), width, (
-        (pointer.substitute(first), bits // 8) for pointer, bits in _touched(node.items, aliasing)), aliasing)
+    near = _nearest_access(cell.substitute(first), width, (
+        (pointer.substitute(first), bits // 8) for pointer, bits in _always_accessed(node.items, aliasing)), aliasing)
     if near is None:
         return None
     pointer, size = near
@@ -109,6 +126,8 @@ def memory_backed(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: 
 
 
 def _location(name: str, low: int, bits: int) -> Register | Lane | None:
+    """The register or lane for ``bits`` bits from bit ``low`` of a location; None if it cannot be loaded by itself."""
+    """The register or lane for ``bits`` bits from bit ``low`` of a location; None if it cannot be loaded by itself."""
     if bits not in (32, 64) or low % 8:
         return None
     if name in GENERAL:
@@ -120,18 +139,18 @@ def _location(name: str, low: int, bits: int) -> Register | Lane | None:
     return None
 
 
-def _touched(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tuple[Linear, int]]:
-    """What every iteration touches of the program's memory: addresses, and how many bits."""
+def _always_accessed(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tuple[Linear, int]]:
+    """The program's memory that every iteration accesses for certain: addresses and widths in bits."""
     for item in items:
         match item:
             case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _) if not is_private(pointer):
                 yield pointer, width
             case LoopNode(counter, trips, inner) if trips is not None and proved(
                     sign(trips - 1, aliasing.ranges), aliasing.limits):
-                yield from ((p.substitute({counter: Linear()}), w) for p, w in _touched(inner, aliasing))
+                yield from ((p.substitute({counter: Linear()}), w) for p, w in _always_accessed(inner, aliasing))
 
 
-def _nearest(cell: Linear, width: int, touched: Iterable[tuple[Linear, int]],
+def _nearest_access(cell: Linear, width: int, touched: Iterable[tuple[Linear, int]],
              aliasing: Aliasing) -> tuple[Linear, int] | None:
-    """The access next to ``cell`` at the captured values, one that is as wide before others."""
+    """The access nearest to ``cell`` at the captured values; at equal distance, one that is wide enough comes first."""
     return min(touched, key=lambda t: (abs((t[0] - cell).evaluate(aliasing.sample)), t[1] < width), default=None)

@@ -1,9 +1,12 @@
-"""Cells for values that no memory cell holds: private arrays, with made-up addresses.
+"""Scalar expansion: private arrays with made-up addresses, for values that no memory cell of the program holds.
 
-A private cell has a byte address like any other, ``symbol + sum(stride * counter)``, so that everything between here
-and the SCoP handles it without a special case. The strides leave so much room between one subscript and the next
-that the subscripts can be read back from an address, even after rerolling has divided them among copies. Addresses
-over different private symbols never meet.
+Example: ``for (i...) for (j...) { t = a[i][j]; a[i][j] = 0; b[j][i] = t; }`` needs a cell for t in each iteration:
+``p[i][j]``. Without the subscripts, one cell would be reused and the iterations would depend on each other.
+
+A private cell has a byte address like any other, ``p:0 + sum(stride * counter)``, so that all later stages up to the
+SCoP handle it without a special case. The strides are so far apart that the subscripts can be read back from an address
+(``subscripts``), even after rerolling has divided the iterations among copies. Different private symbols are
+different arrays and never overlap.
 """
 
 from __future__ import annotations
@@ -21,41 +24,42 @@ _LEVEL = 1 << 160  # from one subscript to the next: more than any counter reach
 
 
 def is_private(address: Linear) -> bool:
+    """Whether ``address`` is one of a private array."""
     return any(s.startswith(PRIVATE) for s in address.symbols)
 
 
 def private_symbol(address: Linear) -> str:
-    """Which private array an address belongs to."""
+    """The symbol of the private array that ``address`` belongs to."""
     symbol, = (s for s in address.symbols if s.startswith(PRIVATE))
     return symbol
 
 
 def counters_of(address: Linear) -> set[str]:
-    """The counters that a private cell is expanded by."""
+    """The counters that are subscripts of a private cell."""
     return {s for s in address.symbols if not s.startswith(PRIVATE)}
 
 
 @dataclass(frozen=True, slots=True)
 class ExpandedScalars:
-    """Private arrays by what they hold; ``kind`` tells their names from those of others."""
+    """The private arrays of one attempt, by content. ``kind``: a prefix that keeps the names of several uses apart."""
 
     kind: str = ""
     names: dict[Hashable, str] = field(default_factory=dict)
 
-    def cell(self, held: Hashable, counters: tuple[str, ...]) -> Linear:
-        """The cell of ``held`` in the current iteration of the loops with ``counters``, outermost first."""
-        name = self.names.setdefault(held, f"{PRIVATE}{self.kind}{len(self.names)}")
+    def cell(self, content: Hashable, counters: tuple[str, ...]) -> Linear:
+        """The cell of ``content`` in the current iteration of the loops with ``counters``, outermost first."""
+        name = self.names.setdefault(content, f"{PRIVATE}{self.kind}{len(self.names)}")
         strides = {c: _UNIT * _LEVEL ** level for level, c in enumerate(reversed(counters))}
         return Linear.build({name: 1, **strides})
 
 
 def private_sample(names: Iterable[str]) -> dict[str, int]:
-    """Numbers for private symbols, far apart."""
+    """A made-up base address for each private symbol, so far apart that the arrays cannot overlap."""
     return {name: (number + 1) * _LEVEL ** 16 for number, name in enumerate(dict.fromkeys(names))}
 
 
 def subscripts(addresses: list[Linear]) -> list[tuple[Linear, ...]]:
-    """The subscripts of each cell of one private array: equal exactly where the addresses are."""
+    """The subscripts of each address, all in one private array: two are equal exactly if the addresses are."""
     first = addresses[0]
     rows = [_digits(a.without(private_symbol(a)) - first.constant) for a in addresses]
     depth = max(map(len, rows))
@@ -66,7 +70,7 @@ def subscripts(addresses: list[Linear]) -> list[tuple[Linear, ...]]:
 
 
 def _digits(address: Linear) -> list[Linear]:
-    """Bytes inside a cell, then cells by level, innermost first."""
+    """The digits of an address: bytes inside a cell, then the subscript of each level, innermost first."""
     result: list[dict[str, int]] = []
     for name, number in (*address.terms, ("", address.constant)):
         for place, digit in enumerate(_places(number)):

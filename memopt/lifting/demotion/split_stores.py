@@ -1,4 +1,8 @@
-"""Stores of several elements packed into one lane, as one store for each element."""
+"""Splits a store of several packed elements into one store for each element.
+
+Example: ``movlps [rdi], xmm0`` stores two floats as one 64-bit lane, ``store [rdi]:64 = concat(a, b)``. It becomes
+``store [rdi]:32 = b`` and ``store [rdi + 4]:32 = a``, so that each statement computes one element.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ _SPLIT = ("and", "or", "xor", "not")
 
 
 def unpacked(node: LoopNode) -> LoopNode:
-    """The nest with each store as narrow as the pieces its value is put together from."""
+    """The nest with each store split into stores as narrow as the elements that its value is concatenated from."""
     return _Unpacker(Flow.of(node)).loop(node)
 
 
@@ -44,7 +48,10 @@ class _Unpacker:
                 for low in range(0, store.width, width)]
 
     def _grain(self, value: Value, seen: frozenset[Value]) -> int:
-        """Bits of the narrowest element that ``value`` is put together from, at least a byte."""
+        """The width in bits of the narrowest element that ``value`` is concatenated from, at least 8.
+
+        ``seen``: values on the way here, since carried values refer to themselves.
+        """
         if value in seen:
             return value.width
         seen |= {value}

@@ -1,6 +1,7 @@
-"""Statements on memory cells, in the loops of a lifted nest: the form between machine code and a SCoP.
+"""The statement form of a nest: statements that read memory cells and write one, in loops. It comes before the SCoP.
 
-Addresses are Linear over live-in symbols and loop counters, in bytes.
+Example: ``for k < n`` with ``[rdi + 8*k]:64 = add([rsi + 8*k], [rdi + 8*k])`` is ``a[k] = b[k] + a[k]`` before anybody
+knows where arrays begin. Addresses are Linear over live-in symbols and loop counters, in bytes.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ INDEX = "x:"  # prefix of the symbols that stand for CellStatement.indices
 
 @dataclass(frozen=True, slots=True)
 class CellStatement:
-    """``[write] = expression`` over ``reads``, where every one of ``conditions`` is >= 0; addresses in bytes.
+    """``[write] = expression`` over ``reads``, executed where all of ``conditions`` are >= 0.
 
-    The expression's ``Index`` operands are places in ``indices`` ("x:0", "x:1", ...), so that equal expressions are
-    equal objects whatever iteration they stand for: everything that varies is in ``linears``.
+    Everything that varies with the iteration is in ``linears``. The expression itself refers to reads and indices by
+    position, so that copies of a statement in an unrolled loop have equal expressions.
     """
 
-    write: Linear
-    reads: tuple[Linear, ...]
+    write: Linear  # byte address of the written cell
+    reads: tuple[Linear, ...]  # byte addresses; Read(n) in the expression is the n-th
     expression: Expression
     element: ElementType  # of the written cell
-    address: int
-    read_elements: tuple[ElementType, ...] = ()  # none: all like the written cell
-    indices: tuple[Linear, ...] = ()
+    address: int  # of the instruction
+    read_elements: tuple[ElementType, ...] = ()  # of each read; empty: all like the written cell
+    indices: tuple[Linear, ...] = ()  # affine numbers that are operands: Index("x:n") is the n-th
     conditions: tuple[Linear, ...] = ()
 
     @property
@@ -39,6 +40,8 @@ class CellStatement:
 
     @property
     def accesses(self) -> tuple[Linear, ...]:
+        """The written cell, then the cells that are read."""
+        """The written cell, then the cells that are read."""
         return (self.write, *self.reads)
 
     @property
@@ -48,11 +51,11 @@ class CellStatement:
 
     @property
     def linears(self) -> tuple[Linear, ...]:
-        """Everything that changes from iteration to iteration."""
+        """Everything that may vary with the iteration: accesses, indices, conditions."""
         return (*self.accesses, *self.indices, *self.conditions)
 
     def moved(self, linears: tuple[Linear, ...]) -> CellStatement:
-        """The statement with other ``linears``."""
+        """The statement with ``linears`` in place of its own, in the same order."""
         first, second = 1 + len(self.reads), 1 + len(self.reads) + len(self.indices)
         return replace(self, write=linears[0], reads=linears[1:first], indices=linears[first:second],
                        conditions=linears[second:])
@@ -66,7 +69,7 @@ class CellStatement:
 
 
 def resolved(expression: Expression, indices: Mapping[str, Linear]) -> Expression:
-    """``expression`` with the places of its Index operands filled in."""
+    """``expression`` with the symbols of its Index operands replaced by ``indices``."""
     match expression:
         case Index(value, element):
             return Index(value.substitute(indices), element)
@@ -77,7 +80,7 @@ def resolved(expression: Expression, indices: Mapping[str, Linear]) -> Expressio
 
 @dataclass(frozen=True, slots=True)
 class StatementLoop:
-    """``items`` in order, for ``counter`` = 0 .. trips - 1."""
+    """A loop that executes ``items`` in order for ``counter`` = 0 .. trips - 1."""
 
     counter: str
     trips: Linear
@@ -95,14 +98,14 @@ ItemT = TypeVar("ItemT", bound=StatementItem)
 
 
 def conditional(item: ItemT, conditions: Iterable[Linear]) -> ItemT:
-    """``item`` only where ``conditions`` are >= 0 too."""
+    """``item`` restricted to the iterations in which ``conditions`` are >= 0, too."""
     if isinstance(item, CellStatement):
         return replace(item, conditions=(*item.conditions, *conditions))
     return replace(item, items=tuple(conditional(i, conditions) for i in item.items))
 
 
 def statements_of(item: StatementItem) -> Iterator[CellStatement]:
-    """Every statement, in the order of the text."""
+    """All statements in ``item``, in textual order."""
     if isinstance(item, CellStatement):
         yield item
     else:

@@ -1,7 +1,14 @@
-"""What one lift knows about the captured program, and the locations that hold its values.
+"""Assumptions of one attempt at lifting about the captured program, and names for the locations of its values.
 
-Locations are named like the guest state ("rax", "xmm0.1", "cc_op") or, on the stack, "slot:<displacement from
-rsp>:<bits>".
+Example: ``a[i * n]`` is affine once ``n == 1000`` is assumed, as captured. The attempt that needs this asks for it
+(memopt.lifting.values.requests); ``Assumptions.granting`` makes the assumptions of the next attempt.
+
+In: captured registers, memory and vectors, values at earlier entries. Out: what symbolic execution may rely on, as
+equations over live-in symbols, live-in cells, and choices of how to model branches, loops and extensions. Equations
+and invariant lanes become guards of the version, so that it only runs where they hold.
+
+Locations are named like the guest state of VEX ("rax", "xmm0.1", "cc_op"); on the stack
+"slot:<displacement from rsp>:<bits>".
 """
 
 from __future__ import annotations
@@ -25,85 +32,97 @@ from memopt.lifting.execution.parameters import (
     varies,
 )
 from memopt.lifting.execution.row_tables import RowTable, table_around
+from memopt.lifting.values.requests import (
+    AssumeAll,
+    AssumeEqual,
+    AssumeInvariantLane,
+    AssumeRowTable,
+    DeferExtension,
+    ExpressByTrips,
+    InlineLoop,
+    KeepLiveOut,
+    KeepOperandOrder,
+    MaskOperands,
+    NotAParameter,
+    PromoteCell,
+    Request,
+    SplitPaths,
+    TreatAsData,
+)
 from memopt.lifting.values.values import Value
 
 GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 LANES = tuple(f"xmm{n}.{lane}" for n in range(16) for lane in range(4))
-TO_THE_END = 3
+TO_THE_END = 3  # the level of ``Assumptions.split`` at which paths are not merged before the iteration ends
 SLOT = "slot:"  # prefix of a location on the stack: "slot:<displacement from rsp>:<bits>"
 
-MOST_TABLES = 8  # of one instruction
+MOST_TABLES = 8  # row tables that one instruction may load from
 
 State = dict[str, Value]
 
 
-@dataclass
-class Assumptions:
-    """What the lift knows about the captured program: it grows from attempt to attempt.
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What attempts note while they run, so that ``lift_region`` knows which views are worth trying after them."""
 
-    ``registers``: captured values, signed; ``vectors``: 32 bytes of each vector register ("xmm3"). ``equations``:
-    (linear over live-in symbols, its value) to be guarded, each solved for one symbol in ``solved``. ``cells``: live-in
-    memory cells, symbol -> (address, bits). ``eager``: also specialise on how registers relate that only follow one
-    another; such a guard seldom holds at first entry; ``declined``: where attempts that are not ``eager`` would have
-    gone on otherwise if they were. ``turns``: after how many iterations the loop with a header has what its iterations
-    exchange where it was (memopt.cfg.unroll). ``by_trips``: express the exit test's counter by the iterations
-    that remain. ``split``: branches that go different ways in different iterations, by address: 1 where the difference
-    is whether a loop runs at all, or on which side of a bound a counter is, 2 in general, 3 up to the end of the
-    iteration.
-    ``masked``: branches on data on whose ways operands are masked (memopt.lifting.execution.if_conversion).
-    ``deferred``: instructions
-    whose widenings wait (memopt.lifting.values.extensions). ``inlined``: headers of loops that never go round.
-    ``lanes``:
-    vector lanes that hold one number throughout. ``kept``: registers whose carried values are used after the loop.
-    ``calls``: the loop calls functions, so what lies below rsp when it is entered is nothing to rely on. ``tables``: of
-    pointers to rows, by the address of the instruction that loads from them. ``ordered``: the order of operands is to
-    be kept. ``earlier``: live-in values at other entries; what differs between entries becomes a function of one of
-    ``parameters`` (live-in symbols; memopt.lifting.execution.parameters) where that is possible, not a number; none of
-    ``moving`` is, which advance with the patched loop. ``to_the_end``: the last iteration is looked at, too, where it
-    ends in the middle; no code is made of it. ``framed``: rbp is as far from rsp as it was captured: what is
-    stored relative to it is on the stack. ``written``: addresses, as captured, of cells that are data: the loop stores
-    to them.
+    # Instructions at which an attempt that is not ``eager`` gave up a value that an eager one would specialise.
+    declined: set[int] = field(default_factory=set)
+    # Header -> number of iterations after which the values that iterations of its loop exchange are back where they
+    # were (memopt.cfg.unroll): 2 where two buffers are swapped.
+    exchange_periods: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What an attempt at lifting assumes about the captured program; ``granting`` a request makes new ones.
+
+    Frozen, but for two things that an attempt adds to: ``hints``, and ``cells``, since the memory model meets stack
+    cells while it executes, and the executor needs their symbols in the same attempt. A cell's symbol says which cell
+    it is, so adding one assumes nothing. Attempts of one view share both, unless a request drops all cells.
     """
 
-    registers: Mapping[str, int]
-    peek: Callable[[int, int], int]
-    vectors: Mapping[str, bytes] = field(default_factory=dict)
-    equations: list[tuple[Linear, int]] = field(default_factory=list)
-    solved: dict[str, Linear] = field(default_factory=dict)
-    cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)
+    registers: Mapping[str, int]  # captured values, signed
+    peek: Callable[[int, int], int]  # (address, bits) -> captured memory as a signed number
+    vectors: Mapping[str, bytes] = field(default_factory=dict)  # the known ones: "xmm3" -> 32 bytes
+    # (linear over live-in symbols, its value): each becomes a guard.
+    equations: tuple[tuple[Linear, int], ...] = ()
+    solved: Mapping[str, Linear] = field(default_factory=dict)  # each equation solved for one symbol
+    cells: dict[str, tuple[Linear, int]] = field(default_factory=dict)  # live-in cells: symbol -> (address, bits)
+    # Also specialise on relations between registers that are only seen to follow one another. Such a guard seldom
+    # holds at the first entry.
     eager: bool = False
-    by_trips: bool = False
-    split: dict[int, int] = field(default_factory=dict)
-    masked: set[int] = field(default_factory=set)
-    deferred: set[int] = field(default_factory=set)
-    inlined: set[int] = field(default_factory=set)
-    lanes: dict[str, int] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
-    calls: bool = False
-    tables: dict[int, tuple[RowTable, ...]] = field(default_factory=dict)
-    ordered: bool = False
+    by_trips: bool = False  # express the exit test's counter by R, the iterations that remain
+    # Branches that go different ways in different iterations, by address, with a level: 1 where the paths differ in
+    # whether a loop runs at all, or on which side of a bound a counter is; 2 in general; 3 (``TO_THE_END``) where
+    # they do not meet before the end of the iteration.
+    split: Mapping[int, int] = field(default_factory=dict)
+    masked: frozenset[int] = frozenset()  # branches on data whose paths run on masked operands (if_conversion)
+    deferred: frozenset[int] = frozenset()  # instructions whose extensions are deferred (values.extensions)
+    inlined: frozenset[int] = frozenset()  # headers of loops whose back edge is never taken
+    lanes: Mapping[str, int] = field(default_factory=dict)  # vector lanes that hold one number throughout
+    kept: frozenset[str] = frozenset()  # registers whose carried values are used after the loop
+    calls: bool = False  # the loop calls functions: nothing below rsp at its header can be relied on
+    tables: Mapping[int, tuple[RowTable, ...]] = field(default_factory=dict)  # by the address of the load
+    ordered: bool = False  # operands keep the order of the machine code
+    # Values of live-in symbols at earlier entries. What differs between entries becomes a function of a parameter,
+    # where that is possible, instead of a number.
     earlier: Sequence[Sample] = ()
-    parameters: dict[str, None] = field(default_factory=dict)
-    moving: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] = ()  # live-in symbols that may differ between entries (execution.parameters)
+    moving: frozenset[str] = frozenset()  # symbols that advance with the patched loop, and so are no parameters
+    # Execute the last iteration, too, where it ends in its middle. (For surveys: no code is made of it.)
     to_the_end: bool = False
-    framed: bool = False
-    written: frozenset[int] = frozenset()
-    declined: set[int] = field(default_factory=set)
-    turns: dict[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.framed:
-            distance = self.registers["rbp"] - self.registers["rsp"]
-            self.equations.append((Linear.symbol("rbp") - Linear.symbol("rsp"), distance))
-            self._solve("rbp", Linear.symbol("rsp") + distance)
+    framed: bool = False  # rbp is a frame pointer: what is stored relative to it is on the stack
+    written: frozenset[int] = frozenset()  # captured addresses of cells that hold data: the loop stores to them
+    hints: Hints = field(default_factory=Hints)
 
     def eagerly(self, address: int) -> bool:
-        """Whether to go on, at the instruction at ``address``, as only ``eager`` attempts do."""
+        """Whether to specialise, at the instruction at ``address``, where only ``eager`` attempts do; noted if not."""
         if not self.eager:
-            self.declined.add(address)
+            self.hints.declined.add(address)
         return self.eager
 
     def samples(self) -> dict[str, int]:
+        """The captured value of each live-in symbol, of its low byte, and of it as a parameter."""
         values = dict(self.registers)
         values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
         values |= {parameter(s): v for s, v in values.items()}
@@ -111,63 +130,114 @@ class Assumptions:
             values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
         return values
 
+    def symbol(self, name: str) -> Linear:
+        """What is known of a live-in value: its solution, or itself as a symbol."""
+        return self.solved.get(name, Linear.symbol(name))
+
     def low_bytes(self) -> dict[Linear, Linear]:
-        """Registers that seem to hold a truth in their low byte, and above it what a caller left there: what that byte
-        is. Compilers keep what they found out about aliases before a loop in such bytes."""
+        """Registers with a truth value in the low byte and leftovers of a caller above it, and the symbol of that byte.
+
+        Compilers keep the result of an alias test that they make before a loop in such a byte."""
         return {Linear.symbol(r): self.symbol(low_byte(r)) for r, v in self.registers.items()
                 if v % 256 in (0, 1) and not 0 <= v < 256 and r not in self.solved}
 
-    def differs(self, linear: Linear) -> bool:
-        """Whether it was seen with another value at an earlier entry."""
-        return varies(linear, self.samples(), self.earlier)
+    def add_cell(self, address: Linear, width: int) -> str:
+        """The symbol of the live-in cell of ``width`` bits at ``address``, which is one of ``cells`` from now on."""
+        symbol = f"m[{address}]:{width}"
+        self.cells.setdefault(symbol, (address, width))
+        return symbol
 
-    def specialised(self) -> Assumptions:
-        """To start again with numbers for all sizes."""
-        return replace(self.afresh(), earlier=(), moving=frozenset())
+    def in_frame(self) -> Assumptions:
+        """These, and that rbp is a frame pointer: as far from rsp as captured."""
+        distance = self.registers["rbp"] - self.registers["rsp"]
+        equation = (Linear.symbol("rbp") - Linear.symbol("rsp"), distance)
+        return replace(self, framed=True, equations=(*self.equations, equation),
+                       solved=self._solving("rbp", Linear.symbol("rsp") + distance))
 
-    def moved(self, symbol: str) -> Assumptions:
-        """To start again with ``symbol`` as no parameter."""
-        return replace(self.afresh(), moving=self.moving | {symbol})
+    # -- requests -----------------------------------------------------------------------------------------------
 
-    def stored(self, address: int) -> Assumptions:
-        """To start again with the cell at ``address`` as data."""
-        return replace(self.afresh(), written=self.written | {address})
+    def granting(self, request: Request) -> Assumptions:
+        """The assumptions of the next attempt. Raises Rejected(DATA_DEPENDENT_ADDRESS) where a row table is asked for
+        and there is none."""
+        match request:
+            case AssumeEqual() | AssumeAll():
+                return self._equating(request.needs if isinstance(request, AssumeAll) else (request,))
+            case PromoteCell(address, width):
+                self.add_cell(address, width)
+                return self
+            case SplitPaths(address, least):
+                return replace(self, split={**self.split, address: max(self.split.get(address, 0) + 1, least)})
+            case MaskOperands(address):
+                return replace(self, masked=self.masked | {address})
+            case DeferExtension(addresses):
+                return replace(self, deferred=self.deferred | addresses)
+            case InlineLoop(header):
+                return replace(self, inlined=self.inlined | {header})
+            case AssumeInvariantLane(lanes):
+                return replace(self, lanes={**self.lanes, **lanes})
+            case AssumeRowTable(address, place):
+                return replace(self, tables={**self.tables, address: self._tables(address, place)})
+            case KeepLiveOut(locations):
+                return replace(self, kept=self.kept | locations)
+            case KeepOperandOrder():
+                return replace(self, ordered=True)
+            case ExpressByTrips():
+                return replace(self, by_trips=True)
+            case NotAParameter(symbol):
+                return replace(self._without_requests(), moving=self.moving | {symbol})
+            case TreatAsData(cell):
+                return replace(self._without_requests(), written=self.written | {cell})
+        raise TypeError(f"a request of another kind: {request!r}")
 
-    def afresh(self) -> Assumptions:
-        """Without what attempts asked for so far."""
-        return Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
-                           earlier=self.earlier,
-                           moving=self.moving, to_the_end=self.to_the_end, framed=self.framed, written=self.written,
-                           declined=self.declined, turns=self.turns)
+    def _without_requests(self) -> Assumptions:
+        """Those of the first attempt, but for ``moving`` and ``written``: the other requests were made under
+        assumptions that do not hold any more, and are over symbols that may be none now."""
+        known = Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
+                            earlier=self.earlier, moving=self.moving, to_the_end=self.to_the_end,
+                            written=self.written, hints=self.hints)
+        return known.in_frame() if self.framed else known
 
-    def add_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(), symbolic: bool = False) -> None:
-        """``symbolic``: a single symbol that differs between entries may stay one, as a parameter."""
-        factor, samples = math.gcd(*(c for _, c in linear.terms)), self.samples()
+    def _equating(self, needs: Sequence[AssumeEqual]) -> Assumptions:
+        """With an equation for each of ``needs``. Where a stride differs between entries, each size needs a version of
+        its own: then those of the first attempt, without ``earlier`` entries, so that all sizes are numbers."""
+        known = self
+        for need in needs:
+            linear = need.linear.substitute(known.solved)
+            if linear.is_constant:  # it follows from the other equations
+                continue
+            if need.factor and varies(linear, known.samples(), known.earlier):  # a stride
+                return replace(known._without_requests(), earlier=(), moving=frozenset())
+            known = known._with_equation(linear, need.unknowns, need.symbolic)
+        return known
+
+    def _with_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(),
+                       symbolic: bool = False) -> Assumptions:
+        """Assuming that ``linear`` has its captured value. Where it had others at earlier entries, it becomes a
+        function of a parameter if possible; ``symbolic``: a single symbol may become a parameter itself."""
+        factor, samples, known = math.gcd(*(c for _, c in linear.terms)), self.samples(), self
         value = (linear.evaluate(samples) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
         if not parametric(linear) and varies(linear, samples, self.earlier):
             if symbolic and len(linear.terms) == 1 and linear.symbols.isdisjoint(self.moving):
                 found = counted(linear, self._candidates(linear), samples, self.earlier)
                 if found is None:
-                    self._add_parameter(*linear.symbols)
-                    return
+                    return self._with_parameter(*linear.symbols)
             else:
                 found = fit(linear, self._candidates(linear), samples, self.earlier)
             if found is not None:
                 (chosen,) = found.symbols
-                self._add_parameter(live_in(chosen))
+                known = self._with_parameter(live_in(chosen))
                 difference = linear.substitute({live_in(chosen): Linear.symbol(chosen)}) - found
                 linear, value = Linear(difference.terms), -difference.constant
         unit = [s for s, c in linear.terms if abs(c) == 1]
         if not unit:
             for symbol in sorted(linear.symbols):
-                self.add_equation(Linear.symbol(symbol))
-            return
+                known = known._with_equation(Linear.symbol(symbol))
+            return known
         symbol = max(unit, key=lambda s: (not is_parameter(s), s in unknowns, s))
         coefficient = linear.coefficient(symbol)
         solution = (linear.without(symbol) - value) * -coefficient
-        self.equations.append((linear, value))
-        self._solve(symbol, solution)
+        return replace(known, equations=(*known.equations, (linear, value)), solved=known._solving(symbol, solution))
 
     def _candidates(self, linear: Linear) -> Iterator[str]:
         """Live-in symbols that may explain how ``linear`` differs between entries, the likely ones first."""
@@ -177,40 +247,36 @@ class Assumptions:
             if symbol not in excluded and not is_parameter(symbol) and self.symbol(symbol) in itself:
                 yield symbol
 
-    def _add_parameter(self, symbol: str) -> None:
-        if symbol not in self.parameters:
-            self.parameters[symbol] = None
-            self._solve(symbol, Linear.symbol(parameter(symbol)))
+    def _with_parameter(self, symbol: str) -> Assumptions:
+        if symbol in self.parameters:
+            return self
+        return replace(self, parameters=(*self.parameters, symbol),
+                       solved=self._solving(symbol, Linear.symbol(parameter(symbol))))
 
-    def _solve(self, symbol: str, solution: Linear) -> None:
-        self.solved = {s: e.substitute({symbol: solution}) for s, e in self.solved.items()} | {symbol: solution}
+    def _solving(self, symbol: str, solution: Linear) -> dict[str, Linear]:
+        return {s: e.substitute({symbol: solution}) for s, e in self.solved.items()} | {symbol: solution}
 
-    def add_cell(self, address: Linear, width: int) -> str:
-        symbol = f"m[{address}]:{width}"
-        self.cells.setdefault(symbol, (address, width))
-        return symbol
-
-    def add_table(self, address: int, place: int) -> None:
+    def _tables(self, address: int, place: int) -> tuple[RowTable, ...]:
+        """The row tables that the instruction at ``address`` loads from, with the one around ``place``."""
         known = self.tables.get(address, ())
         found = None if any(place in t for t in known) else table_around(place, self.peek)
         if found is None or len(known) >= MOST_TABLES:
-            raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"loaded at {address:#x}")
-        self.tables[address] = (*known, found)
-
-    def symbol(self, name: str) -> Linear:
-        return self.solved.get(name, Linear.symbol(name))
+            raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"the address is loaded at {address:#x}")
+        return (*known, found)
 
 
 def slot_name(displacement: int, bits: int) -> str:
+    """The location of ``bits`` bits on the stack at ``displacement`` from rsp."""
     return f"{SLOT}{displacement}:{bits}"
 
 
 @cache
 def slot_range(slot: str) -> tuple[int, int]:
-    """Displacement from rsp and size in bytes."""
+    """The displacement from rsp and the size in bytes of a location on the stack."""
     _, low, bits = slot.split(":")
     return int(low), int(bits) // 8
 
 
 def bits_of(location: str) -> int:
+    """The width of a location: registers and lanes have 64 bits."""
     return slot_range(location)[1] * 8 if location.startswith(SLOT) else 64

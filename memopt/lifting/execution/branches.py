@@ -1,4 +1,14 @@
-"""Conditions of branches: which way one goes in every iteration, and when a loop is left on one."""
+"""Branch conditions: the trip count that an exit test gives, the way a branch goes, and where a condition holds.
+
+Example: ``k: ...; add rcx, 4; cmp rcx, rdx; jl k`` leaves the loop when ``rcx + 4*k + 4 - rdx >= 0``, where k counts
+the iterations. That is ``first + slope*k >= 0`` with ``first = rcx + 4 - rdx`` and ``slope = 4``, so the back edge is
+taken ``ceil(-first / 4)`` times. Where rcx and rdx are known numbers, the count is a number. Otherwise it is affine,
+and 4 must divide every coefficient.
+
+Three questions are answered: how often the back edge is taken (``back_edges``), which way a branch goes in every
+iteration (``decide``, by the captured values), and in which iterations it goes one way (``ways``, as disjoint
+conjunctions of affine conditions). Whatever the answer relies on is required of the algebra as an obligation.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +23,23 @@ from memopt.lifting.values.bounds import is_bit, sufficient
 from memopt.lifting.values.requests import SplitPaths
 from memopt.lifting.values.values import Atom, Either, Formula, Not, Opaque, data, negate
 
-MOST_WAYS = 32  # each of them is run through, in every attempt
+MOST_WAYS = 32  # paths of one branch: every attempt executes each of them
 
 Conditions = tuple[Linear, ...]  # each >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """``algebra`` has the samples, and takes the obligations that a decision relies on."""
+    """Answers about formulas. ``algebra`` has the captured values and takes the obligations that answers rely on."""
 
     algebra: Algebra
 
     def back_edges(self, leaving: Formula, counter: str) -> Linear | None:
-        """How often the back edge is taken: the first counter value for which ``leaving`` holds."""
+        """How often the back edge is taken: the first value of ``counter`` for which ``leaving`` holds.
+
+        None where it is not affine, or not known yet in a trial. Raises Rejected if ``leaving`` is not a comparison
+        that approaches its bound, or if the loop steps over its bound.
+        """
         if leaving is True:
             return Linear.of(0)
         try:
@@ -41,19 +55,23 @@ class Branches:
             return self._affine_turns(distance, step, is_equality(leaving))
         if is_equality(leaving):
             if distance.constant < 0 or distance.constant % step:
-                raise Rejected(Reason.TRIP_COUNT, "the loop steps over its bound")
+                raise Rejected(Reason.TRIP_COUNT, "a loop that ends on equality steps over its bound")
             return Linear.of(distance.constant // step)
         return Linear.of(max(0, -(-distance.constant // step)))
 
     def _affine_turns(self, distance: Linear, step: int, equality: bool) -> Linear | None:
-        """The turns where the bound depends on outer counters; None when it cannot be divided by the step (yet)."""
+        """``distance / step``, rounded up, where the distance to the bound is not a number.
+
+        None if ``step`` does not divide a coefficient. What is over live-in symbols only is then noted in
+        ``algebra.distances``: the outermost loop requests what makes it divisible.
+        """
         uneven = [s for s, c in distance.terms if c % step]
         if uneven or (equality and distance.constant % step):
             if self.algebra.trial:
                 return None
             self._split_remainders()
             if any(s.startswith(LOOP_COUNTER) for s in uneven) or not uneven:
-                raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in steps of {step}")
+                raise Rejected(Reason.TRIP_COUNT, f"steps of {step} do not divide the way {distance} to the bound")
             self.algebra.distances.append(Linear(tuple(
                 t for t in distance.terms if not t[0].startswith(LOOP_COUNTER))))
             return None
@@ -62,7 +80,11 @@ class Branches:
         return turns
 
     def _split_remainders(self) -> None:
-        """A bound that is not reached may follow an odd iteration done in advance: that branch is to go both ways."""
+        """Request both paths of a branch on a remainder modulo 2, if one was decided. Raises SplitPaths.
+
+        A loop that is unrolled twice may do an odd iteration in front, under a branch on ``n & 1``. The step divides
+        the distance only if that branch is split.
+        """
         for obligation in reversed(self.algebra.obligations):
             if obligation.branch is not None and is_bit(obligation.linear + 1):
                 raise SplitPaths(obligation.branch)
@@ -70,34 +92,34 @@ class Branches:
                 raise SplitPaths(obligation.branch)
 
     def back_edges_at_sample(self, leaving: Formula, counter: str) -> float:
-        """How often the back edge is taken at the captured values; infinity when ``leaving`` never holds."""
+        """How often the back edge is taken at the captured values; ``math.inf`` if ``leaving`` never holds."""
         if leaving is True:
             return 0
         try:
             first, slope = self.crossing(leaving, counter)
         except Rejected:
-            return 0 if not list(data(leaving)) and self._sample(leaving) else math.inf
+            return 0 if not list(data(leaving)) and self._holds_at_sample(leaving) else math.inf
         distance = self.algebra.at_sample(first) * (-1 if slope > 0 else 1)
         if is_equality(leaving) and (distance < 0 or distance % abs(slope)):
             return math.inf
         return max(0, -(-distance // abs(slope)))
 
-    def nears(self, leaving: Formula, counter: str) -> bool:
-        """Whether the loop comes nearer to leaving with every iteration."""
+    def approaches(self, leaving: Formula, counter: str) -> bool:
+        """Whether every iteration brings the exit condition ``leaving`` closer."""
         try:
             return leaving is True or bool(self.crossing(leaving, counter))
         except Rejected:
             return False
 
     def never(self, leaving: Formula) -> None:
-        """Requires that ``leaving`` holds in no iteration."""
+        """Require that ``leaving`` holds in no iteration. Raises Rejected(TRIP_COUNT) if that is not affine."""
         match leaving:
             case Atom(linear, equal, needs):
-                self._comparable(needs)
+                self._require_no_wrap(needs)
                 side = linear if equal and self.algebra.at_sample(linear) > 0 else -linear
                 self.algebra.require(side - 1, "another exit of the loop is not taken")
             case Not(Atom(linear, False, needs)):
-                self._comparable(needs)
+                self._require_no_wrap(needs)
                 self.algebra.require(linear, "another exit of the loop is not taken")
             case Either(left, right):
                 self.never(left)
@@ -105,11 +127,14 @@ class Branches:
             case bool() if not leaving:
                 pass
             case _:
-                raise Rejected(Reason.TRIP_COUNT, "a loop has several exits")
+                raise Rejected(Reason.TRIP_COUNT, "a loop has several exits, and one of them depends on data")
 
     def crossing(self, leaving: Formula, counter: str) -> tuple[Linear, int]:
-        """``first`` and ``slope`` such that the loop is left as soon as first + slope * counter reaches 0
-        (== 0, >= 0 with slope > 0, <= 0 with slope < 0)."""
+        """``(first, slope)`` such that the loop is left as soon as ``first + slope * counter`` reaches 0.
+
+        That is ``== 0`` if ``is_equality(leaving)``, else ``>= 0``, always with slope > 0. Raises
+        Rejected(DATA_DEPENDENT_BRANCH) for loaded data, Rejected(TRIP_COUNT) for what never reaches 0.
+        """
         inverted = isinstance(leaving, Not)
         atom = leaving.operand if isinstance(leaving, Not) else leaving
         if isinstance(atom, Opaque):
@@ -127,7 +152,10 @@ class Branches:
         return first, slope
 
     def decide(self, formula: Formula) -> bool:
-        """Which way a branch goes in every iteration: by the sample; what that takes becomes obligations."""
+        """Whether ``formula`` holds in every iteration, or in none: as at the captured values.
+
+        That it does so in all iterations becomes obligations. Raises Rejected(DATA_DEPENDENT_BRANCH) for loaded data.
+        """
         match formula:
             case bool():
                 return formula
@@ -137,15 +165,15 @@ class Branches:
                 return not self.decide(operand)
             case Either(left, right):
                 for part in (left, right):
-                    if self._sample(part):
+                    if self._holds_at_sample(part):
                         return self.decide(part)
                 return self.decide(left) or self.decide(right)
             case Atom():
                 return self._decide_atom(formula)
 
     def _decide_atom(self, atom: Atom) -> bool:
-        self._comparable(atom.needs)
-        number = self._number(atom.linear)
+        self._require_no_wrap(atom.needs)
+        number = self._nearest_at_sample(atom.linear)
         if atom.equal and number == 0:
             self._one_way(atom.linear)
             self._one_way(-atom.linear)
@@ -161,10 +189,11 @@ class Branches:
         self.algebra.require(linear, f"the branch at {address:#x} goes one way", branch=address)
 
     def ways(self, formula: Formula, general: bool) -> list[Conditions]:
-        """Where ``formula`` holds, as disjoint sets of conditions that are all >= 0.
+        """Where ``formula`` holds: a disjunction of disjoint conjunctions, each of conditions that are >= 0.
 
-        Unless ``general``, a counter is taken to lie on one side of what it is compared with for equality. What does
-        not change is decided.
+        A part over live-in symbols alone does not change and is decided. For ``a != b``, both sides of b are cases if
+        ``general``. Otherwise a is required to stay on one side of b (``_side``), as a counter that runs up to b does.
+        Raises Rejected(NO_PLAN) beyond MOST_WAYS cases, Rejected(DATA_DEPENDENT_BRANCH) for loaded data.
         """
         match formula:
             case bool():
@@ -178,29 +207,33 @@ class Branches:
             case Not(Either(left, right)):
                 return self._product(negate(left), negate(right), general)
             case Atom(linear, equal, needs):
-                self._comparable(needs)
+                self._require_no_wrap(needs)
                 if not equal:
                     return [(linear,)]
                 return [(linear, -linear)] if general else [(-self._side(linear),)]
             case Not(Atom(linear, equal, needs)):
-                self._comparable(needs)
+                self._require_no_wrap(needs)
                 if not equal:
                     return [(-linear - 1,)]
                 return [(linear - 1,), (-linear - 1,)] if general else [(self._side(linear) - 1,)]
         raise AssertionError(formula)
 
     def _product(self, left: Formula, right: Formula, general: bool) -> list[Conditions]:
+        """The cases in which both formulas hold."""
         first, second = self.ways(left, general), self.ways(right, general)
         if len(first) * len(second) > MOST_WAYS:
-            raise Rejected(Reason.NO_PLAN, f"the branch at {self.algebra.address:#x} is about too many cases")
+            raise Rejected(Reason.NO_PLAN, f"the branch at {self.algebra.address:#x} splits into too many cases")
         return [a + b for a in first for b in second]
 
-    def _comparable(self, needs: Conditions) -> None:
+    def _require_no_wrap(self, needs: Conditions) -> None:
         for need in needs:
             self.algebra.require(need, "a comparison does not wrap around")
 
-    def _number(self, linear: Linear) -> int:
-        """What ``linear`` is at the captured values; where these do not get here, the nearest to it that does."""
+    def _nearest_at_sample(self, linear: Linear) -> int:
+        """``linear`` at the captured values, or the nearest number that the enclosing conditions admit.
+
+        These conditions (``algebra.given``) may not hold at the captured values if the branch is on a split path.
+        """
         number = self.algebra.at_sample(linear)
         for known in self.algebra.given:
             if (over := linear - known).is_constant:
@@ -210,12 +243,15 @@ class Branches:
         return number
 
     def _side(self, linear: Linear) -> Linear:
-        """``linear`` or its opposite: the one that is never negative, as far as one iteration tells."""
+        """``linear`` or ``-linear``: the one that is never negative.
+
+        It follows from the enclosing conditions, or it is guessed from the captured values and required.
+        """
         for side in (linear, -linear):
             if any((over := sufficient(side - known)).is_constant and over.constant >= 0
                    for known in (Linear(), *self.algebra.given)):
                 return side
-        number = self._number(linear)
+        number = self._nearest_at_sample(linear)
         rises = sum(c for s, c in linear.terms if s.startswith((LOOP_COUNTER, TRIAL))) >= 0
         if not self.algebra.reached:
             number = 0
@@ -223,14 +259,15 @@ class Branches:
         self._one_way(side)
         return side
 
-    def _sample(self, formula: Formula) -> bool:
+    def _holds_at_sample(self, formula: Formula) -> bool:
+        """Whether ``formula`` holds at the captured values."""
         match formula:
             case bool():
                 return formula
             case Not(operand):
-                return not self._sample(operand)
+                return not self._holds_at_sample(operand)
             case Either(left, right):
-                return self._sample(left) or self._sample(right)
+                return self._holds_at_sample(left) or self._holds_at_sample(right)
             case Atom(linear, equal, _):
                 number = self.algebra.at_sample(linear)
                 return number == 0 if equal else number >= 0
@@ -239,21 +276,24 @@ class Branches:
 
 
 def width_of(formula: Formula) -> int:
+    """The bits of the operands that ``formula`` compares; 64 if it is not one comparison."""
     atom = formula.operand if isinstance(formula, Not) else formula
     return atom.width if isinstance(atom, Atom) else 64
 
 
 def is_equality(formula: Formula) -> bool:
+    """Whether ``formula`` is ``a == b`` or ``a != b``."""
     atom = formula.operand if isinstance(formula, Not) else formula
     return isinstance(atom, Atom) and atom.equal
 
 
-def depends(formula: Formula, counter: str) -> bool:
+def depends_on(formula: Formula, counter: str) -> bool:
+    """Whether the truth of ``formula`` may change with ``counter``; loaded data always may."""
     match formula:
         case Atom(linear, _, _):
             return linear.coefficient(counter) != 0
         case Not(operand):
-            return depends(operand, counter)
+            return depends_on(operand, counter)
         case Either(left, right):
-            return depends(left, counter) or depends(right, counter)
+            return depends_on(left, counter) or depends_on(right, counter)
     return isinstance(formula, Opaque)

@@ -1,7 +1,11 @@
-"""The two operators of the models of memcpy and memset (memopt.cfg.library_models), as symbolic execution sees them.
+"""Symbolic values of the two operators in the models of memcpy, memmove and memset (memopt.cfg.library_models).
 
-``granule`` is the element size a copy is modelled with, ``forwards`` the demand that the destination of a copy does
-not begin inside its source.
+A call ``memmove(d, s, n)`` is modelled as a loop over elements of g bytes::
+
+    forwards(d, s, n); g = granule(n); for (i = 0; i < n; i += g) d[i..i+g] = s[i..i+g];
+
+``granule`` is the element size: 8, 4, 2 or 1 bytes. ``forwards`` demands that d does not begin inside s .. s + n, so
+that copying forwards gives what the function gives.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ from memopt.lifting.values.values import Value, constant
 
 
 def _granule(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:
-    """What divides the size whatever its symbols are, which are fixed where they would leave single bytes.
+    """The largest of 8, 4, 2, 1 that divides the size for all values of its symbols.
 
-    0 in a trial, where only what registers hold afterwards is looked at: then there is no loop."""
+    If that leaves less than 4 bytes, the size is specialised on its captured value. 0 in a trial, which looks only at
+    registers afterwards: the model then has no loop.
+    """
     if algebra.trial:
         return constant(0, 64)
     size, = operands
@@ -29,13 +35,13 @@ def _granule(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:
 
 
 def _forwards(algebra: Algebra, operands: tuple[Linear, ...]) -> Value:
-    """True, once it is required: the destination begins before the source or behind it."""
+    """Requires that the destination begins in front of the source or behind its end, as it was captured. Returns 1."""
     to, source, size = operands
     distance = to - source
     behind = algebra.at_sample(distance) > 0
-    algebra.require(distance - size if behind else -distance, "a destination does not begin inside its source")
+    algebra.require(distance - size if behind else -distance, "the destination of a copy does not begin in its source")
     return constant(1, 1)
 
 
-ABOUT_COPIES: dict[str, Callable[[Algebra, tuple[Linear, ...]], Value]] = {
+COPY_OPERATORS: dict[str, Callable[[Algebra, tuple[Linear, ...]], Value]] = {
     "granule": _granule, "forwards": _forwards}

@@ -1,9 +1,12 @@
-"""Live-in values that advance with the patched loop, expressed by the number of iterations that remain.
+"""Entry invariants: expressions over the live-in values that are the same whenever the patched header is reached.
 
-A value that advances by ``step`` while ``R = numerator / divisor`` falls by one is, at every entry, what it will be
-in the end minus ``step * R``: ``divisor * value + step * numerator`` is the same whenever the header is reached. That
-sum may be specialised on, the value itself may not. The counter of the exit test needs no such equation: it follows
-from R alone. Expressed like this, bounds and rows that depend on the current iteration are compared exactly.
+Example: ``for (i = 0; i < n; i++, row += 800)``, patched while it runs. A version may be entered at any i, so the
+captured address ``row`` cannot be a guard: the next entry has another one. R = n - i iterations remain, and R falls by
+1 as row rises by 800, so ``row + 800*R`` is the same at every entry. That sum can be a guard.
+
+In general R is ``numerator / divisor``, and a value that advances by ``step`` has the invariant
+``divisor * value + step * numerator``. The counter of the exit test needs no equation of its own: it follows from R
+(``by_trips``). Bounds and rows that depend on the current outer iteration can be compared exactly in this form.
 """
 
 from __future__ import annotations
@@ -18,22 +21,26 @@ from memopt.lifting.execution.parameters import live_in
 
 @dataclass(frozen=True, slots=True)
 class EntryInvariants:
-    """Over the live-in symbols of ``facts``; ``steps`` are those of the patched loop's locations."""
+    """Entry invariants over the live-in symbols of ``assumptions``, for a patched loop with R = ``numerator /
+    divisor``.
 
-    facts: Assumptions
+    ``steps``: location -> what one iteration of that loop adds to it.
+    """
+
+    assumptions: Assumptions
     steps: dict[str, int]
     numerator: Linear
     divisor: int
 
     def step(self, linear: Linear) -> int:
-        """What one iteration of the patched loop adds to ``linear`` over live-in symbols."""
+        """What one iteration of the patched loop adds to ``linear``, which is over live-in symbols."""
         return sum(c * self._step(s) for s, c in linear.terms)
 
     def _step(self, symbol: str) -> int:
         location = symbol = live_in(symbol)
-        if symbol in self.facts.cells:
-            address, width = self.facts.cells[symbol]
-            offset = address - self.facts.symbol("rsp")
+        if symbol in self.assumptions.cells:
+            address, width = self.assumptions.cells[symbol]
+            offset = address - self.assumptions.symbol("rsp")
             location = slot_name(offset.constant, width) if offset.is_constant else ""
         return self.steps.get(location, 0)
 
@@ -42,12 +49,15 @@ class EntryInvariants:
         return frozenset(s for s in linear.symbols if s != TRIPS and self._step(s))
 
     def invariant(self, linear: Linear) -> Linear:
-        """What is the same at every entry, and ``linear`` follows from it and R."""
+        """An expression with the same value at every entry, from which and R ``linear`` follows."""
         step = self.step(linear)
         return linear * self.divisor + self.numerator * step if step else linear
 
     def by_trips(self) -> dict[str, Linear]:
-        """The exit test's counter by R; empty when there is none whose coefficient divides everything else."""
+        """The exit test's counter as an expression in R: {symbol: expression}.
+
+        Example: R = n - i gives {i: n - R}. Empty if no advancing symbol has a coefficient that divides all others.
+        """
         for symbol, coefficient in self.numerator.terms:
             rest = Linear.symbol(TRIPS, self.divisor) - self.numerator.without(symbol)
             if self._step(symbol) and not any(n % coefficient for n in (rest.constant, *(c for _, c in rest.terms))):

@@ -1,8 +1,20 @@
-"""Lift a loop nest by symbolic execution of one iteration per loop, inner loops summarised first.
+"""Symbolic execution of a loop nest: one iteration of each loop, with a summary in place of each inner loop.
 
-``facts`` names locations, ``places`` reads and writes them, ``walk`` runs one iteration, ``induction`` finds what
-advances by a constant, ``exits`` solves for the trip count. Branches inside an iteration follow the captured values;
-what they rely on becomes an obligation for all iterations.
+Example, with rcx = 0 at the first header::
+
+    k: movsd xmm0, [rdi]; addsd xmm1, xmm0; add rdi, 8; inc rcx; cmp rcx, 100; jne k
+
+is the LoopNode "100 iterations; v0 = load [rdi + 8*k]; xmm1 is carried and becomes xmm1 + v0", and after the loop
+rdi is ``rdi + 800`` and xmm1 is ``Final``.
+
+In: the flow graph, its loops, the operations of its blocks, the assumptions of this attempt. Out: an ``OuterLoop``.
+Raises a request (memopt.lifting.values.requests) where one more assumption would help, else Rejected.
+
+Each loop takes three steps. ``induction`` finds the induction variables and executes one iteration (``iteration``).
+``branches`` solves the exit test for the trip count. Both together give the state after the loop.
+Sound because induction variables are proved by induction over the iterations. Everything else that an iteration relies
+on (a branch that goes one way, a number that does not wrap around) is recorded as an obligation for all iterations.
+memopt.lifting.scop.obligations proves it later or makes it a guard.
 """
 
 from __future__ import annotations
@@ -21,11 +33,13 @@ from memopt.lifting.execution.branches import Branches, is_equality, width_of
 from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.induction import Induction
 from memopt.lifting.execution.invariant_compares import Fixed
-from memopt.lifting.execution.iteration import Iteration, IterationExecutor, LoopExit, LoopSummary
+from memopt.lifting.execution.iteration import IterationExecutor
+from memopt.lifting.execution.iteration_result import Iteration, LoopExit, LoopSummary
 from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.execution.row_tables import RowTable
 from memopt.lifting.execution.sqrt_exits import check_roots, invalid_root
 from memopt.lifting.values.algebra import Algebra, Obligation
+from memopt.lifting.values.budget import Budget
 from memopt.lifting.values.loop_tree import (
     CarriedValue,
     Guarded,
@@ -56,45 +70,37 @@ from memopt.x86.conditions import CARRY, expand_condition, flag_family
 
 @dataclass(frozen=True, slots=True)
 class OuterLoop:
-    """The patched loop, lifted: header values are ``entry`` at the current iteration and ``steps`` per iteration.
+    """The patched loop, lifted. Locations are named as in memopt.lifting.execution.assumptions."""
 
-    ``zeros``: when not empty, some iterations leave it where a square root is invalid
-    (memopt.lifting.execution.iteration), as long
-    as these lanes ("xmm2.0", bits; "" for none) are zero. Those in ``fixed`` hold numbers by which branches went.
-    ``unordered``: for a NaN as well. ``wider``: as in memopt.ir.region.Region. ``tables``: words that were taken for
-    linear, with what of the pointers to them is no multiple of a word. Locations in ``narrow`` have their numbers in
-    the low 32 bits, the others are zero.
-
-    ``reads``: cells at fixed addresses that the original reads in some iteration (memopt.lifting.scop.dereferenceable).
-
-    ``numerator / divisor`` is R, how often the header is reached from now on (memopt.ir.region.Trips).
-    ``exit_state`` holds every location when the loop is left; ``leaves_first``: something of an iteration
-    comes after the exit test (a while loop), so that R counts only whole iterations; ``last``: what the last one does
-    in front of that test, None where it was not asked for (memopt.lifting.execution.assumptions).
-    """
-
-    node: LoopNode
-    steps: dict[str, int]
-    opaque: frozenset[str]
+    node: LoopNode  # runs R times
+    steps: dict[str, int]  # induction variables: location -> what one iteration adds to it
+    opaque: frozenset[str]  # all other locations that the loop carries
+    # R = numerator / divisor: how often the header is reached from now on (memopt.ir.region.Trips).
     numerator: Linear
     divisor: int
-    exit_state: State
+    exit_state: State  # the value of every location when the loop is left
     obligations: tuple[Obligation, ...]
     exit_width: int  # bits of the exit comparison
     ranges: dict[str, Linear]  # counter -> its largest value
-    slots: frozenset[str]
+    slots: frozenset[str]  # stack slots that the loop writes
+    # Some of the iteration follows the exit test (a while loop), so that R counts whole iterations only.
     leaves_first: bool
-    narrow: frozenset[str] = frozenset()
+    narrow: frozenset[str] = frozenset()  # induction variables of 32 bits; the upper half of the register is zero
+    # Lanes ("xmm2.0") that must be zero at entry, with the bits that are compared; "" stands for no lane at all. If not
+    # empty, the version must roll back when a square root is invalid (memopt.lifting.execution.sqrt_exits).
     zeros: dict[str, int] = field(default_factory=dict)
-    fixed: Fixed = field(default_factory=dict)
-    speculative_accesses: bool = False
+    fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
+    speculative_accesses: bool = False  # as in memopt.ir.region.Region
+    # Row tables in use; of each pointer into one, the part that is not a multiple of a word whatever the counters are.
     tables: dict[RowTable, tuple[Linear, ...]] = field(default_factory=dict)
-    unordered: bool = False
+    unordered: bool = False  # the exits behind ``zeros`` are taken for a NaN, too
+    # Cells that the original reads in some iteration (memopt.lifting.scop.dereferenceable).
     reads: tuple[Read, ...] = ()
+    # What the last, partial iteration of a while loop does before the exit test; None unless Assumptions.to_the_end.
     last: tuple[Item, ...] | None = None
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
-        """With live-in symbols replaced by expressions in items, ranges and obligations."""
+        """The same loop with live-in symbols replaced by ``values`` in items, ranges, reads and obligations."""
         new = Substitution(values)
         node = rewritten(self.node, new)
         assert isinstance(node, LoopNode)
@@ -109,27 +115,33 @@ class OuterLoop:
 
 
 class Executor:
-    """One attempt at lifting, under fixed ``facts``. Raises Specialise or Promote to ask for another attempt."""
+    """One attempt to execute a nest symbolically under ``assumptions``.
 
-    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], facts: Assumptions,
-                 go_on: Callable[[], None] = lambda: None) -> None:
+    Raises a request (memopt.lifting.values.requests) to ask for another attempt, or Rejected. ``lift`` gives the
+    operations of the basic block at an address. ``budget`` is checked at each branch inside an iteration.
+    """
+
+    def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], assumptions: Assumptions,
+                 budget: Budget | None = None) -> None:
         loads: list[LoadEvent] = []
-        self.facts, self.depth = facts, 0
-        self.algebra = Algebra(facts.samples(), lambda event: loads[event].pointer, _condition)
-        self.algebra.widenings.addresses = frozenset(facts.deferred)
-        self.algebra.written = facts.written
-        self.algebra.low_bytes = facts.low_bytes()
-        self.exits = Branches(self.algebra)
-        self.algebra.decide = self.exits.decide
-        self.places = MemoryModel(facts, self.algebra, loads)
-        self.walker = IterationExecutor(graph, forest, lift, self.algebra, self.places, self.exits, self._inner, go_on)
-        self.induction = Induction(facts, self.algebra, self.places, self.walker)
+        self.assumptions, self.depth = assumptions, 0
+        self.algebra = Algebra(assumptions.samples(), lambda event: loads[event].pointer, _condition)
+        self.algebra.widenings.addresses = assumptions.deferred
+        self.algebra.written = assumptions.written
+        self.algebra.low_bytes = assumptions.low_bytes()
+        self.branches = Branches(self.algebra)
+        self.algebra.decide = self.branches.decide
+        self.memory = MemoryModel(assumptions, self.algebra, loads)
+        self.walker = IterationExecutor(graph, forest, lift, self.algebra, self.memory, self.branches, self._inner,
+                                        budget or Budget())
+        self.induction = Induction(assumptions, self.algebra, self.memory, self.walker)
 
     def outermost(self, loop: Loop) -> OuterLoop:
-        entry: State = {r: Integer(self.facts.symbol(r), 64) for r in GENERAL}
+        """Execute ``loop``, the patched one. Raises Rejected(TRIP_COUNT) unless it has one affine trip count."""
+        entry: State = {r: Integer(self.assumptions.symbol(r), 64) for r in GENERAL}
         entry |= {lane: LiveVector(lane) for lane in LANES} | {"d_flag": constant(1, 64)}
         entry |= {flag: Carried("entry", flag) for flag in ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep", "mxcsr_round")}
-        for lane, number in self.facts.lanes.items():
+        for lane, number in self.assumptions.lanes.items():
             entry[lane] = constant(number, 64)
             self.walker.fixed[lane, ElementType.F64] = number.to_bytes(8, "little")
         self.depth = loop.depth
@@ -137,133 +149,153 @@ class Executor:
         counter = self.walker.counter(loop)
         chosen, others = self._first_exit(loop, walk)
         if walk.ended or walk.state is None:
-            raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} ends in its first iteration")
+            raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} is left in its first iteration")
         leaving, exit_state = chosen.condition, chosen.state
-        first, slope = self.exits.crossing(leaving, counter)
+        first, slope = self.branches.crossing(leaving, counter)
         leaves_first = not self._ends_with_exit(walk, chosen, opaque)
         numerator = -first if slope > 0 else first
         if not leaves_first:
             numerator = numerator + abs(slope)
-        if not is_equality(leaving):  # the last step may overshoot the bound; by how much is guarded with the division
+        # ``i < n`` may overshoot n in the last step. Adding the captured overshoot makes the division exact. The guard
+        # that the divisor divides the numerator then admits only entries with the same overshoot.
+        if not is_equality(leaving):
             numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
         for distance in self.algebra.distances:
-            self._relate(EntryInvariants(self.facts, steps, numerator, abs(slope)), distance)
+            self._ask_for_invariant(EntryInvariants(self.assumptions, steps, numerator, abs(slope)), distance)
         self.algebra.sample["R"] = self.algebra.at_sample(numerator) // abs(slope)
         self.algebra.ranges[counter] = Linear.symbol("R") - 1
         last = Linear.symbol("R") - (1 if leaves_first else 2)
-        self._goes_on(chosen, walk, last - Linear.symbol(counter))
+        self._require_after_exit_test(chosen, walk, last - Linear.symbol(counter))
         for formula, earlier in others:
-            self._not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
+            self._require_not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
             if earlier and leaves_first:
-                self._not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
+                self._require_not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
         node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
         check_roots(node)
         end = None
-        if leaves_first and self.facts.to_the_end:
-            distances = {p: self._advanced_to_the_end(step, numerator, abs(slope)) for p, step in steps.items()}
-            end = tuple(self._to_the_exit(loop, entry, distances, opaque).items)
+        if leaves_first and self.assumptions.to_the_end:
+            distances = {p: self._total_advance(step, numerator, abs(slope)) for p, step in steps.items()}
+            end = tuple(self._last_iteration(loop, entry, distances, opaque).items)
         return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
-                         frozenset(self.places.slots), leaves_first, self._narrow(entry, steps),
+                         frozenset(self.memory.slots), leaves_first, self._zero_extended(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
-                         {t: tuple(pointers) for t, pointers in self.places.tables.items()},
+                         {t: tuple(pointers) for t, pointers in self.memory.tables.items()},
                          bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), end)
 
-    def _narrow(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
+    def _zero_extended(self, entry: State, steps: dict[str, int]) -> frozenset[str]:
         values = {p: entry[p] for p in steps}
         found = {p: self.algebra.widenings.whole(v.linear) for p, v in values.items() if isinstance(v, Integer)}
         if any(w is not None and w.bits != 32 for w in found.values()):
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a counter of 8 or 16 bits that wraps around")
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a counter of 8 or 16 bits may wrap around")
         return frozenset(p for p, w in found.items() if w is not None)
 
     @staticmethod
-    def _relate(remaining: EntryInvariants, distance: Linear) -> None:
-        """Ask for what the divisibility of a bound's ``distance`` depends on."""
+    def _ask_for_invariant(remaining: EntryInvariants, distance: Linear) -> None:
+        """Request the captured value of what decides whether a step divides ``distance``, the way to a bound.
+
+        Raises AssumeEqual for the entry invariant of ``distance``; Rejected(TRIP_COUNT) if that is a constant already.
+        """
         invariant = remaining.invariant(distance)
         if invariant.is_constant:
-            raise Rejected(Reason.TRIP_COUNT, f"the bound {distance} is not reached in even steps")
+            raise Rejected(Reason.TRIP_COUNT, f"the step of a loop does not divide {distance}, the way to its bound")
         raise AssumeEqual(invariant, frozenset(s for s, c in distance.terms if c > 0))
 
     def _inner(self, loop: Loop, entry: State) -> LoopSummary:
-        """Summarise a loop met inside an iteration."""
+        """The summary of a loop that is met inside an iteration of another."""
         steps, opaque, walk, header = self.induction.of(loop, entry)
         counter = self.walker.counter(loop)
         if walk.state is None and len({target for _, target in loop.exits}) > 1:
             raise InlineLoop(loop.header)
         chosen, others = self._first_exit(loop, walk)
         leaving, exit_state = chosen.condition, chosen.state
-        turns = self.exits.back_edges(leaving, counter)
+        turns = self.branches.back_edges(leaving, counter)
         if turns is not None:
             self.algebra.ranges[counter] = turns
-            self._goes_on(chosen, walk, turns - Linear.symbol(counter) - 1)
+            self._require_after_exit_test(chosen, walk, turns - Linear.symbol(counter) - 1)
             for formula, earlier in others:
-                self._not_taken(formula, () if earlier else (turns - Linear.symbol(counter) - 1,))
+                self._require_not_taken(formula, () if earlier else (turns - Linear.symbol(counter) - 1,))
         if turns is not None and walk.state is not None and not self._ends_with_exit(walk, chosen, opaque):
-            return self._left_in_the_middle(loop, walk, entry, steps, opaque, turns)
+            return self._peel_last_iteration(loop, walk, entry, steps, opaque, turns)
         trips = None if turns is None else turns + 1
         node = self._node(loop, walk, trips, entry, header, exit_state)
-        return LoopSummary(self._after(loop, leaving, exit_state, entry, turns), [node], chosen.target,
-                           reads=_outside(walk, turns))
+        return LoopSummary(self._state_after(loop, leaving, exit_state, entry, turns), [node], chosen.target,
+                           reads=_reads_at_entry(walk, turns))
 
     def _first_exit(self, loop: Loop, walk: Iteration) -> tuple[LoopExit, list[tuple[Formula, bool]]]:
-        """The exit by which the loop is left, and the others, each with whether it is tested earlier."""
+        """The exit by which the loop is left at the captured values, and all others that could be taken.
+
+        Each of the others comes with whether it is tested earlier in an iteration than the first one.
+        Raises InlineLoop for an inner loop that may never take its back edge.
+        """
         exits = [e for e in walk.exits if e.condition is not False]
         if not exits:
-            raise Rejected(Reason.TRIP_COUNT, f"no exit of the loop at {loop.header:#x}")
+            raise Rejected(Reason.TRIP_COUNT, f"the loop at {loop.header:#x} has no exit")
         if len(exits) == 1:
             return exits[0], []
         counter = self.walker.counter(loop)
-        turns = [self.exits.back_edges_at_sample(e.condition, counter) for e in exits]
+        turns = [self.branches.back_edges_at_sample(e.condition, counter) for e in exits]
         number = turns.index(min(turns))
-        near = turns[number] < math.inf and self.exits.nears(exits[number].condition, counter)
+        near = turns[number] < math.inf and self.branches.approaches(exits[number].condition, counter)
         if not near and loop.depth > self.depth:
-            raise InlineLoop(loop.header)  # perhaps it never goes round
+            raise InlineLoop(loop.header)  # perhaps its back edge is never taken
         if turns[number] == math.inf:
-            raise Rejected(Reason.TRIP_COUNT, f"{len(exits)} exits of the loop at {loop.header:#x}")
+            raise Rejected(Reason.TRIP_COUNT,
+                           f"none of the {len(exits)} exits of the loop at {loop.header:#x} is reached by counting")
         return exits[number], [(e.condition, n < number) for n, e in enumerate(exits) if n != number]
 
-    def _goes_on(self, point: LoopExit, walk: Iteration, given: Linear) -> None:
-        """What is required after the test at ``point`` is required only where the loop goes on."""
+    def _require_after_exit_test(self, point: LoopExit, walk: Iteration, given: Linear) -> None:
+        """Weaken the obligations noted after the exit test ``point``: they hold only where the loop goes on.
+
+        ``given`` is >= 0 in exactly these iterations.
+        """
         obligations = self.algebra.obligations
         for number in range(point.obligations, walk.obligations):
             obligations[number] = replace(obligations[number], given=(*obligations[number].given, given))
 
-    def _not_taken(self, leaving: Formula, given: tuple[Linear, ...]) -> None:
+    def _require_not_taken(self, leaving: Formula, given: tuple[Linear, ...]) -> None:
+        """Require that another exit, taken when ``leaving`` holds, is never taken where ``given`` are >= 0."""
         with self.algebra.under(given):
-            self.exits.never(leaving)
+            self.branches.never(leaving)
 
     @staticmethod
     def _ends_with_exit(walk: Iteration, point: LoopExit, opaque: frozenset[str]) -> bool:
-        """A do-while loop: nothing that matters comes after the exit test."""
+        """Whether this is a do-while loop: nothing that matters comes after the exit test."""
         acts = any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in walk.items[point.items:])
         return not acts and walk.raising.keys() <= set(point.raising) and walk.state is not None and all(
             point.state[p] == walk.state[p] for p in opaque)
 
-    def _left_in_the_middle(self, loop: Loop, walk: Iteration, entry: State, steps: dict[str, int],
+    def _peel_last_iteration(self, loop: Loop, walk: Iteration, entry: State, steps: dict[str, int],
                             opaque: frozenset[str], turns: Linear) -> LoopSummary:
-        """``turns`` whole iterations, then the part of one up to the exit, walked once more from where they end."""
+        """The summary of a while loop: a LoopNode of ``turns`` whole iterations, then a copy of the last, partial one.
+
+        Example: ``while (x = a[i], i < n) b[i++] = x;`` is a loop of n iterations, and behind it one load of ``a[n]``.
+        """
         assert walk.state is not None
         items: list[Item] = []
         if turns != Linear.of(0):
             finals = {**walk.state, **{p: v for p, v in entry.items() if p not in opaque}}
             items.append(self._node(loop, walk, turns, entry, self.induction.header(loop, entry, {}, opaque), finals))
         distances = {p: turns * step for p, step in steps.items()}
-        last = self._to_the_exit(loop, entry, distances, opaque if items else frozenset())
+        last = self._last_iteration(loop, entry, distances, opaque if items else frozenset())
         if last.roots:
             raise invalid_root(loop.header)
-        reads = (*_outside(last, None), *_outside(walk, turns))
+        reads = (*_reads_at_entry(last, None), *_reads_at_entry(walk, turns))
         return LoopSummary(last.exits[0].state, items + last.items, last.exits[0].target, last.raising, reads)
 
     @staticmethod
-    def _advanced_to_the_end(step: int, numerator: Linear, divisor: int) -> Linear:
-        """By how much a location with this step is, after all R = ``numerator / divisor`` iterations."""
+    def _total_advance(step: int, numerator: Linear, divisor: int) -> Linear:
+        """How far a location with this step has advanced after all R = ``numerator / divisor`` iterations."""
         if step % divisor:
-            raise Rejected(Reason.TRIP_COUNT, "what advances does so in other steps than what is counted")
+            raise Rejected(Reason.TRIP_COUNT, f"a step of {step} is not a multiple of the counter's step {divisor}")
         return numerator * (step // divisor)
 
-    def _to_the_exit(self, loop: Loop, entry: State, distances: dict[str, Linear], opaque: frozenset[str]) -> Iteration:
-        """The last iteration: locations are ``distances`` from where they were at ``entry``, or hold what follows from
-        all that was done, if they are ``opaque``."""
+    def _last_iteration(self, loop: Loop, entry: State, distances: dict[str, Linear],
+                        opaque: frozenset[str]) -> Iteration:
+        """The last, partial iteration of a while loop, from the header to the exit.
+
+        Induction variables start it advanced by ``distances`` from ``entry``. ``opaque`` locations start as ``Final``.
+        """
         state = dict(entry)
         for location, distance in distances.items():
             before = entry[location]
@@ -273,7 +305,8 @@ class Executor:
         with self.algebra.under((), 1, "~m"):
             last = self.walker.execute(loop, state)
         if not last.ended or len(last.exits) != 1 or last.exits[0].condition is not True:
-            raise Rejected(Reason.TRIP_COUNT, f"the last iteration of the loop at {loop.header:#x} is not its last")
+            raise Rejected(Reason.TRIP_COUNT,
+                           f"the loop at {loop.header:#x} does not leave in the iteration that its trip count says")
         return last
 
     def _node(self, loop: Loop, walk: Iteration, trips: Linear | None, entry: State, header: State,
@@ -281,14 +314,16 @@ class Executor:
         after = walk.state or {}
         carried = tuple(CarriedValue(p, entry[p], after[p]) for p, v in sorted(header.items())
                         if isinstance(v, Carried) and v.loop == self.walker.name(loop) and p in entry and p in after)
-        kept = {c.location for c in carried}  # its last value has a name, whatever it is
+        kept = {c.location for c in carried}  # these are in ``finals`` even if their last value is the entry's
         finals = tuple((p, v) for p, v in sorted(exit_state.items()) if v != entry.get(p) or p in kept)
         return LoopNode(self.walker.counter(loop), trips, tuple(walk.items), carried, finals, loop.header,
                         tuple(walk.roots), tuple(walk.raising))
 
-    def _after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State, turns: Linear | None) -> State:
+    def _state_after(self, loop: Loop, leaving: Formula, exit_state: State, entry: State,
+                     turns: Linear | None) -> State:
+        """The state behind the loop: ``exit_state`` with the counter at ``turns``, else ``Final`` values."""
         counter = self.walker.counter(loop)
-        way = None if turns is not None else self._way(leaving, counter)
+        way = None if turns is not None else self._final_distance(leaving, counter)
         after: State = {}
         for location, value in exit_state.items():
             if value is entry.get(location):
@@ -307,38 +342,42 @@ class Executor:
                 after[location] = Final(self.walker.name(loop), location, value.width)
         return after
 
-    def _way(self, leaving: Formula, counter: str) -> tuple[Linear, int] | None:
-        """``(total, step)``: the loop ends when step * counter is total, even where the turns themselves are unknown.
+    def _final_distance(self, leaving: Formula, counter: str) -> tuple[Linear, int] | None:
+        """``(total, step)`` such that the loop ends when ``step * counter == total``; None unless it ends on equality.
 
-        So a register that runs up to a bound is known to be the bound.
+        This is known even where the trip count is not. ``for (p = a; p != end; p += 24)`` leaves ``p == end``, although
+        ``(end - a) / 24`` is not affine.
         """
         if not is_equality(leaving):
             return None
         try:
-            first, slope = self.exits.crossing(leaving, counter)
+            first, slope = self.branches.crossing(leaving, counter)
         except Rejected:
             return None
         return -first, slope
 
 
-def _outside(walk: Iteration, turns: Linear | None) -> tuple[Read, ...]:
-    """What the first iteration of a loop that goes round ``turns`` times reads, seen from outside."""
+def _reads_at_entry(walk: Iteration, turns: Linear | None) -> tuple[Read, ...]:
+    """The reads of the first iteration of an inner loop as reads of the loop around it (``turns``: its back edges)."""
     found = (read.within(walk.counter, turns) for read in walk.reads)
     return tuple(r for r in found if r is not None)
 
 
 def _follows(linear: Linear, counter: str, step: int) -> bool:
-    """Whether ``linear`` moves by a multiple of ``step``, always the same, with ``counter``."""
+    """Whether ``linear`` advances with ``counter`` by a constant that ``step`` divides."""
     return not linear.factor(counter) % step and not any(counter in q.numerator.symbols for q in linear.quotients)
 
 
 def _condition(algebra: Algebra, operands: tuple[Value | None, ...]) -> Value:
-    """Flags to a comparison, once it is known which operation set them (memopt.x86.conditions)."""
+    """The comparison that a condition on flags stands for (memopt.x86.conditions).
+
+    ``Opaque`` if it is not known which operation set the flags.
+    """
     number = CARRY if operands[0] is None else constant_of(operands[0])
     values = [o for o in operands[1:] if o is not None]
     operation = constant_of(values[0])
     kept = operands[0] is None and operation is not None and flag_family(operation)[0] in ("umul", "smul")
-    if number is None or operation is None or kept:  # inc keeps the carry of a product, which nobody asked for
+    if number is None or operation is None or kept:  # inc keeps the carry flag of a product, which nobody reads
         return Truth(Opaque(Node("condition", tuple(values), 1)))
     found = expand_condition(number, operation, values[1], values[2], values[3],
                              algebra.compute, constant, algebra.address)

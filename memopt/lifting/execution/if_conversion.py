@@ -1,10 +1,17 @@
-"""Where the ways of a branch on data come together again: what is done in both cases, and what data chooses.
+"""If-conversion: a branch on loaded data becomes selects, so that every iteration executes both paths.
 
-The branch becomes selections: what a way stores is chosen between the new value and what the cell holds, so every
-iteration stores, and every iteration loads. That touches cells which the original may pass over, in vain: a region
-says so (memopt.ir.region.Region.wider), and then its footprints have to lie in memory that was looked at, of a program
-with one thread. Floating-point operations would raise flags of their own: where their way is not gone they are done on
-ones, all but comparisons of what is compared in any case.
+Example::
+
+    if (a[i] > m) b[i] = a[i];      becomes      b[i] = a[i] > m ? a[i] : b[i];
+
+In: both paths up to the join, as lists of loads and stores with their states. Out: one list and one state, in which the
+condition selects between the values.
+
+Two things are needed to make it sound. First, every iteration now loads, and stores back unchanged, cells that the
+original may not touch. The region says so (memopt.ir.region.Region.speculative_accesses): its footprints must then lie
+in memory that was looked at, in a program with one thread. Second, a floating-point operation of the path not taken
+must not raise an exception flag. Its operands are replaced by ones there (``masked``); comparisons of values that are
+compared on every path need no mask.
 """
 
 from __future__ import annotations
@@ -21,28 +28,31 @@ from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
 from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 
 _ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
-MOST_CHOICES = 8  # branches on data in one nest: what is chosen is chosen from what was chosen
+MOST_CHOICES = 8  # branches on data in one nest: their selects nest, so that expressions grow with each
 
 
 def if_convert(condition: Formula, ways: Sequence[Path], before: Sequence[Item],
-               places: MemoryModel) -> tuple[list[Item], State]:
-    """What both of ``ways`` do together: the first is gone where ``condition`` holds, the other where it does not.
+               memory: MemoryModel) -> tuple[list[Item], State]:
+    """The items and the state of two paths: the first is taken where ``condition`` holds, the second elsewhere.
 
-    ``before`` is what the iteration has done so far.
+    ``before``: the items of the iteration up to the branch. Raises Rejected(DATA_DEPENDENT_BRANCH) if a path contains
+    anything but loads and stores, such as a loop.
     """
     truth = Truth(condition)
     for way in ways:
         if not all(isinstance(i, LoadEvent | StoreEvent) for i in way.items):
-            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"a loop depends on the branch at {places.algebra.address:#x}")
-    items = _stored_alike(truth, ways) or _one_by_one(truth, ways, before, places)
-    return items, if_convert_states(condition, ways, places)
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
+                           f"the branch at {memory.algebra.address:#x} decides whether a loop runs")
+    items = _same_stores(truth, ways) or _conditional_stores(truth, ways, before, memory)
+    return items, if_convert_states(condition, ways, memory)
 
 
-def if_convert_states(condition: Formula, ways: Sequence[Path], places: MemoryModel) -> State:
+def if_convert_states(condition: Formula, ways: Sequence[Path], memory: MemoryModel) -> State:
+    """The state at the join: ``condition`` selects between the values of the first and of the second path."""
     slots = {p for way in ways for p in way.state if p.startswith(SLOT)}
     for way in ways:
         for slot in sorted(slots - way.state.keys()):
-            way.state[slot] = places.load_slot(way.state, slot)
+            way.state[slot] = memory.load_slot(way.state, slot)
     taken, other = (way.state for way in ways)
     return {p: _chosen(Truth(condition), value, other[p]) for p, value in taken.items()}
 
@@ -51,8 +61,11 @@ def _chosen(truth: Truth, value: Value, other: Value) -> Value:
     return value if value == other else Node("select", (truth, value, other), value.width)
 
 
-def _stored_alike(truth: Truth, ways: Sequence[Path]) -> list[Item] | None:
-    """Both ways store to the same cells, after all of their loads: each cell is stored to once."""
+def _same_stores(truth: Truth, ways: Sequence[Path]) -> list[Item] | None:
+    """The items if both paths store to the same cells, after all their loads: one store of a select for each cell.
+
+    None for other paths. No cell has to be loaded in order to be stored back.
+    """
     loads = [i for way in ways for i in way.items if isinstance(i, LoadEvent)]
     one, two = ([i for i in way.items if isinstance(i, StoreEvent)] for way in ways)
     last = [list(way.items[len(way.items) - len(s):]) for way, s in zip(ways, (one, two), strict=True)]
@@ -62,21 +75,21 @@ def _stored_alike(truth: Truth, ways: Sequence[Path]) -> list[Item] | None:
                       for a, b in zip(one, two, strict=True))]
 
 
-def _one_by_one(truth: Truth, ways: Sequence[Path], before: Sequence[Item], places: MemoryModel) -> list[Item]:
-    """The first way with stores that change nothing unless ``truth`` holds, then the second, the other way round."""
+def _conditional_stores(truth: Truth, ways: Sequence[Path], before: Sequence[Item], memory: MemoryModel) -> list[Item]:
+    """The items of the first path, then of the second. A store of the path not taken writes back the old value."""
     done: list[Item] = list(before)
     for way, taken in zip(ways, (True, False), strict=True):
         for item in way.items:
             if isinstance(item, StoreEvent):
-                held = _content(done, item, places)
-                value, other = (item.value, held) if taken else (held, item.value)
+                old = _cell_content(done, item, memory)
+                value, other = (item.value, old) if taken else (old, item.value)
                 item = StoreEvent(item.pointer, _chosen(truth, value, other), item.width, item.address)
             done.append(item)
     return done[len(before):]
 
 
-def _content(done: list[Item], store: StoreEvent, places: MemoryModel) -> Value:
-    """What the cell of ``store`` holds after ``done``, to which a load is added where nothing tells."""
+def _cell_content(done: list[Item], store: StoreEvent, memory: MemoryModel) -> Value:
+    """What the cell of ``store`` holds after the items ``done``: a value in them, or a load that is appended."""
     for item in reversed(done):
         match item:
             case LoadEvent(identity, store.pointer, store.width, _):
@@ -88,8 +101,8 @@ def _content(done: list[Item], store: StoreEvent, places: MemoryModel) -> Value:
             case StoreEvent() if _apart(item.pointer - store.pointer, item.width, store.width):
                 continue
         break
-    event = LoadEvent(len(places.loads), store.pointer, store.width, store.address)
-    places.loads.append(event)
+    event = LoadEvent(len(memory.loads), store.pointer, store.width, store.address)
+    memory.loads.append(event)
     done.append(event)
     return Loaded(event.identity, store.width)
 
@@ -101,11 +114,10 @@ def _apart(distance: Linear, width: int, other: int) -> bool:
 
 def raises_alone(ways: Sequence[Collection[Raising]], masked: Collection[Value],
                  normal: Callable[[Value], bool]) -> bool:
-    """Whether one of ``ways`` has floating-point operations of its own, but for those ``masked``, that would raise a
-    flag in the others.
+    """Whether one path has an operation that may raise a flag which the other paths would not raise.
 
-    Further comparisons of what all of them compare, with each other or with numbers that are ``normal``, raise none: a
-    NaN or a subnormal number has done so.
+    Operations that are ``masked`` do not count. Nor do comparisons of values that every path compares, with each other
+    or with ``normal`` numbers: a NaN or a subnormal number among them raises the same flag on every path.
     """
     common = set(ways[0]).intersection(*ways)
     looked_at = compared_in(common)
@@ -114,22 +126,25 @@ def raises_alone(ways: Sequence[Collection[Raising]], masked: Collection[Value],
 
 
 def compared_in(done: Collection[Raising]) -> set[Value]:
-    """What is compared in any case, so that a NaN or a subnormal number raises a flag."""
+    """The operands of unconditional signalling comparisons: a NaN or a subnormal number there raises a flag anyway."""
     return {operand for value, under in done if not under and isinstance(value, Node)
             and value.operator in SIGNALLING for operand in value.operands}
 
 
 def repeats(value: Value, looked_at: Collection[Value], normal: Callable[[Value], bool]) -> bool:
-    """Whether ``value`` is a comparison that raises nothing that one of what is ``looked_at`` does not."""
+    """Whether ``value`` is a comparison whose flags the comparisons of the values ``looked_at`` raise already."""
     return isinstance(value, Node) and value.operator in COMPARING and all(
         operand in looked_at or normal(operand) for operand in value.operands)
 
 
 def masked(way: Formula, operator: str, operands: tuple[Value, ...], normal: Callable[[Value], bool]) -> (
         tuple[Value, ...]):
-    """``operands`` where ``way`` holds, else ones: no operation on these is invalid, inexact or out of range."""
-    kept = {0} if operator in ROUNDED else set()
-    if operator == "fmul":  # one times a normal number is this number
+    """``operands`` where ``way`` holds, else ones: no operation on ones is invalid, inexact or out of range.
+
+    An operand of ``fmul`` that is a ``normal`` number needs no mask if the other has one: 1 * x is exactly x.
+    """
+    kept = {0} if operator in ROUNDED else set()  # the first operand says how to round
+    if operator == "fmul":
         kept = {n for n, o in enumerate(operands) if normal(o)}
         kept = kept if len(kept) < len(operands) else set()
     ones = _INTEGER_ONES if operator in FROM_INTEGERS else _ONES

@@ -1,10 +1,18 @@
-"""Which locations of a loop advance by a constant: guess, then verify.
+"""Induction variables: the locations that advance by a constant in each iteration, guessed and then verified.
 
-A loop is run once with every location it writes unknown (the trial); a location that moved by a constant is guessed
-to be ``entry + step * counter``. The loop is run again from that guess, which must reproduce itself at the back edge
-(the proof by induction); what does not is demoted to an opaque carried value.
+Example: ``k: ...; add rdi, 8; mov rax, rdx; mov rdx, [rdi]; ...; jne k``. The *trial* executes one iteration with an
+unknown symbol in every location that the loop writes. rdi goes from ``?rdi`` to ``?rdi + 8``, so its step is guessed
+to be 8: at the header of iteration k it holds ``rdi + 8*k``. rax and rdx do not move by a constant and are *opaque*: at
+the header they hold ``Carried`` values.
 
-Inside the trial of an outer loop the same loop comes by again and again: what was guessed for it there is tried first.
+The iteration is then executed from that guess. The state at the back edge must be the guess for k + 1; this is the
+induction step of the proof. Locations for which it is not become opaque, and the iteration is executed again, until the
+guess holds.
+
+In: the loop and the state at its entry. Out: steps, opaque locations, the verified ``Iteration`` and its header state.
+
+The trial of an outer loop meets an inner loop many times. The last guess for that inner loop is remembered and tried
+first, which needs no trial of its own.
 """
 
 from __future__ import annotations
@@ -19,21 +27,22 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Forget, Put
 from memopt.ir.reasons import Rejected
 from memopt.lifting.execution.assumptions import GENERAL, SLOT, Assumptions, State, bits_of, slot_range
-from memopt.lifting.execution.iteration import Iteration, IterationExecutor
+from memopt.lifting.execution.iteration import IterationExecutor
+from memopt.lifting.execution.iteration_result import Iteration
 from memopt.lifting.execution.memory import MemoryModel, stack_stores
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, Obligation, fixable
 from memopt.lifting.values.requests import AssumeAll, AssumeEqual, DeferExtension
 from memopt.lifting.values.values import Carried, Integer, LiveVector, Node, Value, centred, constant
 
-WRAPPED = 1 << 31  # at least: what a 32-bit number that wraps around seems to move by
+WRAPPED = 1 << 31  # a 32-bit number that wraps around seems to move by this much at least
 LONGEST_PERIOD = 4
 
-Found = tuple[dict[str, int], frozenset[str], Iteration, State]
+Found = tuple[dict[str, int], frozenset[str], Iteration, State]  # steps, opaque locations, iteration, header state
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """``slots`` were found to be written on the way."""
+    """What was found for a loop before: ``slots`` are the stack slots that turned out to be written."""
 
     steps: dict[str, int]
     opaque: frozenset[str]
@@ -42,23 +51,29 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Induction:
-    """``guesses``: of trials inside trials, by loop and by what holds a number at its entry; ``written``: what the
-    blocks of a loop write, locations and stack slots."""
+    """Finds the induction variables of loops.
 
-    facts: Assumptions
+    ``guesses``: what trials of inner loops found inside trials of outer ones, by the loop's name and the locations that
+    hold integers at its entry. ``written``: the locations and stack slots that the blocks of a loop write, by header.
+    """
+
+    assumptions: Assumptions
     algebra: Algebra
-    places: MemoryModel
+    memory: MemoryModel
     walker: IterationExecutor
     guesses: dict[tuple[str, frozenset[str]], Guess] = field(default_factory=dict)
     written: dict[int, tuple[frozenset[str], tuple[str, ...]]] = field(default_factory=dict)
 
     def of(self, loop: Loop, entry: State) -> Found:
-        """Guess steps by a trial, verify them, demote until they hold; the last walk is the verified one."""
+        """Guess the steps by a trial and verify them, making locations opaque until the guess holds.
+
+        ``entry``: the state in front of the loop; slots that the loop writes are added to it.
+        """
         if not self.algebra.trial or self.algebra.exploring:
             return self._guessed_and_verified(loop, entry)
         numbers = frozenset(p for p in self._written(loop, entry) if isinstance(entry.get(p), Integer))
         known = self.guesses.get((self.walker.name(loop), numbers))
-        found = None if known is None else self._again(loop, entry, known)
+        found = None if known is None else self._reuse_guess(loop, entry, known)
         if found is None:
             before = dict(entry)
             found = self._guessed_and_verified(loop, entry)
@@ -67,10 +82,10 @@ class Induction:
                 self.guesses[self.walker.name(loop), numbers] = Guess(found[0], found[1], slots)
         return found
 
-    def _again(self, loop: Loop, entry: State, guess: Guess) -> Found | None:
-        """What ``guess`` leads to, None when it does not hold as it is."""
+    def _reuse_guess(self, loop: Loop, entry: State, guess: Guess) -> Found | None:
+        """Verify an earlier ``guess`` in place of a trial; None if it does not hold as it is."""
         for slot in guess.slots:
-            entry[slot] = entry.get(slot) or self.places.live_slot(slot)
+            entry[slot] = entry.get(slot) or self.memory.live_slot(slot)
         if not all(isinstance(entry.get(p), Integer) for p in guess.steps) or guess.opaque - entry.keys():
             return None
         self.algebra.sample[self.walker.counter(loop)] = 0
@@ -80,7 +95,7 @@ class Induction:
             walk = self.walker.execute(loop, header)
         except Rejected:
             walk = Iteration("")
-        if walk.state is not None and not self._wrong(header, walk.state, guess.steps, guess.opaque):
+        if walk.state is not None and not self._refuted(header, walk.state, guess.steps, guess.opaque):
             walk.obligations = len(self.algebra.obligations)
             return guess.steps, guess.opaque, walk, header
         del self.algebra.obligations[mark:]
@@ -88,6 +103,7 @@ class Induction:
         return None
 
     def _guessed_and_verified(self, loop: Loop, entry: State) -> Found:
+        """Guess, then execute and make refuted locations opaque, until no location is refuted."""
         steps, opaque = self._guess(loop, entry)
         counter = self.walker.counter(loop)
         self.algebra.sample[counter] = 0
@@ -101,7 +117,7 @@ class Induction:
                 steps, opaque = {}, frozenset()
                 del self.algebra.obligations[mark:]
                 continue
-            wrong = self._wrong(header, walk.state, steps, opaque)
+            wrong = self._refuted(header, walk.state, steps, opaque)
             if not wrong:
                 walk.obligations = len(self.algebra.obligations)
                 return steps, opaque, walk, header
@@ -110,7 +126,7 @@ class Induction:
             steps = {place: s for place, s in steps.items() if place not in wrong}
 
     def header(self, loop: Loop, entry: State, steps: dict[str, int], opaque: frozenset[str]) -> State:
-        """The state at the header in iteration number ``counter``."""
+        """The state at the header in iteration ``counter``: entry + step * counter, or ``Carried`` if opaque."""
         header = dict(entry)
         for location, step in steps.items():
             value = entry[location]
@@ -119,31 +135,36 @@ class Induction:
         return header | {p: Carried(self.walker.name(loop), p, bits_of(p)) for p in opaque}
 
     def advanced(self, value: Integer, distance: Linear) -> Integer:
+        """``value + distance``; a deferred extension stays one of as many bits."""
         return Integer(self.algebra.widenings.advanced(value.linear, distance), value.width)
 
-    def _wrong(self, header: State, after: State, steps: dict[str, int], opaque: frozenset[str]) -> set[str]:
-        """Locations that do not hold at the back edge what was guessed for the next iteration."""
+    def _refuted(self, header: State, after: State, steps: dict[str, int], opaque: frozenset[str]) -> set[str]:
+        """The locations that do not hold at the back edge what the guess says for the next header."""
         return {p for p, v in after.items() if (h := header.get(p)) is not v and h != v and p not in opaque
                 and not self._advances(header.get(p), v, steps.get(p, 0))}
 
     def _advances(self, before: Value | None, after: Value, step: int) -> bool:
+        """Whether ``after`` is ``before + step``, modulo the width. An eager attempt may raise AssumeEqual for it."""
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return before == after
         if self.advanced(before, Linear.of(step)) == after:
             return True
         difference = self.algebra.settled(after.linear - before.linear - step)
         if not difference.is_constant and not self.algebra.at_sample(difference):
-            if fixable(difference) and not self.algebra.exploring and self.facts.eagerly(self.algebra.address):
+            if fixable(difference) and not self.algebra.exploring and self.assumptions.eagerly(self.algebra.address):
                 raise AssumeEqual(difference)
             return self.algebra.trial > 0
         return difference.is_constant and difference.constant % (1 << before.width) == 0
 
     def _guess(self, loop: Loop, entry: State) -> tuple[dict[str, int], frozenset[str]]:
-        """Steps of the locations that move by a constant, and those that hold something else each time."""
+        """The steps of locations that move by a constant in the trial, and the opaque locations.
+
+        Raises AssumeAll if a location moves by a live-in value whose number has to be requested.
+        """
         self.algebra.trial += 1
         mark, ranges = len(self.algebra.obligations), dict(self.algebra.ranges)
         try:
-            unknown, after = self._try(loop, entry)
+            unknown, after = self._trial_iteration(loop, entry)
             widened = [o for o in self.algebra.obligations[mark:] if o.widening
                        and o.address not in self.algebra.widenings.addresses]
         finally:
@@ -152,75 +173,86 @@ class Induction:
             self.algebra.ranges = ranges
         if after is None:
             return {}, frozenset()
-        self.facts.turns[loop.header] = exchange_period(unknown, after)
+        self.assumptions.hints.exchange_periods[loop.header] = exchange_period(unknown, after)
         steps: dict[str, int] = {}
         opaque: set[str] = set()
-        steady = {symbol: held.linear for p, before in unknown.items()
-                  if isinstance(before, Integer) and isinstance(held := entry.get(p), Integer)
+        steady = {symbol: initial.linear for p, before in unknown.items()
+                  if isinstance(before, Integer) and isinstance(initial := entry.get(p), Integer)
                   and after.get(p, before) == before for symbol in before.linear.symbols}
         needs: list[AssumeEqual] = []
         for location, before in unknown.items():
-            value, held = after.get(location, before), entry.get(location)
+            value, initial = after.get(location, before), entry.get(location)
             try:
-                if value in (before, held) or self._same_again(held, value):
+                if value in (before, initial) or self._same_again(initial, value):
                     continue
                 step = self._step(before, value, steady)
             except AssumeEqual as need:
                 if dead_registers(self.walker.graph, self.walker.lift, loop.header, (location,)):
-                    opaque.add(location)  # no matter what it holds there: nothing is asked of its first value
+                    opaque.add(location)  # dead at the header: its entry value does not matter
                 else:
                     needs.append(need)
                 continue
-            if step is None or not isinstance(held, Integer):
+            if step is None or not isinstance(initial, Integer):
                 opaque.add(location)
             else:
-                steps[location] = self._narrow(entry, location, value, step, widened)
+                steps[location] = self._defer_header_value(entry, location, value, step, widened)
         if needs:
             raise AssumeAll(tuple(needs))
-        first = {s: held.linear for p, before in unknown.items() if isinstance(before, Integer)
-                 and isinstance(held := entry.get(p), Integer) for s in before.linear.symbols}
-        for location in sorted(opaque):  # it follows another one, as their entry values show
-            value, held = after[location], entry.get(location)
-            if isinstance(value, Integer) and isinstance(held, Integer):
-                moved = self.algebra.widenings.numbers(value.linear).substitute(first) - held.linear
+        first = {s: initial.linear for p, before in unknown.items() if isinstance(before, Integer)
+                 and isinstance(initial := entry.get(p), Integer) for s in before.linear.symbols}
+        for location in sorted(opaque):  # it takes over another location's value: the entry values give the step
+            value, initial = after[location], entry.get(location)
+            if isinstance(value, Integer) and isinstance(initial, Integer):
+                moved = self.algebra.widenings.numbers(value.linear).substitute(first) - initial.linear
                 if moved.is_constant and moved.constant:
                     steps[location] = moved.constant
         for location in sorted(opaque):
             delayed = self._delayed_step(loop, unknown[location], after.get(location), steps)
-            if delayed is not None and isinstance(entry.get(location), Integer) and self.facts.eagerly(loop.header):
+            numeric = isinstance(entry.get(location), Integer)
+            if delayed is not None and numeric and self.assumptions.eagerly(loop.header):
                 steps[location] = delayed
         return steps, frozenset(opaque - steps.keys())
 
-    def _narrow(self, entry: State, location: str, after: Value, step: int, widened: Sequence[Obligation]) -> int:
-        """A register that each iteration writes by a widening that waits: its header value waits as well. Its step.
+    def _defer_header_value(self, entry: State, location: str, after: Value, step: int,
+                            widened: Sequence[Obligation]) -> int:
+        """The step of ``location``; its entry value becomes a deferred extension if each iteration writes it by one.
 
-        A counter that begins at -1 in 32 bits wraps around in its first step, and only there: its widening has to wait,
-        and it goes on from below zero. ``widened``: what widenings that do not wait rely on."""
-        held, widenings = entry[location], self.algebra.widenings
-        if not isinstance(held, Integer) or not isinstance(after, Integer):
+        Example: ``mov r9d, -1; d: ...; add r9d, 1; cmp r9d, 2; jne d`` holds 0xffffffff, 0, 1. It wraps around in its
+        first step only, so that its ``step`` seems to be -0xffffffff. As the deferred 32-bit extension of -1, 0, 1 its
+        step is 1 (memopt.lifting.values.extensions).
+
+        ``widened``: the obligations of extensions that are not deferred yet. Raises DeferExtension for those that have
+        to be.
+        """
+        initial, widenings = entry[location], self.algebra.widenings
+        if not isinstance(initial, Integer) or not isinstance(after, Integer):
             return step
         wide = widenings.whole(after.linear)
         if abs(step) >= WRAPPED:
             waiting = frozenset(o.address for o in widened if o.linear.symbols & (after.linear - step).symbols)
             if waiting:
                 raise DeferExtension(waiting)
-            if wide is not None and held.linear.is_constant and (small := centred(step, wide.bits)) > 0:
-                first = held.linear - (1 << wide.bits)
+            if wide is not None and initial.linear.is_constant and (small := centred(step, wide.bits)) > 0:
+                first = initial.linear - (1 << wide.bits)
                 if -(1 << wide.bits) <= first.constant < 0:
-                    entry[location] = Integer(widenings.unsigned(first, wide.bits), held.width)
+                    entry[location] = Integer(widenings.unsigned(first, wide.bits), initial.width)
                     return small
-        if wide is not None and not widenings.whole(held.linear) and (
+        if wide is not None and not widenings.whole(initial.linear) and (
                 wide == widenings.whole(widenings.unsigned(wide.number, wide.bits))):
-            entry[location] = Integer(widenings.unsigned(held.linear, wide.bits), held.width)
-            for need in (held.linear, -held.linear + ((1 << wide.bits) - 1)):
+            entry[location] = Integer(widenings.unsigned(initial.linear, wide.bits), initial.width)
+            for need in (initial.linear, -initial.linear + ((1 << wide.bits) - 1)):
                 self.algebra.require(need, wide.why)
         return step
 
-    def _try(self, loop: Loop, entry: State) -> tuple[State, State | None]:
-        """One iteration with everything the loop writes unknown: the unknowns, and the state at the back edge (None
-        when the loop is always left first). Slots that turn out to be written are added to ``entry``."""
+    def _trial_iteration(self, loop: Loop, entry: State) -> tuple[State, State | None]:
+        """Execute one iteration with an unknown symbol in every location that the loop writes.
+
+        Returns the unknowns and the state at the back edge, None if the loop is always left before it. Slots that turn
+        out to be written are added to ``entry``. If the iteration is Rejected, it is executed once more, with the
+        entry values in locations that do not change at the captured values.
+        """
         written = self._written(loop, entry) - {
-            lane for lane, number in self.facts.lanes.items() if entry.get(lane) == constant(number, 64)}
+            lane for lane, number in self.assumptions.lanes.items() if entry.get(lane) == constant(number, 64)}
         steady: frozenset[str] = frozenset()
         while True:
             unknown = {p: self._unknown(loop, p, entry.get(p)) for p in sorted(written - steady)}
@@ -229,7 +261,7 @@ class Induction:
             except Rejected:
                 if steady:
                     raise
-                for location in sorted(written):  # a register that the loop may start from, as a number
+                for location in sorted(written):  # a register may start as a number that a request makes known
                     if isinstance(entry.get(location), Node) and location in GENERAL:
                         entry[location] = self.algebra.integer(entry[location]) or entry[location]
                 steady = self._unchanged(loop, entry, written)
@@ -240,14 +272,17 @@ class Induction:
                 return unknown, None
             for location in after:
                 if location.startswith(SLOT) and location not in entry:
-                    entry[location] = self.places.live_slot(location)
+                    entry[location] = self.memory.live_slot(location)
             more = {p for p, v in after.items() if p.startswith(SLOT) and p not in written and v != entry[p]}
             if not more:
                 return unknown, after
             written |= more
 
     def _written(self, loop: Loop, entry: State) -> set[str]:
-        """What the loop writes as far as its code tells; that rsp comes back to what it was is verified."""
+        """The locations that the code of the loop writes, except rsp, which the verification checks.
+
+        Slots are added to ``entry``.
+        """
         if loop.header not in self.written:
             blocks = [self.walker.lift(b) for b in loop.blocks]
             put = {o.location for b in blocks for o in b.operations if isinstance(o, Put)} - {"rip", "rsp"}
@@ -257,11 +292,14 @@ class Induction:
             self.written[loop.header] = frozenset(put), tuple(sorted(stored, key=lambda s: (-slot_range(s)[1], s)))
         places, slots = self.written[loop.header]
         for slot in slots:
-            entry.setdefault(slot, self.places.load_slot(entry, slot))
+            entry.setdefault(slot, self.memory.load_slot(entry, slot))
         return {*places, *slots}
 
     def _delayed_step(self, loop: Loop, before: Value, after: Value | None, steps: dict[str, int]) -> int | None:
-        """The step of a register that takes over what another one held an iteration ago, which advances steadily."""
+        """The step of a register that takes over an induction variable of the iteration before; None for others.
+
+        Example: ``mov rax, rcx; inc rcx``: rax is rcx - 1 from the second iteration on.
+        """
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return None
         unknown = f"{TRIAL}{loop.header:x}:"
@@ -275,7 +313,7 @@ class Induction:
         return moved if moved and moved == self.algebra.at_sample(after.linear - before.linear) else None
 
     def _unchanged(self, loop: Loop, entry: State, written: set[str]) -> frozenset[str]:
-        """Locations that an iteration writes but, at the captured values, leaves as they were."""
+        """The locations that an iteration writes but leaves unchanged at the captured values."""
         before, self.algebra.exploring = self.algebra.exploring, True
         try:
             after = self.walker.execute(loop, entry, guessing=True).state or {}
@@ -291,7 +329,10 @@ class Induction:
         return isinstance(old, LiveVector) and old == new
 
     def _same_again(self, entry: Value | None, after: Value) -> bool:
-        """A register reloaded with what it held: by another name, so that only the captured values show it."""
+        """Whether a register is reloaded with its entry value under another symbol, which only captured values show.
+
+        Raises AssumeEqual to have it so.
+        """
         if not isinstance(entry, Integer) or not isinstance(after, Integer):
             return False
         difference = self.algebra.widenings.numbers(after.linear) - entry.linear
@@ -299,10 +340,14 @@ class Induction:
             return False
         if fixable(difference) and not self.algebra.exploring:
             raise AssumeEqual(difference)
-        return self.algebra.trial > 0  # inside a trial of an outer loop, where outer registers have no names yet
+        return self.algebra.trial > 0  # in the trial of an outer loop, registers are unknowns: believe the samples
 
     def _step(self, before: Value, after: Value, steady: dict[str, Linear]) -> int | None:
-        """How far a location moved; ``steady`` gives what unknowns hold that an iteration leaves alone."""
+        """How far a location moves in the trial; None if not by a constant.
+
+        ``steady``: the entry values of unknowns that the iteration does not change. Raises AssumeEqual if the distance
+        is a live-in value.
+        """
         if not isinstance(before, Integer) or not isinstance(after, Integer):
             return None
         difference = self.algebra.widenings.numbers(after.linear - before.linear).substitute(steady)
@@ -311,10 +356,11 @@ class Induction:
         if fixable(difference):
             return self.algebra.specialised(difference).constant
         if self.algebra.trial and not any(s.startswith(LOOP_COUNTER) for s in difference.symbols):
-            return self.algebra.at_sample(difference)  # a guess for the sake of an outer one
+            return self.algebra.at_sample(difference)  # good enough in the trial of an outer loop
         return None
 
     def _unknown(self, loop: Loop, location: str, entry: Value | None) -> Value:
+        """The value of ``location`` at the header in a trial: a fresh symbol if it holds an integer at entry."""
         if not isinstance(entry, Integer):
             return Carried(self.walker.name(loop), location, bits_of(location))
         symbol = f"{TRIAL}{loop.header:x}:{location}"
@@ -323,8 +369,11 @@ class Induction:
 
 
 def exchange_period(before: Mapping[str, Value], after: Mapping[str, Value]) -> int:
-    """After how many iterations each location holds again what it held ``before`` (a number of its own each), where
-    iterations exchange some of them; else 1."""
+    """The number of iterations after which locations that an iteration permutes hold their own values again; else 1.
+
+    Example: ``tmp = p; p = q; q = tmp;`` at the end of an iteration has the period 2. ``before``: the unknowns of the
+    trial, ``after``: the state at the back edge. Periods above LONGEST_PERIOD count as 1.
+    """
     names = {v.linear: p for p, v in before.items() if isinstance(v, Integer)}
     source = {p: names[v.linear] for p, v in after.items()
               if p in before and isinstance(v, Integer) and v.linear in names}

@@ -1,8 +1,11 @@
-"""Comparisons of floating-point numbers that the region never changes go one way: that of the captured numbers.
+"""Loop-invariant floating-point comparisons, decided by the captured numbers.
 
-The code for ``beta == 0`` inside a nest is such a one. What is decided holds as long as the registers hold the same
-numbers at entry, which becomes a guard. A NaN is not decided: its comparison may raise a flag in every iteration;
-nor is a subnormal number, which the processor may be told to take for zero.
+Example: ``for (...) for (...) { if (beta == 0.0) c[i] = s; else c[i] = beta * c[i] + s; }``. beta stays in a lane of a
+vector register that the region never writes, so the comparison has one result throughout.
+
+In: the operands, the captured vector registers. Out: the flags of the comparison, and in ``fixed`` the lanes with their
+numbers. A guard compares these lanes at entry. Two kinds of numbers decide nothing: a NaN, whose comparison may raise a
+flag in every iteration, and a subnormal number, which the processor takes for zero if MXCSR says so.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from memopt.lifting.values.canonical import canonical
 from memopt.lifting.values.values import Integer, LiveVector, Node, Value, constant_of
 
 Fixed = dict[tuple[str, ElementType], bytes]
-"""Lanes ("xmm2.0") that hold these numbers at entry."""
+"""Lanes ("xmm2.0") and the type they are read as, with the bytes that they must hold at entry."""
 
 COMPARISONS = ("fcompare", "fqcompare")
 _LESS, _EQUAL, _GREATER = 0x01, 0x40, 0x00  # as in memopt.ir.operations
 _NUMBERS = {32: (ElementType.F32, "<f", 2.0 ** -126), 64: (ElementType.F64, "<d", sys.float_info.min)}
 
 
-def compared(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> int | None:
-    """The flags of a comparison, None when an operand may change or is not known; adds to ``fixed``."""
+def comparison_flags(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> int | None:
+    """The flags of a comparison, as ucomisd sets them; None if an operand may change or is not known.
+
+    ``vectors``: captured bytes of the vector registers. The lanes that were used are added to ``fixed``.
+    """
     found: Fixed = {}
     one, two = (_number(v, vectors, found) for v in (left, right))
     if one is None or two is None:
@@ -35,8 +41,8 @@ def compared(left: Value, right: Value, vectors: Mapping[str, bytes], fixed: Fix
     return _LESS if one < two else _GREATER if one > two else _EQUAL
 
 
-def normal(value: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> bool:
-    """Whether ``value`` is one number throughout, zero or normal; adds to ``fixed``."""
+def is_normal(value: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> bool:
+    """Whether ``value`` is the same number in all iterations, zero or normal. Adds its lane to ``fixed``."""
     found: Fixed = {}
     known = _number(value, vectors, found) is not None
     fixed |= found if known else {}
@@ -44,22 +50,23 @@ def normal(value: Value, vectors: Mapping[str, bytes], fixed: Fixed) -> bool:
 
 
 def _number(value: Value, vectors: Mapping[str, bytes], found: Fixed) -> float | None:
+    """The number that ``value`` is throughout; None for a NaN, for a subnormal number or if it is not known."""
     match value:
-        case Node("f32to64", (single,), _):  # as single precision is compared
+        case Node("f32to64", (single,), _):  # single precision is compared after this exact conversion
             return _number(single, vectors, found)
     if value.width not in _NUMBERS:
         return None
     element, form, smallest = _NUMBERS[value.width]
     match canonical(value):
         case Integer() as literal if (bits := constant_of(literal)) is not None:
-            held = bits.to_bytes(element.size, "little")
+            raw = bits.to_bytes(element.size, "little")
         case LiveVector(location) | Node("part", (LiveVector(location), Integer(Linear((), 0))), 32):
             name, _, number = location.partition(".")
-            held = vectors.get(name, b"")[8 * int(number):][:element.size]
-            if len(held) < element.size:
+            raw = vectors.get(name, b"")[8 * int(number):][:element.size]
+            if len(raw) < element.size:
                 return None
-            found[location, element] = held
+            found[location, element] = raw
         case _:
             return None
-    result: float = struct.unpack(form, held)[0]
+    result: float = struct.unpack(form, raw)[0]
     return None if math.isnan(result) or 0 < abs(result) < smallest else result

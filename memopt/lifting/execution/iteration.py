@@ -1,15 +1,32 @@
-"""One iteration of a loop, executed symbolically: what it did, and the ways on which it may leave the loop."""
+"""Symbolic execution of one iteration of a loop, from the header to the back edge or out of the loop.
+
+Example: the body of ``do { x = a[i]; if (x > m) x = m; b[i] = x; } while (++i < n);`` gives two items, a load of
+``a + 8*i`` and a store of ``select(v0 > m, m, v0)``, one exit with the condition ``i + 1 >= n``, and the state at the
+back edge, in which ``i`` is ``i + 1``.
+
+In: the loop and the symbolic state at its header. Out: an ``Iteration``.
+
+A branch inside the loop is treated in one of four ways:
+
+- Its condition is affine: it is decided as at the captured values (``branches``), for all iterations.
+- Its condition is affine, but a request has marked the branch as split: both paths are executed up to the immediate
+  postdominator, where ``merge`` joins the states.
+- Its condition depends on loaded data: both paths are executed too, and ``if_conversion`` joins them by selects.
+- One of its targets lies outside the loop: the exit is noted, and execution goes on inside. An exit that is taken for a
+  negative operand of a square root is no exit (``sqrt_exits``).
+
+An inner loop that is met on the way is replaced by its summary.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from memopt.cfg.dominators import immediate_postdominators
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
-from memopt.ir.linear import Linear
 from memopt.ir.operations import (
     CHECK,
     RAISING,
@@ -28,8 +45,8 @@ from memopt.ir.operations import (
 )
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import TO_THE_END, State
-from memopt.lifting.execution.branches import Branches, Conditions, depends
-from memopt.lifting.execution.copy_operators import ABOUT_COPIES
+from memopt.lifting.execution.branches import Branches, Conditions, depends_on
+from memopt.lifting.execution.copy_operators import COPY_OPERATORS
 from memopt.lifting.execution.if_conversion import (
     MOST_CHOICES,
     compared_in,
@@ -39,13 +56,15 @@ from memopt.lifting.execution.if_conversion import (
     raises_alone,
     repeats,
 )
-from memopt.lifting.execution.invariant_compares import COMPARISONS, Fixed, compared, normal
+from memopt.lifting.execution.invariant_compares import COMPARISONS, Fixed, comparison_flags, is_normal
+from memopt.lifting.execution.iteration_result import Iteration, LoopExit, LoopSummary
 from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.execution.merge import Path, merge_paths
-from memopt.lifting.execution.sqrt_exits import answered, elsewhere, invalid_root
+from memopt.lifting.execution.sqrt_exits import covered_by_root, invalid_root, roots_not_stored
 from memopt.lifting.values.algebra import LOOP_COUNTER, Algebra, fixable
+from memopt.lifting.values.budget import Budget
 from memopt.lifting.values.canonical import canonical_formula
-from memopt.lifting.values.loop_tree import Item, Raising, Read
+from memopt.lifting.values.loop_tree import Raising, Read
 from memopt.lifting.values.requests import MaskOperands
 from memopt.lifting.values.values import (
     Formula,
@@ -64,54 +83,8 @@ from memopt.lifting.values.values import (
 
 
 @dataclass(frozen=True, slots=True)
-class LoopExit:
-    """A test that leaves the loop; before it come ``items`` items, ``obligations`` of the algebra's list, and the
-    operations ``raising``."""
-
-    condition: Formula
-    state: State
-    items: int
-    target: int
-    obligations: int
-    raising: tuple[Raising, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSummary:
-    """A loop met inside an iteration of another: the state after it, what it did, where control goes, and what the part
-    of an iteration raised that comes last."""
-
-    state: State
-    items: list[Item]
-    target: int
-    raising: dict[Raising, None] = field(default_factory=dict)
-    reads: tuple[Read, ...] = ()
-
-
-@dataclass
-class Iteration:
-    """One iteration of the loop of ``counter``: what happened, and how it left the loop."""
-
-    counter: str
-    items: list[Item] = field(default_factory=list)
-    state: State | None = None  # at the back edge
-    exits: list[LoopExit] = field(default_factory=list)
-    ended: bool = False  # the iteration always leaves
-    obligations: int = 0  # how many there are after it
-    roots: list[Value] = field(default_factory=list)  # the iteration goes on only when these are not below zero
-    guessing: bool = False  # header values are unknown: stay in the loop whatever the test says
-    raising: dict[Raising, None] = field(default_factory=dict)  # in their order
-    reads: dict[Read, None] = field(default_factory=dict)
-
-    def read(self, reads: Iterable[Read], conditions: tuple[Linear, ...] = ()) -> None:
-        """Note what is read at this point, where ``conditions`` are >= 0."""
-        late = bool(self.exits or self.roots)
-        self.reads |= {replace(r, conditions=(*conditions, *r.conditions), late=late or r.late): None for r in reads}
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """An operation of a block, and the temporaries that are known there."""
+class _Point:
+    """Where to continue inside a block: the index of an operation, and the temporaries computed before it."""
 
     block: int
     index: int = 0
@@ -120,51 +93,53 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Fork:
-    """A branch that goes different ways in different iterations; all of them come to ``join``.
-
-    ``choice``: when not None, whether the first of two ways is gone, which depends on data."""
+    """A branch that takes different paths in different iterations; all of them reach the block ``join``."""
 
     address: int
-    ways: tuple[tuple[Conditions, _Place], ...]
+    ways: tuple[tuple[Conditions, _Point], ...]  # the conditions of each path, and where it starts
     join: int
-    choice: Formula | None = None
+    choice: Formula | None = None  # of a branch on data: the condition under which the first of two paths is taken
 
     @property
     def leaves(self) -> Rejected:
+        """The error for a path that leaves the loop instead of reaching the join."""
         return Rejected(Reason.TRIP_COUNT if self.choice is None else Reason.DATA_DEPENDENT_BRANCH,
                         f"the branch at {self.address:#x} leaves the loop in some iterations")
 
 
 @dataclass(frozen=True, slots=True)
 class IterationExecutor:
-    """``lift`` gives the operations of a basic block, ``inner`` summarises a loop met inside an iteration,
-    ``go_on`` raises Rejected where that takes too long: the ways of branches multiply."""
+    """Executes single iterations. The fields from ``zeros`` on collect what the whole attempt relies on."""
 
     graph: FlowGraph
     forest: LoopForest
-    lift: Callable[[int], Block]
+    lift: Callable[[int], Block]  # the operations of the basic block at an address
     algebra: Algebra
-    places: MemoryModel
-    exits: Branches
-    inner: Callable[[Loop, State], LoopSummary]
-    go_on: Callable[[], None]
+    memory: MemoryModel
+    branches: Branches
+    inner: Callable[[Loop, State], LoopSummary]  # summarises a loop that is met inside an iteration
+    budget: Budget  # checked at each branch: the number of paths multiplies
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
-    fixed: Fixed = field(default_factory=dict)
-    choices: set[int] = field(default_factory=set)  # branches on data
-    unordered: set[int] = field(default_factory=set)  # those that leave for a NaN too
-    under: list[tuple[int, Formula]] = field(default_factory=list)  # branches with masked operations: the ways gone
-    masked: dict[Value, frozenset[int]] = field(default_factory=dict)  # operations, and by which branches
+    fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
+    choices: set[int] = field(default_factory=set)  # addresses of branches on data
+    unordered: set[int] = field(default_factory=set)  # addresses of square-root exits that are taken for a NaN, too
+    # The enclosing branches whose operations are masked: address, and the condition of the current path.
+    under: list[tuple[int, Formula]] = field(default_factory=list)
+    masked: dict[Value, frozenset[int]] = field(default_factory=dict)  # masked operation -> addresses of its branches
 
     def name(self, loop: Loop) -> str:
+        """The loop's name in Carried and Final values; copies of a loop on several paths have names of their own."""
         return f"{loop.header:x}{self.algebra.copy}"
 
     def counter(self, loop: Loop) -> str:
+        """The symbol that counts the iterations of ``loop`` from 0."""
         return LOOP_COUNTER + self.name(loop)
 
     def execute(self, loop: Loop, state: State, guessing: bool = False) -> Iteration:
+        """Execute one iteration of ``loop`` from ``state`` at its header, which is left unchanged."""
         walk = Iteration(self.counter(loop), guessing=guessing)
-        address, state = self._path(loop, _Place(loop.header), dict(state), walk, None)
-        walk.roots = [] if guessing else elsewhere(walk.roots, walk.items)
+        address, state = self._path(loop, _Point(loop.header), dict(state), walk, None)
+        walk.roots = [] if guessing else roots_not_stored(walk.roots, walk.items)
         walk.ended = address != loop.header
         if not walk.ended:
             walk.state = state
@@ -174,8 +149,9 @@ class IterationExecutor:
         return walk
 
     def _children(self, loop: Loop) -> Iterator[Loop]:
+        """The inner loops to summarise. Those of an inlined loop take its place."""
         for inner in (self.forest.loops[n] for n in loop.children):
-            if inner.header in self.places.facts.inlined:
+            if inner.header in self.memory.assumptions.inlined:
                 yield from self._children(inner)
             else:
                 yield inner
@@ -184,9 +160,12 @@ class IterationExecutor:
         return LoopExit(condition, dict(state), len(walk.items), target, len(self.algebra.obligations),
                         tuple(walk.raising))
 
-    def _path(self, loop: Loop, place: _Place, state: State, walk: Iteration,
+    def _path(self, loop: Loop, place: _Point, state: State, walk: Iteration,
               join: int | None) -> tuple[int | None, State]:
-        """From ``place`` to ``join``, the header or out of the loop; no address when an exit was noted already."""
+        """Execute from ``place`` up to ``join``, to the header or out of the loop: the address reached, and the state.
+
+        The address is None if an exit that is always taken was noted in ``walk`` already.
+        """
         children = {inner.header: inner for inner in self._children(loop)}
         following: int | _Fork | None
         seen: set[int] = set()
@@ -194,7 +173,7 @@ class IterationExecutor:
             if not place.index and place.block == join:
                 return join, state
             if place.block in seen:
-                raise Rejected(Reason.NOT_A_NEST, f"{place.block:#x} is reached again in one iteration")
+                raise Rejected(Reason.NOT_A_NEST, f"one iteration reaches the block at {place.block:#x} twice")
             seen.add(place.block)
             if not place.index and place.block in children:
                 passed = self.inner(children[place.block], state)
@@ -208,18 +187,22 @@ class IterationExecutor:
                     state, following = self._fork(following, loop, state, walk)
             if following is None or following == loop.header or following not in loop.blocks:
                 return following, state
-            place = _Place(following)
+            place = _Point(following)
 
     def _fork(self, fork: _Fork, loop: Loop, state: State, walk: Iteration) -> tuple[State, int]:
-        self.go_on()
+        """Execute and merge the paths of ``fork``: the state at the join, and the address of the join."""
+        self.budget.check()
         try:
             return self._ways_to_join(fork, loop, state, walk)
         except Rejected:
-            self._fix_compared(fork)
+            self._ask_for_compared(fork)
             raise
 
-    def _fix_compared(self, fork: _Fork) -> None:
-        """Ask for the numbers that the branch compares and that come from one cell throughout."""
+    def _ask_for_compared(self, fork: _Fork) -> None:
+        """Try to decide the branch, since its paths could not be merged.
+
+        Requests (PromoteCell) the captured value of a compared operand that is loaded from a fixed address.
+        """
         choice = () if fork.choice is None else data(fork.choice)
         found = (v for value in choice for v in within(value) if isinstance(v, Node) and v.operator in COMPARISONS)
         for part in (p for comparison in found for p in within(comparison)):
@@ -227,7 +210,7 @@ class IterationExecutor:
                 self.algebra.integer(part)
 
     def _ways_to_join(self, fork: _Fork, loop: Loop, state: State, walk: Iteration) -> tuple[State, int]:
-        """Every way up to the join, and what can be said there."""
+        """Execute each path up to the join, and merge items, state, raised flags, reads and exits into ``walk``."""
         ways: list[Path] = []
         exits: list[list[LoopExit]] = []
         raising: list[dict[Raising, None]] = []
@@ -236,7 +219,7 @@ class IterationExecutor:
             part = Iteration(walk.counter, guessing=walk.guessing, raising=dict(walk.raising))
             with self.algebra.under(conditions, number), self._masking(fork, number):
                 end, after = self._path(loop, place, dict(state), part, fork.join)
-            if not walk.guessing and elsewhere(part.roots, part.items):
+            if not walk.guessing and roots_not_stored(part.roots, part.items):
                 raise invalid_root(self.algebra.address)
             if end != fork.join:
                 raise fork.leaves
@@ -248,12 +231,14 @@ class IterationExecutor:
         if fork.choice is not None:
             masked_here = {v for v, forks in self.masked.items() if fork.address in forks}
             if raises_alone(raising, masked_here, self._normal):
-                if fork.address not in self.places.facts.masked:
+                if fork.address not in self.memory.assumptions.masked:
                     raise MaskOperands(fork.address)
-                raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {fork.address:#x}, for floating-point operations")
-            items, merged = if_convert(fork.choice, ways, walk.items, self.places)
+                raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
+                               f"at {fork.address:#x}, where one path alone may raise floating-point flags")
+            items, merged = if_convert(fork.choice, ways, walk.items, self.memory)
         else:
-            items, merged = merge_paths(ways, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+            general = self.memory.assumptions.split[fork.address] > 1
+            items, merged = merge_paths(ways, self.algebra, self.memory, general)
         walk.items += items
         common = set(raising[0]).intersection(*raising)
         for way, operations in zip(ways, raising, strict=True):
@@ -268,8 +253,8 @@ class IterationExecutor:
 
     @contextmanager
     def _masking(self, fork: _Fork, number: int) -> Iterator[None]:
-        """While way ``number`` of ``fork`` is gone."""
-        if fork.choice is None or fork.address not in self.places.facts.masked:
+        """The context in which path ``number`` of ``fork`` is executed: operations on it may have to be masked."""
+        if fork.choice is None or fork.address not in self.memory.assumptions.masked:
             yield
             return
         self.under.append((fork.address, fork.choice if number == 0 else negate(fork.choice)))
@@ -279,10 +264,13 @@ class IterationExecutor:
             self.under.pop()
 
     def _normal(self, value: Value) -> bool:
-        return normal(self._number(value), self.places.facts.vectors, self.fixed)
+        return is_normal(self._number(value), self.memory.assumptions.vectors, self.fixed)
 
     def _joined_exit(self, fork: _Fork, ways: list[Path], exits: list[list[LoopExit]], walk: Iteration) -> LoopExit:
-        """The test at the end of the loop, which compilers copy to the end of each way."""
+        """One exit in place of the copies of the exit test that compilers put at the end of each path.
+
+        Raises the fork's Rejected unless each path ends with the same test and does nothing after it.
+        """
         points = [e[0] for e in exits if len(e) == 1]
         tests = {(p.condition, p.target) for p in points}
         if len(points) != len(ways) or len(tests) != 1 or any(
@@ -290,37 +278,39 @@ class IterationExecutor:
             raise fork.leaves
         left = [Path(w.conditions, w.items, p.state) for w, p in zip(ways, points, strict=True)]
         if fork.choice is not None:
-            state = if_convert_states(fork.choice, left, self.places)
+            state = if_convert_states(fork.choice, left, self.memory)
         else:
-            _, state = merge_paths(left, self.algebra, self.places, self.places.facts.split[fork.address] > 1)
+            _, state = merge_paths(left, self.algebra, self.memory, self.memory.assumptions.split[fork.address] > 1)
         (condition, target), = tests
         return self._leaving(condition, state, walk, target)
 
-    def _block(self, place: _Place, loop: Loop, state: State, walk: Iteration) -> int | _Fork | None:
-        """Run a basic block from ``place``; where control goes then, None when an exit was noted that is always
-        taken. Alignment is not looked at: a misaligned access faults in the original as well."""
+    def _block(self, place: _Point, loop: Loop, state: State, walk: Iteration) -> int | _Fork | None:
+        """Execute a basic block from ``place``: where control goes, None if an exit that is always taken was noted.
+
+        Alignment checks are ignored: a misaligned access faults in the original as well.
+        """
         block = self.lift(place.block)
         temps = dict(place.temps)
         for index, operation in enumerate(block.operations[place.index:], place.index):
             self.algebra.address = operation.address
             match operation:
                 case Get():
-                    temps[operation.result] = self.places.get(state, operation.location)
+                    temps[operation.result] = self.memory.get(state, operation.location)
                 case Put():
                     if operation.location != "rip":
                         state[operation.location] = self._operand(temps, operation.value)
                 case Compute():
-                    fork = self._compute(operation, _Place(place.block, index + 1, temps), loop, walk)
+                    fork = self._compute(operation, _Point(place.block, index + 1, temps), loop, walk)
                     if fork is not None:
                         return fork
                 case Load():
-                    pointer = self.places.pointer(self._operand(temps, operation.pointer))
-                    temps[operation.result] = self.places.load(state, walk.items, pointer, operation.width)
+                    pointer = self.memory.pointer(self._operand(temps, operation.pointer))
+                    temps[operation.result] = self.memory.load(state, walk.items, pointer, operation.width)
                     walk.read([Read(pointer, operation.width)] if fixable(pointer) else [])
                 case Store():
-                    pointer = self.places.pointer(self._operand(temps, operation.pointer))
+                    pointer = self.memory.pointer(self._operand(temps, operation.pointer))
                     value = self._operand(temps, operation.value)
-                    self.places.store(state, walk.items, pointer, value, operation.width)
+                    self.memory.store(state, walk.items, pointer, value, operation.width)
                 case Exit():
                     condition = self.algebra.truth(self._operand(temps, operation.condition))
                     target = self._exit(operation, block, condition, loop, state, walk)
@@ -331,21 +321,22 @@ class IterationExecutor:
                 case Jump():
                     return self._jump(operation)
                 case Forget(_, in_rax):
-                    self.places.forget(state, in_rax)
-        raise Rejected(Reason.INDIRECT_JUMP, f"{place.block:#x}")
+                    self.memory.forget(state, in_rax)
+        raise Rejected(Reason.INDIRECT_JUMP, f"the block at {place.block:#x} has no known successor")
 
-    def _compute(self, operation: Compute, place: _Place, loop: Loop, walk: Iteration) -> _Fork | None:
+    def _compute(self, operation: Compute, place: _Point, loop: Loop, walk: Iteration) -> _Fork | None:
+        """Compute one operation into ``place.temps``; a fork if it is a conditional move that is split in two paths."""
         operands = tuple(self._operand(place.temps, o) for o in operation.operands)
-        about = ABOUT_COPIES.get(operation.operator)
+        about = COPY_OPERATORS.get(operation.operator)
         result = (self.algebra.compute(operation.operator, operands, operation.width) if about is None else
-                  about(self.algebra, tuple(map(self.places.pointer, operands))))
+                  about(self.algebra, tuple(map(self.memory.pointer, operands))))
         flags = None
         if operation.operator in COMPARISONS:
             left, right = map(self._number, operands)
-            flags = compared(left, right, self.places.facts.vectors, self.fixed)
+            flags = comparison_flags(left, right, self.memory.assumptions.vectors, self.fixed)
         if flags is not None:
             result = constant(flags, operation.width)
-            for operand in operands:  # widened exactly: numbers that are compared like this are normal
+            for operand in operands:  # f32to64 of a normal number is exact, so it raises no flag
                 walk.raising.pop((operand, ()), None)
         elif operation.operator in RAISING or called(operation.operator) is not None:
             if self.under and (result, ()) not in walk.raising and operation.operator in RAISING and not repeats(
@@ -360,13 +351,13 @@ class IterationExecutor:
                 self.zeros.setdefault("", 0)
         place.temps[operation.result] = result
         if operation.operator == "select" and isinstance(result, Node) and result.operator == "select":
-            if operation.address in self.places.facts.split:
+            if operation.address in self.memory.assumptions.split:
                 return self._selection(operation, operands, place, loop)
             self.algebra.selections[result] = operation.address
         return None
 
     def _number(self, operand: Value) -> Value:
-        """An operand of a comparison as a number, if it is one that the loop does not change."""
+        """An operand of a comparison with loop-invariant integers in it replaced by their captured numbers."""
         match operand:
             case Node("f32to64" as name, (single,), width):
                 return Node(name, (self._number(single),), width)
@@ -374,8 +365,8 @@ class IterationExecutor:
                 return constant(self.algebra.specialised(linear).constant, width)
         return operand
 
-    def _selection(self, operation: Compute, operands: tuple[Value, ...], place: _Place, loop: Loop) -> _Fork:
-        """A conditional move as a branch, up to the last block that every iteration runs."""
+    def _selection(self, operation: Compute, operands: tuple[Value, ...], place: _Point, loop: Loop) -> _Fork:
+        """A conditional move as a branch whose paths join at the last block that every iteration executes."""
         condition = self.algebra.truth(operands[0])
         after = self._joins_of(operation.address, loop)
         join = place.block
@@ -387,17 +378,21 @@ class IterationExecutor:
         return _Fork(operation.address, places, loop.header if join == place.block else join)
 
     def _ways(self, address: int, condition: Formula) -> list[tuple[Conditions, bool]]:
-        general = self.places.facts.split[address] > 1
+        """The paths of a split branch: conditions on the counters, and whether ``condition`` holds on the path."""
+        general = self.memory.assumptions.split[address] > 1
         return [(conditions, taken) for taken in (True, False)
-                for conditions in self.exits.ways(condition if taken else negate(condition), general)]
+                for conditions in self.branches.ways(condition if taken else negate(condition), general)]
 
     def _joins_of(self, address: int, loop: Loop) -> dict[int, int]:
-        """``_joins`` for the branch at ``address``; its ways may have to stay apart to the end."""
-        return self._joins(loop) if self.places.facts.split[address] < TO_THE_END else {}
+        """``_joins`` for the branch at ``address``; empty if its paths are to stay separate up to the back edge."""
+        return self._joins(loop) if self.memory.assumptions.split[address] < TO_THE_END else {}
 
     def _joins(self, loop: Loop) -> dict[int, int]:
-        """Where the ways of a branch in a block of ``loop`` meet: not in the middle of an inner loop, which may be
-        entered there as well but is run as a whole from its header on."""
+        """The block where the paths of a branch in each block of ``loop`` join: its immediate postdominator.
+
+        A block in the middle of an inner loop cannot be a join, because an inner loop is executed as a whole from its
+        header; the next postdominator outside of that loop takes its place.
+        """
         after = immediate_postdominators(FlowGraph(loop.header, self.graph.blocks), loop.blocks)
         middles = {b for inner in self._children(loop) for b in inner.blocks - {inner.header}}
         found: dict[int, int] = {}
@@ -418,19 +413,20 @@ class IterationExecutor:
 
     def _exit(self, operation: Exit, block: Block, condition: Formula, loop: Loop, state: State,
               walk: Iteration) -> int | _Fork | None:
-        """The target when the branch is taken, None when the block goes on."""
+        """Execute a conditional branch: its target if it is taken, None if the block goes on, a fork if both happen."""
         last = block.operations[-1]
         other = last.target if isinstance(last, Jump) and isinstance(last.target, int) else None
         taken_leaves, other_leaves = operation.target not in loop.blocks, other not in loop.blocks
         if taken_leaves == other_leaves or isinstance(condition, bool):
-            if other is not None and operation.address in self.places.facts.split and not isinstance(condition, bool):
+            split = operation.address in self.memory.assumptions.split
+            if other is not None and split and not isinstance(condition, bool):
                 ways = self._ways(operation.address, condition)
-                places = tuple((c, _Place(operation.target if taken else other)) for c, taken in ways)
+                places = tuple((c, _Point(operation.target if taken else other)) for c, taken in ways)
                 return _Fork(operation.address, places,
                              self._joins_of(operation.address, loop).get(block.address, loop.header))
             if other is not None and not taken_leaves and any(True for _ in data(condition)):
                 return self._choice(operation, other, condition, block, loop)
-            if not self.exits.decide(condition):
+            if not self.branches.decide(condition):
                 if isinstance(condition, bool) and other_leaves and other is not None:
                     walk.exits.append(self._leaving(True, state, walk, other))
                     return other
@@ -442,13 +438,13 @@ class IterationExecutor:
         root = self._invalid_root(leaving)
         if root is not None:
             walk.roots.append(root)
-            for look in answered(leaving, self.algebra.address in self.unordered):
+            for look in covered_by_root(leaving, self.algebra.address in self.unordered):
                 walk.raising.pop((look, ()), None)
             return None if taken_leaves else operation.target
         stay, leave = (None, operation.target) if taken_leaves else (operation.target, other)
         assert leave is not None
-        if not walk.guessing and not depends(leaving, walk.counter):
-            if self.exits.decide(leaving):
+        if not walk.guessing and not depends_on(leaving, walk.counter):
+            if self.branches.decide(leaving):
                 walk.exits.append(self._leaving(True, state, walk, leave))
                 return leave
             return stay
@@ -456,16 +452,21 @@ class IterationExecutor:
         return stay
 
     def _choice(self, operation: Exit, other: int, condition: Formula, block: Block, loop: Loop) -> _Fork:
+        """The fork of a branch on loaded data. Raises Rejected(DATA_DEPENDENT_BRANCH) beyond MOST_CHOICES branches."""
         self.choices.add(operation.address)
         if len(self.choices) > MOST_CHOICES:
-            raise Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {operation.address:#x}, and {MOST_CHOICES} others")
-        places = tuple(((), _Place(target)) for target in (operation.target, other))
+            raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
+                           f"at {operation.address:#x}, after {MOST_CHOICES} others in this loop")
+        places = tuple(((), _Point(target)) for target in (operation.target, other))
         return _Fork(operation.address, places, self._joins(loop).get(block.address, loop.header), condition)
 
     def _invalid_root(self, leaving: Formula) -> Value | None:
-        """x when ``leaving`` says 0 > x, for a floating-point number: sqrt(x) is invalid exactly then (or for a
-        signalling NaN). The zero may be in a register that the region never changes. Or x when it says that 0 <= x
-        does not hold: for a NaN as well, so nothing may be one that no invalid operation has made."""
+        """The value x if ``leaving`` is ``x < 0`` or ``not 0 <= x`` for a floating-point x; else None.
+
+        sqrt(x) is invalid exactly if x < 0, or for a signalling NaN. The zero may be in a register that the region
+        never changes. ``not 0 <= x`` also holds for a quiet NaN, whose root raises nothing. Then the region may contain
+        no NaN but those that an invalid operation has made (``unordered``).
+        """
         if not list(data(leaving)):
             return None
         condition = canonical_formula(leaving)
@@ -475,7 +476,7 @@ class IterationExecutor:
                 self.unordered.add(self.algebra.address)
         match condition:
             case Node("flt" | "fqlt", (Node("f32to64", (root,), _), Node("f32to64", (zero,), _)), 1):
-                condition = Node("flt", (root, zero), 1)  # as single precision is compared
+                condition = Node("flt", (root, zero), 1)  # single precision is compared after an exact f32to64
         match condition:
             case Node("flt" | "fqlt", (root, Integer() as zero), 1) if constant_of(zero) == 0:
                 self.zeros.setdefault("", 0)
@@ -485,8 +486,8 @@ class IterationExecutor:
                 assert isinstance(lane, LiveVector)
                 name, _, number = lane.location.partition(".")
                 offset = 8 * int(number)
-                held = self.places.facts.vectors.get(name, b"")[offset:offset + root.width // 8]
-                if held and not any(held) and (isinstance(zero, LiveVector) or constant_of(zero.operands[1]) == 0):
+                raw = self.memory.assumptions.vectors.get(name, b"")[offset:offset + root.width // 8]
+                if raw and not any(raw) and (isinstance(zero, LiveVector) or constant_of(zero.operands[1]) == 0):
                     self.zeros[lane.location] = root.width
                     return root
         return None

@@ -1,8 +1,12 @@
-"""Where the ways of a branch come together again: what was done, and what is known of each location.
+"""State merging: the paths of an affine branch meet, and their items and states become those of one path.
 
-A loop that is entered only when it runs at all (compilers turn ``while`` into ``if`` and ``do while``) is that loop
-with a trip count that may be zero. Everything else is done under the conditions of its way; a location that differs
-between ways holds one value or the other.
+Example: compilers turn ``while (k < n) ...`` into ``if (n > 0) do ... while (k < n)``. Where the branch is exactly the
+question whether the loop runs, the merged path is the loop alone, with a trip count of n that may be zero. Any other
+items go under the conditions of their path (``Guarded``). A location that differs between the paths becomes a
+``select`` by these conditions, or one affine number that is right on both paths, where there is one.
+
+In: one ``Path`` (conditions, items, state) for each way of the branch; their conditions exclude each other. Out: the
+items and the state at the join.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from memopt.lifting.values.values import Atom, Final, Formula, Integer, Loaded, 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What is done where ``conditions`` are all >= 0, and the state afterwards."""
+    """One path of a branch, taken where ``conditions`` are all >= 0: its items, and the state at its end."""
 
     conditions: tuple[Linear, ...]
     items: Sequence[Item]
@@ -31,39 +35,44 @@ class Path:
 
     @property
     def acts(self) -> bool:
+        """Whether the path does more than load."""
         return any(isinstance(i, StoreEvent | LoopNode | Guarded) for i in self.items)
 
 
-def merge_paths(ways: list[Path], algebra: Algebra, places: MemoryModel, general: bool) -> tuple[list[Item], State]:
-    """The items of all ``ways``, which exclude each other, and the state where they meet.
+def merge_paths(ways: list[Path], algebra: Algebra, memory: MemoryModel, general: bool) -> tuple[list[Item], State]:
+    """The items of all ``ways``, whose conditions exclude each other, and the state at their join.
 
-    Unless ``general``, a loop's trip count may be taken to be zero, not less, where it does not run.
+    Unless ``general``, a path that does nothing but run a loop becomes that loop without a guard. Where it does not
+    run, its trip count is then required to be zero, not less, if a location behind the loop depends on it.
+    Raises Rejected(CARRIED_VALUE) if one path knows a stack slot only as a part of a wider one.
     """
     slots = {p for way in ways for p in way.state if p.startswith(SLOT)}
     for way in ways:
         for location in sorted(slots - way.state.keys()):
-            places.load_slot(way.state, location)
-            if location not in way.state:  # only as a part of what the way holds as a whole
-                raise Rejected(Reason.CARRIED_VALUE, f"mixed widths on the stack at {algebra.address:#x}")
+            memory.load_slot(way.state, location)
+            if location not in way.state:  # it is a part of a wider slot of this path
+                raise Rejected(Reason.CARRIED_VALUE,
+                               f"paths that meet at {algebra.address:#x} use a stack slot in different widths")
     entered = None if general else _entered_loop(ways, algebra)
     if entered is not None:
         runs, idle, loop = entered
-        known = {p: _after_loop(p, runs, idle, loop, algebra, places.facts) for p in runs.state}
+        known = {p: _after_loop(p, runs, idle, loop, algebra, memory.assumptions) for p in runs.state}
         return [*idle.items, *runs.items], {
-            p: _either((runs, idle), p, algebra) if v is None else v for p, v in known.items()}
+            p: _merged_value((runs, idle), p, algebra) if v is None else v for p, v in known.items()}
     return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
-            {p: _either(ways, p, algebra) for p in ways[0].state})
+            {p: _merged_value(ways, p, algebra) for p in ways[0].state})
 
 
-def _either(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
+def _merged_value(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
+    """What ``location`` holds at the join: the common value, one affine number for all paths, or a select."""
     value = ways[-1].state[location]
     if all(way.state[location] == value for way in ways):
         return value
-    found = _bit(ways)
-    number = found and _by_bit(found, location)
+    found = _split_by_parity(ways)
+    number = found and _value_by_parity(found, location)
     if number is not None:
         return number
-    for number in (_where_zero(ways, location), _where_zero(ways[::-1], location)):
+    for number in (_value_of_other_path(ways, location), _value_of_other_path(ways[::-1], location)):
         if number is not None:
             return number
     for way in reversed(ways[:-1]):
@@ -76,9 +85,11 @@ def _either(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
     return value
 
 
-def _where_zero(ways: Sequence[Path], location: str) -> Integer | None:
-    """The number of the second of two ways that is that of the first as well, where that is gone: one is a multiple of
-    a counter, the other what it is where the counter is zero."""
+def _value_of_other_path(ways: Sequence[Path], location: str) -> Integer | None:
+    """The number on the second of two paths, if it is also right wherever the first is taken; else None.
+
+    Example: ``if (i == 0) x = a; else x = a + 8*i;`` leaves ``a + 8*i`` on both, since i is zero on the first.
+    """
     if len(ways) != 2:
         return None
     mine, other = (way.state[location] for way in ways)
@@ -92,7 +103,10 @@ def _where_zero(ways: Sequence[Path], location: str) -> Integer | None:
 
 
 def _zeros(conditions: tuple[Linear, ...]) -> Iterator[Linear]:
-    """What is zero where ``conditions`` are all >= 0; counters are never negative."""
+    """Expressions that are zero where ``conditions`` are all >= 0.
+
+    These are e with both e >= 0 and -e >= 0, and multiples ``-n * counter`` >= 0, since counters are never negative.
+    """
     for condition in conditions:
         counter = condition.constant == 0 and [s.startswith((LOOP_COUNTER, TRIAL)) and not isinstance(s, Quotient)
                                                and c < 0 for s, c in condition.terms] == [True]
@@ -100,9 +114,11 @@ def _zeros(conditions: tuple[Linear, ...]) -> Iterator[Linear]:
             yield condition
 
 
-def _bit(ways: Sequence[Path]) -> tuple[Path, Path, Linear] | None:
-    """Of two ways the one where a remainder of two is one, that where it is zero, and the remainder: so is told
-    whether a loop that is unrolled twice starts after an odd iteration."""
+def _split_by_parity(ways: Sequence[Path]) -> tuple[Path, Path, Linear] | None:
+    """For a branch on ``n % 2``: the path for 1, the path for 0, and ``n % 2``; None for any other branch.
+
+    Compilers branch like this to do an odd iteration in front of a loop that is unrolled twice.
+    """
     for odd, even in (ways, ways[::-1]) if len(ways) == 2 else ():
         if len(odd.conditions) == len(even.conditions) == 1 and is_bit(bit := -even.conditions[0]) and (
                 odd.conditions[0] == bit - 1):
@@ -110,8 +126,8 @@ def _bit(ways: Sequence[Path]) -> tuple[Path, Path, Linear] | None:
     return None
 
 
-def _by_bit(found: tuple[Path, Path, Linear], location: str) -> Integer | None:
-    """The number that one way advances by a constant."""
+def _value_by_parity(found: tuple[Path, Path, Linear], location: str) -> Integer | None:
+    """The number ``zero + (n % 2) * advance``, if the odd path advances the location by a constant; else None."""
     odd, even, bit = found
     one, zero = odd.state[location], even.state[location]
     if isinstance(one, Integer) and isinstance(zero, Integer):
@@ -122,8 +138,11 @@ def _by_bit(found: tuple[Path, Path, Linear], location: str) -> Integer | None:
 
 
 def _entered_loop(ways: list[Path], algebra: Algebra) -> tuple[Path, Path, LoopNode] | None:
-    """The way that runs a loop, and nothing else, exactly when its trip count is positive, and the idle way. In a
-    trial, where registers do not know of each other, the captured values must agree with that."""
+    """The path that does nothing but run a loop, the path that does nothing, and the loop; None for other branches.
+
+    The first path must be taken exactly where the loop's trip count is positive. In a trial, where registers are
+    unrelated symbols, it is enough that the captured values agree with that.
+    """
     if len(ways) != 2 or sum(w.acts for w in ways) != 1:
         return None
     runs, idle = ways if ways[0].acts else ways[::-1]
@@ -140,7 +159,7 @@ def _entered_loop(ways: list[Path], algebra: Algebra) -> tuple[Path, Path, LoopN
 
 
 def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
-    """Whether ``known >= 0`` makes ``condition >= 0``; ``exactly``: and the other way round, over integers."""
+    """Whether ``known >= 0`` implies ``condition >= 0`` over the integers; ``exactly``: whether they are equivalent."""
     match known.terms:
         case ((Quotient() as rounded, 1),):  # n / d >= -c is n + c * d >= 0
             return implied(condition, rounded.numerator + known.constant * rounded.divisor, exactly)
@@ -155,29 +174,29 @@ def implied(condition: Linear, known: Linear, exactly: bool = False) -> bool:
 
 
 def _after_loop(location: str, runs: Path, idle: Path, loop: LoopNode, algebra: Algebra,
-                facts: Assumptions) -> Value | None:
-    """What ``location`` holds after a loop that may run zero times; None when that depends on whether it runs."""
+                assumptions: Assumptions) -> Value | None:
+    """The value of ``location`` behind a loop that may run zero times, if one expression is right in both cases."""
     ran, not_ran = runs.state[location], idle.state[location]
     if ran == not_ran:
         return ran
     match ran:
         case Final(name, carried, _) if name == loop.counter.removeprefix(LOOP_COUNTER):
             entry = next((c.entry for c in loop.carried if c.location == carried), None)
-            if entry is not None and _equal(entry, not_ran, (*runs.items, *idle.items)):
+            if entry is not None and _same_load(entry, not_ran, (*runs.items, *idle.items)):
                 return ran
         case Integer(linear, width) if isinstance(not_ran, Integer) and not_ran.width == width:
             assert loop.trips is not None
             difference = linear - not_ran.linear
             rests = [difference - loop.trips * n for n in _ratios(difference, loop.trips)]
-            if any(_vanishes(rest, algebra, facts) for rest in rests):
+            if any(_is_zero(rest, algebra, assumptions) for rest in rests):
                 algebra.require(loop.trips, "a loop that does not run ends where it begins", branch=algebra.address)
                 return ran
     return None
 
 
-def _vanishes(rest: Linear, algebra: Algebra, facts: Assumptions) -> bool:
-    """Whether ``rest`` is zero; an ``eager`` attempt asks for what makes it so at the captured values."""
-    if rest.is_constant or not facts.eagerly(algebra.address) or algebra.at_sample(rest):
+def _is_zero(rest: Linear, algebra: Algebra, assumptions: Assumptions) -> bool:
+    """Whether ``rest`` is zero. An eager attempt raises AssumeEqual if it is zero at the captured values only."""
+    if rest.is_constant or not assumptions.eagerly(algebra.address) or algebra.at_sample(rest):
         return rest == Linear()
     if fixable(rest) and not algebra.exploring:
         raise AssumeEqual(rest)
@@ -185,11 +204,12 @@ def _vanishes(rest: Linear, algebra: Algebra, facts: Assumptions) -> bool:
 
 
 def _ratios(difference: Linear, trips: Linear) -> set[int]:
+    """Candidates for n in ``difference == n * trips``."""
     return {difference.factor(s) // c for s, c in trips.terms}
 
 
-def _equal(one: Value, two: Value, items: Sequence[Item]) -> bool:
-    """Loads of one cell give one value: nothing is stored before the loop."""
+def _same_load(one: Value, two: Value, items: Sequence[Item]) -> bool:
+    """Whether two values are equal. Loads of the same cell are, since neither path stores before the loop."""
     if isinstance(one, Loaded) and isinstance(two, Loaded):
         cells = {i.identity: (i.pointer, i.width) for i in items if isinstance(i, LoadEvent)}
         return one == two or (one.event in cells and cells[one.event] == cells.get(two.event))

@@ -1,8 +1,11 @@
-"""Live-in values that stay symbols in bounds, because they were seen to differ from one entry to another.
+"""Parameters of a SCoP: live-in values that stay symbolic, because they differ from one entry to the next.
 
-A parameter is the value of a live-in symbol at entry, under a name of its own: so it is told from the symbols that are
-addresses, and may stand in bounds and subscripts like R. That an equation holds with a parameter where it held with a
-number is guessed from entries that were seen, and guarded like the number: a wrong guess is a guard that fails.
+Example: ``void scale(double *a, long n)`` is called with n = 100 and later with n = 200. A version for n = 100 alone
+would not serve the second call. So the symbol of n's register is replaced by the parameter ``n:rsi``, which may stand
+in bounds and subscripts, as R may. The prefix tells it from live-in symbols that are addresses.
+
+``fit`` guesses from the entries seen so far that another value is affine in a parameter, such as a size in bytes
+``8 * n``. The guess becomes a guard, as a captured number would: where it is wrong, the guard fails.
 """
 
 from __future__ import annotations
@@ -17,46 +20,52 @@ LOW_BYTE = "b:"  # prefix of the symbol of a register's low byte, sign-extended
 
 
 def parameter(symbol: str) -> str:
+    """The symbol of the parameter that a live-in ``symbol`` becomes."""
     return PARAMETER + symbol
 
 
 def is_parameter(symbol: str) -> bool:
+    """Whether ``symbol`` is one of a parameter."""
     return symbol.startswith(PARAMETER)
 
 
 def live_in(symbol: str) -> str:
-    """The live-in symbol whose value ``symbol`` has at entry."""
+    """The live-in symbol behind a parameter; any other symbol as it is."""
     return symbol.removeprefix(PARAMETER)
 
 
 def low_byte(register: str) -> str:
+    """The symbol of a register's low byte at entry, sign-extended."""
     return LOW_BYTE + register
 
 
 def register_of(symbol: str) -> str:
-    """The register that ``symbol`` is a value of, whole or its low byte, if it is one of a register at all."""
+    """The register whose value, or low byte, ``symbol`` is; a symbol of memory gives itself."""
     return live_in(symbol).removeprefix(LOW_BYTE)
 
 
 def parametric(linear: Linear) -> bool:
-    """Whether it is a number once parameters are known."""
+    """Whether ``linear`` is over parameters alone, so that it is a number once they are known."""
     return all(map(is_parameter, linear.symbols))
 
 
 def varies(linear: Linear, now: Sample, earlier: Sequence[Sample]) -> bool:
-    """Whether it was seen with another value than ``now``."""
+    """Whether ``linear`` had another value at an ``earlier`` entry than it has ``now``."""
     return any(v is not None and v != linear.evaluate(now) for v in (_value(linear, e) for e in earlier))
 
 
 def fit(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequence[Sample]) -> Linear | None:
-    """``slope * parameter + rest`` that had the value of ``linear`` at every entry seen, for one of the live-in symbols
-    ``candidates``: the first of those of which so many bytes make an element, else the first."""
+    """``slope * parameter + rest`` with the value of ``linear`` at every entry seen; None if there is none.
+
+    The parameter is one of the live-in symbols ``candidates``: the first one whose slope is the size of an element
+    (1, 2, 4, 8 or 16 bytes), else the first one that fits.
+    """
     found = list(_fits(linear, candidates, now, earlier))
     return next((f for f in found if _elements(f)), found[0] if found else None)
 
 
 def counted(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Sequence[Sample]) -> Linear | None:
-    """``fit`` where ``linear`` is a size in bytes and the parameter one in elements: what divides the size is known."""
+    """``fit`` if ``linear`` is in bytes and the parameter counts elements, so that the element size divides it."""
     return next((f for f in _fits(linear, candidates, now, earlier)
                  if _elements(f) and abs(f.terms[0][1]) > 1 and not f.constant % f.terms[0][1]), None)
 
@@ -79,7 +88,7 @@ def _fits(linear: Linear, candidates: Iterable[str], now: Sample, earlier: Seque
 
 
 def _value(linear: Linear, sample: Sample) -> int | None:
-    """At an entry seen earlier; None where one of its cells was not looked at."""
+    """``linear`` at an entry seen earlier; None if one of its cells was not read then."""
     if not {live_in(s) for s in linear.symbols} <= sample.keys():
         return None
     return linear.evaluate({s: sample[live_in(s)] for s in linear.symbols})

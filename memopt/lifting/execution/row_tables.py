@@ -1,8 +1,12 @@
-"""Tables of pointers to rows (``double **``): where rows were allocated one after another, the words of the table are
-an arithmetic progression. Otherwise a word that is loaded and used as an address makes a nest data-dependent.
+"""Tables of row pointers (``double **a``) whose words are an arithmetic progression.
 
-In a progression the word at ``pointer`` is linear in ``pointer``. That the words still are what they were when the
-program was captured is a guard, that nothing in the nest writes to them another one.
+Example: ``a[i][j]`` loads the row pointer ``a[i]`` and then an element of that row. The second address depends on
+loaded data, so the nest would be rejected. But where the rows were allocated one after another, ``a[i]`` is
+``first + step*i``, which is affine.
+
+In: the address of one word of the table, and the captured memory. Out: the ``RowTable`` around that word, None if its
+neighbours are no progression. One guard compares the words of the table at entry with the progression, another makes
+sure that nothing in the nest writes to them.
 """
 
 from __future__ import annotations
@@ -16,13 +20,16 @@ from memopt.ir.reasons import Rejected
 from memopt.lifting.values.values import Loaded, Node, Value
 
 WORD = 8
-MOST_ROWS = 1 << 14  # in each direction
-_FARTHEST = 1 << 31  # from row to row
+MOST_ROWS = 1 << 14  # words looked at in each direction
+_FARTHEST = 1 << 31  # bytes from one row to the next
 
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """Words from ``low`` on and below ``high``: ``first``, ``first + step``, ...; ``step`` is a multiple of a word."""
+    """The words at the addresses ``low`` up to ``high`` are ``first``, ``first + step``, ...
+
+    ``step`` is in bytes, a multiple of a word.
+    """
 
     low: int
     high: int
@@ -33,12 +40,15 @@ class RowTable:
         return self.low <= address < self.high
 
     def row(self, pointer: Linear) -> Linear:
-        """The word at ``pointer``, which is ``low`` and a multiple of a word and within the table."""
+        """The word at ``pointer``. Precondition: it lies in the table, a multiple of a word behind ``low``."""
         return (pointer - self.low) * (self.step // WORD) + self.first
 
 
 def table_around(address: int, peek: Callable[[int, int], int]) -> RowTable | None:
-    """The progression that the words before or after ``address`` are part of, as far as it goes."""
+    """The longest progression that contains the word at ``address`` and a neighbour; None if there is none.
+
+    ``peek(address, bits)`` reads captured memory and raises Rejected where it cannot.
+    """
     def word(at: int) -> int | None:
         try:
             return peek(at, 8 * WORD)
@@ -53,7 +63,7 @@ def table_around(address: int, peek: Callable[[int, int], int]) -> RowTable | No
         return None
 
     def last(direction: int) -> int:
-        """How many words in that direction go on with the progression."""
+        """How many further words in that direction (-1 or 1) continue the progression."""
         return next((n - 1 for n in range(1, MOST_ROWS) if word(address + direction * n * WORD)
                      != here + direction * n * step), MOST_ROWS - 1)
 
@@ -62,7 +72,7 @@ def table_around(address: int, peek: Callable[[int, int], int]) -> RowTable | No
 
 
 def words(value: Value) -> Iterator[Loaded]:
-    """Loaded words that ``value`` is a sum of, and other things."""
+    """The loaded words among the terms of the sum ``value``."""
     match value:
         case Loaded(_, width) if width == 8 * WORD:
             yield value

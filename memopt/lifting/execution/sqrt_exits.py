@@ -1,6 +1,15 @@
-"""Branches that leave a loop for a negative operand of a square root: staying must compute that root.
+"""Exits that are taken for a negative operand of a square root: the version detects them by the invalid flag.
 
-It raises the invalid flag, by which a version knows that the branch would have been taken (memopt.cfg.cold_calls).
+Example: with errno, compilers make of ``y[i] = sqrt(x)`` (xmm2 is 0)::
+
+    ucomisd xmm2, xmm0; ja cold; sqrtsd xmm0, xmm0; movsd [rdi], xmm0      ; cold: call sqrt
+
+The version has no such branch. It computes the root in every iteration, and for a negative operand that raises the
+invalid flag. When the flag is up, the version rolls back and the original runs all iterations (memopt.cfg.cold_calls).
+
+So this module makes sure that every iteration that stays in the loop does compute the root of the tested value, for
+something that is stored. Otherwise the version might leave the root out, and the branch is rejected
+(DATA_DEPENDENT_BRANCH).
 """
 
 from __future__ import annotations
@@ -15,41 +24,48 @@ from memopt.lifting.values.values import Carried, Final, Formula, Node, Value, d
 
 
 def invalid_root(address: int) -> Rejected:
-    return Rejected(Reason.DATA_DEPENDENT_BRANCH, f"at {address:#x}, for a negative root")
+    """The error for an exit on a negative number whose square root the loop does not store."""
+    return Rejected(Reason.DATA_DEPENDENT_BRANCH,
+                    f"at {address:#x}, on a negative number whose square root is not stored")
 
 
 def computed(root: Value, values: Iterable[Value]) -> bool:
-    """Whether the square root of ``root`` is part of one of ``values``, all in canonical form."""
+    """Whether one of ``values`` contains the square root of ``root``. Precondition: all are in canonical form."""
     wanted = Node("fsqrt", (root,), root.width)
     return any(wanted in within(value) for value in values)
 
 
-def answered(leaving: Formula, numeric: bool) -> Iterator[Value]:
-    """What the branch that leaves where ``leaving`` holds need not raise, its root being computed: a quiet look at the
-    sign of a number, perhaps widened, raises nothing that the root does not, nor does any look at one that is no NaN
-    (``numeric``)."""
+def covered_by_root(leaving: Formula, numeric: bool) -> Iterator[Value]:
+    """The comparisons in the exit condition ``leaving``, and their operands, whose flags the square root raises anyway.
+
+    A quiet comparison of a number, perhaps widened, with zero raises nothing that its root does not. Nor does a
+    signalling comparison, if the number is not a NaN (``numeric``).
+    """
     for look in (x for value in data(leaving) for x in within(value) if isinstance(x, Node)):
         if look.operator == "fqcompare" or (numeric and look.operator == "fcompare"):
             yield look
             yield from look.operands
 
 
-def elsewhere(roots: Iterable[Value], items: Iterable[Item]) -> list[Value]:
-    """Those ``roots`` whose square root is in nothing that the same iteration, which does ``items``, stores."""
+def roots_not_stored(roots: Iterable[Value], items: Iterable[Item]) -> list[Value]:
+    """The values in ``roots`` whose square root no store in ``items``, those of the same iteration, contains."""
     stored = [canonical(i.value) for i in items if isinstance(i, StoreEvent)]
     return [root for root in roots if not computed(root, stored)]
 
 
 def check_roots(nest: LoopNode) -> None:
-    """Each iteration of a loop of ``nest`` must compute its ``roots`` for something that is stored: by itself, or by
-    the loop around it at the end of a sum, to which the root contributes in every iteration."""
+    """Check that each loop in ``nest`` computes its ``roots`` for something that is stored, in every iteration.
+
+    The loop stores it itself, or adds it to a sum that the loop around it stores.
+    Raises Rejected(DATA_DEPENDENT_BRANCH) otherwise.
+    """
     if any(loop.roots for loop in loops_of((nest,))):
         nest = canonical_nest(nest)
         _check(nest, _stored(nest))
 
 
 def _check(loop: LoopNode, kept: list[Value]) -> None:
-    """``kept``: what each iteration of ``loop`` computes and nothing may leave out."""
+    """``kept``: values of each iteration of ``loop`` that end up in memory, so that the version computes them."""
     if not all(computed(root, kept) for root in loop.roots):
         raise invalid_root(loop.address)
     _check_inside(loop.items, kept)
@@ -60,7 +76,7 @@ def _check_inside(items: tuple[Item, ...], kept: list[Value]) -> None:
         match item:
             case LoopNode():
                 _check(item, _stored(item) + _summed(item, kept))
-            case Guarded():  # what it leaves in registers may not be asked for
+            case Guarded():  # registers that it sets may be unused, so sums do not count
                 _check_inside(item.items, [])
 
 
@@ -69,7 +85,7 @@ def _stored(loop: LoopNode) -> list[Value]:
 
 
 def _summed(loop: LoopNode, around: list[Value]) -> list[Value]:
-    """What ``loop`` adds to sums that ``around``, values of the loop around it, are made of."""
+    """What ``loop`` adds in each iteration to sums that the values ``around``, of the loop around it, contain."""
     finals = dict(loop.finals)
     used = {value for whole in around for value in within(whole)}
     found = []

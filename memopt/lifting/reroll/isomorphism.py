@@ -1,8 +1,13 @@
-"""Copies: items of a nest that do the same and differ only in where they do it.
+"""Isomorphic statements (as in superword-level parallelism): items that do the same at other places.
 
-An item is taken apart into its *form* (operations, nesting, element types) and its *linears* (addresses, indices,
-conditions, trip counts). Copies have equal forms; how they lie apart is the difference of their linears. Their
-live-in operands, lanes of vector registers, may be other ones as long as these hold the same bits.
+Example: ``a[2*i] += x;`` and ``a[2*i + 1] += x;`` are isomorphic, 8 bytes apart.
+
+An item, a statement or a loop, is taken apart into its *form* (operations, nesting, element types) and its *linears*
+(addresses, indices, conditions, trip counts). Copies have equal forms; their distance is the difference of their
+linears. Their live-in operands, lanes of vector registers, may differ as long as these hold the same bits, which
+memopt.lifting.reroll.proofs sees to.
+
+In: items. Out: their ``Shape``, and items with other linears or conditions.
 """
 
 from __future__ import annotations
@@ -22,12 +27,13 @@ from memopt.lifting.demotion.statements import (
 )
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
-_OWN = f"{LOOP_COUNTER}#"  # prefix of an item's own counters, numbered in order
+_OWN = f"{LOOP_COUNTER}#"  # prefix of the counters of loops inside an item, which are numbered in order
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``linears`` with the item's own counters numbered; ``scalars`` in the order in which they are used."""
+    """Form, linears and live-in operands of an item. In ``linears`` the counters of loops inside the item are numbered;
+    ``scalars`` are in the order of their uses."""
 
     form: Hashable
     linears: tuple[Linear, ...]
@@ -35,12 +41,12 @@ class Shape:
 
     @property
     def key(self) -> Hashable:
-        """Equal for items whose linears differ by numbers that no loop changes."""
+        """Equal for items of one form whose linears differ only in what no loop counter changes."""
         return self.form, tuple(Linear(tuple(t for t in linear.terms if t[0].startswith(LOOP_COUNTER)))
                                 for linear in self.linears)
 
     def distance(self, first: Shape) -> tuple[Linear, ...]:
-        """How far each linear of this item lies from the one of ``first``, which has the same form."""
+        """Each linear minus the corresponding one of ``first``, which has the same form."""
         return tuple(a - b for a, b in zip(self.linears, first.linears, strict=True))
 
 
@@ -53,17 +59,17 @@ def shape(*items: StatementItem) -> Shape:
 
 
 def linears(*items: StatementItem) -> tuple[Linear, ...]:
-    """Everything numeric in ``items``, in a fixed order."""
+    """All affine expressions in ``items``, in a fixed order."""
     return tuple(linear for item in items for linear in _linears(item))
 
 
 def moved(item: StatementItem, values: Mapping[str, Linear]) -> StatementItem:
-    """``item`` with counters of loops around it replaced."""
+    """``item`` with counters of the loops around it replaced by ``values``."""
     return rebuilt(item, tuple(linear.substitute(values) for linear in linears(item)))
 
 
 def rebuilt(item: StatementItem, numbers: tuple[Linear, ...]) -> StatementItem:
-    """``item`` with other linears."""
+    """``item`` with ``numbers`` as its linears, in the order of ``linears``."""
     rest = iter(numbers)
     result = _rebuilt(item, rest)
     assert next(rest, None) is None
@@ -78,21 +84,22 @@ def counters(item: StatementItem) -> set[str]:
 
 
 def conditions(*items: StatementItem) -> frozenset[Linear]:
-    """What must be >= 0 for each of the statements in ``items``, apart from what follows their own counters."""
+    """The conditions (>= 0) that all statements in ``items`` have in common, without those over counters of loops in
+    ``items``."""
     own = frozenset().union(*map(counters, items))
     common = frozenset.intersection(*(frozenset(s.conditions) for i in items for s in statements_of(i)))
     return frozenset(c for c in common if c.symbols.isdisjoint(own))
 
 
 def unconditional(item: ItemT, known: frozenset[Linear]) -> ItemT:
-    """``item`` where ``known`` are >= 0."""
+    """``item`` without the conditions in ``known``."""
     if isinstance(item, CellStatement):
         return replace(item, conditions=tuple(c for c in item.conditions if c not in known))
     return replace(item, items=tuple(unconditional(i, known) for i in item.items))
 
 
 def restricted(item: ItemT, more: Iterable[Linear]) -> ItemT:
-    """``item`` only where ``more`` are >= 0, in an order of their own: those of copies correspond."""
+    """``item`` only where all of ``more`` are >= 0. They are sorted, so that those of copies correspond."""
     return conditional(item, sorted(more, key=str))
 
 
@@ -133,8 +140,8 @@ def _without_scalars(expression: Expression, found: list[Scalar]) -> Expression:
 
 
 def commuted(mine: CellStatement, other: CellStatement) -> CellStatement | None:
-    """``mine`` with the expression of ``other``, when they are equal but for the order of operands of sums and
-    products: for comparing addresses only, since that order decides NaN payloads."""
+    """``mine`` with the expression of ``other``, if they are equal up to the order of operands of sums and products;
+    else None. Only for comparing addresses: that order decides NaN payloads."""
     if mine.indices or other.indices or mine.element != other.element:
         return None
     found = _match(mine.expression, other.expression, {})
@@ -157,7 +164,7 @@ def restored(moved_statement: CellStatement, original: CellStatement) -> CellSta
 
 
 def _match(mine: Expression, other: Expression, known: dict[int, int]) -> dict[int, int] | None:
-    """For each read of ``other`` the read of ``mine`` in its place."""
+    """For each read of ``other`` the read of ``mine`` at its place; None if the expressions do not match."""
     match mine, other:
         case Read(here), Read(there):
             return {**known, there: here} if known.get(there, here) == here else None

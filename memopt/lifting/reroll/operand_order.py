@@ -1,9 +1,13 @@
-"""Copies of a statement that differ in the order of operands, brought into one order.
+"""Commutative operands: isomorphic statements that differ in the order of operands are brought into one order.
 
-Compilers swap the operands of sums and products as they like, in one vector of an unrolled loop otherwise than in the
-next. That order decides one thing: which payload comes out when both operands are NaNs (Intel SDM 1, 4.8.3.5). Where
-nothing that a nest reads is a NaN when it is entered, every NaN that it makes is the default one, all of them have the
-same bits (4.8.3.7), and the order is free. What is read is looked at before (memopt.ir.region.Numeric).
+Example: ``s = s + a[0]`` in one copy of an unrolled loop, ``s = a[1] + s`` in the next. Compilers swap the operands of
+sums and products freely.
+
+In: a ``StatementLoop``. Out: one in which the operands of floating-point sums and products have one order; and what
+must hold no NaN at entry for that to be exact. The order only decides which payload the result has when both operands
+are NaNs (Intel SDM 1, 4.8.3.5). If nothing that the nest reads is a NaN at entry, each NaN that it makes is the default
+one, so all have the same bits (4.8.3.7), and the order is free. A guard looks at all that is read
+(memopt.ir.region.NanFree).
 """
 
 from __future__ import annotations
@@ -19,15 +23,15 @@ from memopt.lifting.demotion.statements import CellStatement, StatementLoop
 from memopt.lifting.reroll.isomorphism import shape
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
-LEAST_WORK = 2  # statement instances for each number that is looked at
+LEAST_WORK = 2  # statement instances for each number that the guard looks at; fewer are not worth it
 _COMMUTATIVE = ("add", "mul")
-# What makes no NaN but the default one and those of its operands.
+# Operators whose result is a NaN only if it is the default one or that of an operand.
 _PLAIN = ("add", "sub", "mul", "div", "sqrt", "min", "max", "fma", "fms", "fnma", "fnms", "beside")
 
 
 def in_one_order(loop: StatementLoop, sample: Mapping[str, int]) -> StatementLoop | None:
-    """``loop`` with the operands of floating-point sums and products in one order everywhere; None where no loop holds
-    copies that only differ in theirs. ``sample``: values of live-in symbols."""
+    """``loop`` with the operands of floating-point sums and products in one order; None where no loop has copies that
+    differ in that order only. ``sample``: values of live-in symbols."""
     ordered = _ordered(loop, sample)
     return ordered if _mixed(loop, ordered, sample) else None
 
@@ -38,7 +42,7 @@ def _ordered(loop: StatementLoop, sample: Mapping[str, int]) -> StatementLoop:
 
 
 def _mixed(loop: StatementLoop, ordered: StatementLoop, sample: Mapping[str, int]) -> bool:
-    """Whether some loop in ``loop`` has statements that are copies in ``ordered`` only."""
+    """Whether some loop in ``loop`` has statements that are isomorphic in ``ordered`` only."""
     orders: dict[Hashable, set[Expression]] = defaultdict(set)
     for mine, other in zip(loop.items, ordered.items, strict=True):
         if isinstance(mine, CellStatement):
@@ -48,7 +52,9 @@ def _mixed(loop: StatementLoop, ordered: StatementLoop, sample: Mapping[str, int
     return any(len(found) > 1 for found in orders.values())
 
 
-_Key = tuple[str, tuple[int, ...]]  # what an operand does, and where it reads: copies differ in that by one distance
+# By which operands are sorted: what an operand computes, and the addresses that it reads. The addresses of copies
+# differ by one distance, so that their operands come in the same order.
+_Key = tuple[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,7 @@ class _Order:
                        read_elements=tuple(elements[n] for n in self.reads))
 
     def before(self) -> Expression:
-        """The expression as it was, over the reads of ``statement``."""
+        """The original expression, over the reads of ``statement()``."""
         self.statement()
         return _bare(self._renumbered(self.source.expression))
 
@@ -97,7 +103,7 @@ class _Order:
 
 
 def _bare(node: Expression) -> Expression:
-    """Copies may have scalars of their own."""
+    """``node`` without the names of scalars, which may differ between copies."""
     match node:
         case Scalar(_, element, _):
             return Scalar("", element)
@@ -106,13 +112,14 @@ def _bare(node: Expression) -> Expression:
     return node
 
 
-# -- what has to be looked at ---------------------------------------------------------------------------------------
+# -- the guard ----------------------------------------------------------------------------------------------------
 
 
 def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[RegisterCarried],
                     sample: Mapping[str, int]) -> tuple[NanFree, ...] | None:
-    """What must hold no NaN at entry for the order of operands in ``scop`` to be free; None where that is not enough,
-    or takes too long. ``sample``: values of live-in symbols and R."""
+    """What must hold no NaN at entry, so that the order of operands in ``scop`` is free: arrays, and lanes of
+    registers. None where that is not enough, as an operator may make other NaNs, or where looking takes too long.
+    ``sample``: values of live-in symbols and R."""
     nodes = [n for s in scop.statements for n in _nodes(s.expression)]
     if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
         return None
@@ -160,7 +167,7 @@ def _numbers(linear: Linear) -> tuple[int, ...]:
 
 
 def _instances(statement: Statement, sample: Mapping[str, int]) -> int:
-    """How often it runs, roughly: loops that vary taken at the middle of those around them."""
+    """About how often it runs: a trip count that varies is taken in the middle of the loops around it."""
     known, total = dict(sample), 1
     for dimension in statement.dimensions:
         trips = max(0, dimension.trips.evaluate(known))

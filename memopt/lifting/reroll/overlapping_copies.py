@@ -1,8 +1,12 @@
-"""Rows that are copied in pieces which overlap, as one loop over the row.
+"""Copies of a row in overlapping pieces, as memcpy makes them, become one loop over the row.
 
-Compilers copy a row of known length word by word from its first aligned address on, and the words at its two ends
-apart from that: some cells are copied twice, and where the middle begins is a rounded quotient. Copying a cell once
-more changes nothing as long as nothing else happens in between and no cell that is copied is written.
+Example: 100 bytes are copied as bytes 0..15, then 16-byte words from the first aligned address on, then bytes 84..99.
+Some cells are copied twice, and the start of the middle is a floor division. The result is
+``for (i = 0; i < 100; i++) to[i] = from[i];``.
+
+In: a ``StatementLoop``. Out: one with such runs of pieces joined, and the ranges of the new counters. Sound because the
+pieces are proved to cover exactly the cells between two ends, nothing else happens between them, and no copied cell is
+written: copying a cell again changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ Items = tuple[StatementItem, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Cells from ``low`` to before ``high``, in bytes, each written with what lies ``shift`` bytes further on."""
+    """A copy to the bytes [low, high) from those ``shift`` bytes further on."""
 
     statement: CellStatement
     low: Linear
@@ -40,7 +44,7 @@ class _Piece:
 
 
 def whole_rows(loop: StatementLoop, aliasing: Aliasing) -> tuple[StatementLoop, Ranges]:
-    """The nest with such pieces joined, and the largest values of the counters of the new loops."""
+    """The nest with overlapping pieces joined, and the largest values of the counters of the new loops."""
     rows = _Rows(aliasing, {})
     return rows.inside(loop), rows.ranges
 
@@ -65,7 +69,7 @@ class _Rows:
                 yield self.inside(item) if isinstance(item, StatementLoop) else item
 
     def _row(self, pieces: list[_Piece]) -> StatementLoop | None:
-        """All of ``pieces`` as one loop; None unless they are exactly the cells between two ends."""
+        """All ``pieces`` as one loop; None unless they are proved to cover exactly the cells between two ends."""
         exact = [p for p in pieces if not p.rounded]
         if not exact:
             return None
@@ -75,13 +79,13 @@ class _Rows:
         size, length = pieces[0].size, high - low
         cells = sum((p.high - p.low).evaluate(sample) for p in pieces)
         if len(pieces) == len(exact) and cells <= length.evaluate(sample):
-            return None  # they follow one another: memopt.lifting.reroll.peeling
+            return None  # they do not overlap: memopt.lifting.reroll.peeling joins them
         if length.quotients or any(c % size for n in (length, *(p.low - low for p in pieces))
                                    for c in (*(c for _, c in n.terms), n.constant)):
             return None
         if not all(self._holds(p.low - low) and self._holds(high - p.high) for p in pieces):
             return None
-        reached = [low]  # there is no gap before any of these
+        reached = [low]  # all cells before these are covered
         for piece in sorted(pieces, key=lambda p: p.low.evaluate(sample)):
             if not any(self._holds(end - piece.low) for end in reached):
                 return None
@@ -103,7 +107,7 @@ class _Rows:
         return StatementLoop(counter, trips, (statement,))
 
     def _holds(self, linear: Linear) -> bool:
-        """Whether ``linear >= 0`` in every iteration."""
+        """Whether ``linear >= 0`` is proved for every iteration."""
         for bound in (least, sign):
             try:
                 if proved(bound(linear, self.aliasing.ranges), self.aliasing.limits):
@@ -114,7 +118,7 @@ class _Rows:
 
 
 def _piece(item: StatementItem) -> _Piece | None:
-    """``item`` when all it does is to copy neighbouring cells."""
+    """``item`` as a copy of adjacent cells; None if it does anything else."""
     if isinstance(item, CellStatement):
         return _copied(item, item.write, item.element.size)
     parts = [_piece(inner) if isinstance(inner, CellStatement) else None for inner in item.items]

@@ -1,7 +1,10 @@
-"""What rerolling relies on: which items touch the same bytes, which numbers are equal in the captured state.
+"""Proofs of rerolling: which items touch the same bytes, which bounds hold, which captured values are equal.
 
-A claim is checked at the captured values first; only when all else fits is it made to hold, by a guard or by lifting
-again with an equation.
+Example: the two copies in ``a[i] += x; b[i + 1] += y;`` are iterations of one loop if a == b and x == y. These two are
+``Hypotheses``. They are tested at the captured values first; only if everything else fits, they are made to hold.
+
+In: the aliasing of cells, the ranges of counters, ``CapturedState``. Out: yes or no. Sound because hypotheses are made
+to hold by a guard (``equate``) or by lifting again under an equation (``always``), and everything else is proved.
 """
 
 from __future__ import annotations
@@ -24,39 +27,39 @@ from memopt.lifting.values.extensions import WIDE
 
 Items = tuple[StatementItem, ...]
 Cell = tuple[Linear, int]  # address, bytes
-_LATER = f"{LOOP_COUNTER}later"  # how many iterations later, less one
+_LATER = f"{LOOP_COUNTER}later"  # a symbol: how many iterations later, minus one
 
 
 class CapturedState(Protocol):
-    """What the captured state says, and what may be relied on: the region's guards."""
+    """What the captured state tells, and how to rely on it: memopt.lifting.scop.evidence.Evidence."""
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Is ``distance``, over live-in symbols, always ``expected``? What is so at the captured
-        values may be taken for always so here, and made so when the lift starts again."""
+        """Whether ``distance``, over live-in symbols, is ``expected`` at every entry. Where it only is at the captured
+        values, the answer is yes as well, and the next attempt at lifting assumes the equation."""
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         """Whether two live-in operands hold the same bits in the captured state."""
 
     def equate(self, one: Scalar, two: Scalar) -> None:
-        """From now on the region relies on ``alike``."""
+        """Makes the region rely on ``alike``, by a guard."""
 
     def bits(self, cell: Cell) -> int | None:
-        """What the cell holds; None when a guard could not look at it."""
+        """The captured contents of the cell; None where a guard could not read it."""
 
     def same_cells(self, one: Cell, two: Cell) -> None:
-        """From now on the region relies on the two holding the same at entry, and on the second, which it no longer
-        reads, lying apart from all that it writes."""
+        """Makes the region rely on the two cells holding the same bits at entry, and on the second, which it no longer
+        reads, being none of the cells that it writes."""
 
 
 @dataclass
 class Hypotheses:
-    """What must hold for items to be copies: linear expressions that are zero, live-in operands that are equal."""
+    """What must hold for items to be copies: linear expressions are zero, pairs of live-in operands are equal."""
 
     zero: list[Linear] = field(default_factory=list)
     alike: list[tuple[Scalar, Scalar]] = field(default_factory=list)
 
     def copies(self, shapes: Sequence[Shape], step: tuple[int, ...]) -> None:
-        """Each of ``shapes``, which have one form, lies ``step`` further than the one before."""
+        """Adds that each of ``shapes``, which have one form, lies ``step`` after the one before it."""
         for number, copy in enumerate(shapes):
             distance = copy.distance(shapes[0])
             self.zero += [d - s * number for d, s in zip(distance, step, strict=True)]
@@ -65,16 +68,16 @@ class Hypotheses:
 
 @dataclass(frozen=True, slots=True)
 class Prover:
-    """``ranges`` are those of ``aliasing``, and grow with loops that are rolled up or joined. ``aliasing.sample`` has
-    the captured value of each live-in symbol: copies often reach the same array through different registers."""
+    """Answers questions about items. ``ranges`` are those of ``aliasing``, and grow as loops are made. The captured
+    values in ``aliasing.sample`` matter, since copies often access one array through several registers."""
 
     aliasing: Aliasing
     captured: CapturedState
     ranges: dict[str, Linear]
 
     def conflict(self, one: StatementItem, two: StatementItem, free: frozenset[str] = frozenset()) -> bool:
-        """Whether the two may touch a byte in common, one of them writing; loops around them at the same iteration,
-        but for those of ``free``."""
+        """Whether the two may access a common byte, and one of them writes it. The loops around them are in the same
+        iteration, except those with counters in ``free``."""
         apart = counters(one) | counters(two) | free
         return any(self.aliasing.overlap_across(apart, a, 8 * size, b, 8 * other)
                    for x in statements_of(one) for y in statements_of(two)
@@ -82,26 +85,27 @@ class Prover:
                    if not (number and place))
 
     def conflict_later(self, loop: StatementLoop, one: StatementItem, two: StatementItem) -> bool:
-        """Whether ``two`` may touch, in a later iteration of ``loop``, what ``one`` touches in this one."""
+        """Whether ``two``, in a later iteration of ``loop``, may conflict with ``one`` in this one: a loop-carried
+        dependence."""
         self.ranges[_LATER] = loop.trips - 2
         later = Linear.symbol(loop.counter) + Linear.symbol(_LATER) + 1
         return self.conflict(one, moved(two, {loop.counter: later}))
 
     def sampled(self, one: Shape) -> tuple[int, ...]:
-        """The linears in iteration 0 of all loops at the captured values, without what has no number there."""
+        """The linears at the captured values, in iteration 0 of all loops, without deferred extensions."""
         known = self.aliasing.sample
         return tuple(Linear(tuple(t for t in linear.terms if not t[0].startswith((LOOP_COUNTER, WIDE))),
                             linear.constant).evaluate(known) for linear in one.linears)
 
     def keeps_order(self, items: Items, templates: list[list[int]]) -> bool:
-        """Whether the first of all ``templates``, then the second of all, and so on, does what ``items`` in their
-        order do, within one iteration: what changes places touches nothing in common."""
+        """Whether ``items`` may be reordered within one iteration: the first copy of each of ``templates``, then the
+        second of each, and so on. No two items that change places conflict."""
         order = [n for copy in range(len(templates[0])) for n in (chain[copy] for chain in templates)]
         return not any(earlier > later and self.conflict(items[later], items[earlier])
                        for earlier, later in combinations(order, 2))
 
     def proves(self, linear: Linear, given: Iterable[Linear] = ()) -> bool:
-        """Whether ``linear`` is >= 0 in all iterations in which all of ``given`` are."""
+        """Whether ``linear`` is proved >= 0 in all iterations in which all of ``given`` are."""
         if linear.is_constant:
             return linear.constant >= 0
         try:
@@ -110,19 +114,19 @@ class Prover:
             return False
 
     def decides(self, wanted: Collection[Linear], given: Collection[Linear]) -> bool | None:
-        """Whether all of ``wanted`` are >= 0 wherever ``given`` are; None where that is not always the same."""
+        """True: all of ``wanted`` are >= 0 wherever all of ``given`` are. False: never. None: neither is proved."""
         if any(self.proves(-w - 1, given) for w in wanted):
             return False
         return True if all(self.proves(w, given) for w in wanted) else None
 
     def plausible(self, claims: Hypotheses) -> bool:
-        """Whether they hold in the captured state, whatever the iteration."""
+        """Whether ``claims`` hold in the captured state, in all iterations."""
         known = self.aliasing.sample
         return (all(z.symbols <= known.keys() and z.evaluate(known) == 0 and not is_private(z) for z in claims.zero)
                 and all(one == two or self.captured.alike(one, two) for one, two in claims.alike))
 
     def hold(self, claims: Hypotheses) -> bool:
-        """Whether they always hold, if need be by guards."""
+        """Whether ``claims`` hold at every entry; makes them hold by guards and equations where they are plausible."""
         if not all(self.captured.always(z, 0) for z in claims.zero):
             return False
         for one, two in claims.alike:

@@ -26,12 +26,12 @@ from memopt.lifting.reroll.isomorphism import linears, moved, rebuilt, restricte
 from memopt.lifting.values.algebra import LOOP_COUNTER
 from memopt.lifting.values.bounds import Limits, Ranges, greatest, least, number_at_least, proved, sign
 
-WORTH = 8  # iterations of the plain part for each one that may be left
+WORTH = 8  # a loop is cut if its affine part has at least this many iterations for each one that may be left
 
 
 def trimmed(loop: StatementLoop, limits: Limits, sample: Mapping[str, int]) -> StatementLoop:
-    """``loop`` with the same iterations in the same order, its inner loops cut where that is worth while for the
-    captured values ``sample``."""
+    """``loop`` with the same iterations in the same order. Inner loops whose trip count has a floor division are cut
+    where an affine bound is, if that pays at the captured values ``sample``."""
     return _Trimming(limits, sample).inside(loop, {})
 
 
@@ -61,7 +61,7 @@ class _Trimming:
         return (self.inside(replace(item, trips=plain), around), *(again.items if left == Linear.of(1) else (again,)))
 
     def _left(self, trips: Linear, plain: Linear, around: Ranges) -> Linear | None:
-        """How many iterations there are at most besides ``plain``; None: it is not worth while to part them."""
+        """How many iterations there are at most after the ``plain`` ones; None where cutting does not pay."""
         if plain == trips or plain.quotients:
             return None
         try:
@@ -73,7 +73,7 @@ class _Trimming:
 
 
 def _at_least(linear: Linear) -> Linear:
-    """A lower bound that is without those quotients that are multiplied by their divisor."""
+    """A lower bound of ``linear`` without the quotients that are multiplied by a multiple of their divisor."""
     for rounded in linear.quotients:
         often, rest = divmod(linear.factor(rounded), rounded.divisor)
         if not rest:
@@ -83,8 +83,8 @@ def _at_least(linear: Linear) -> Linear:
 
 
 def without_quotients(loop: StatementLoop, limits: Limits) -> StatementLoop:
-    """``loop`` with an iteration of a loop of its own for each quotient, where ``limits`` hold. Raises
-    Rejected(NON_AFFINE) when nothing says how large one can be."""
+    """``loop`` with each quotient as the counter of a loop that runs one iteration, where ``limits`` hold. Raises
+    Rejected(NON_AFFINE) where a quotient has no bound."""
     return _Rounding(limits).inside(loop, {})
 
 
@@ -98,7 +98,8 @@ class _Rounding:
         return replace(loop, items=tuple(self._item(item, ranges) for item in loop.items))
 
     def _item(self, item: StatementItem, around: Ranges) -> StatementItem:
-        """Around no more than has to be inside: a statement, or a loop that runs as often as the quotient says."""
+        """``item`` inside such a loop for each of its quotients: a statement that has it, or a loop whose trip count
+        has it."""
         item = _of_rests(item) if isinstance(item, CellStatement) else item
         own = (item.trips,) if isinstance(item, StatementLoop) else item.linears
         found = sorted({q for n in own for q in _nested(n)
@@ -115,8 +116,8 @@ class _Rounding:
         return self.inside(StatementLoop(counter, count, (chosen,)), around)
 
     def _values(self, rounded: Quotient, around: Ranges) -> tuple[Linear, Linear]:
-        """A number it is not less than, and how many there are from there on up to one that it is not greater than:
-        a quotient lies between its numerator and zero."""
+        """A lower bound of ``rounded``, and how many numbers there are from it to an upper bound. A quotient lies
+        between its numerator and zero."""
         for numerator, first in ((rounded.numerator, Linear()), (-rounded.numerator, rounded.numerator)):
             if proved(sign(numerator, around), self.limits):
                 return first, numerator + 1
@@ -129,7 +130,8 @@ class _Rounding:
 
 
 def _of_rests(statement: CellStatement) -> CellStatement:
-    """Without the quotients in what it accesses whose remainder its conditions tell: the largest there is."""
+    """``statement`` without the quotients in its accesses whose remainder its conditions give, which is the largest
+    one."""
     for condition in statement.conditions:
         for q in condition.quotients:
             exact = q.numerator - (q.divisor - 1)  # divisor * q
@@ -141,11 +143,11 @@ def _of_rests(statement: CellStatement) -> CellStatement:
 
 
 def _replaced(linear: Linear, rounded: Quotient, exact: Linear) -> Linear:
-    """``exact`` in place of what is ``divisor`` times ``rounded``."""
+    """``linear`` with ``exact`` in place of ``divisor * rounded``."""
     often, rest = divmod(linear.factor(rounded), rounded.divisor)
     return linear if rest else linear + exact * often - Linear.symbol(rounded, often * rounded.divisor)
 
 
 def _nested(linear: Linear) -> set[Quotient]:
-    """The quotients in ``linear``, and those inside of them."""
+    """The quotients in ``linear``, and those in their numerators."""
     return set(linear.quotients).union(*(_nested(q.numerator) for q in linear.quotients))

@@ -1,8 +1,11 @@
-"""Remainders by cases: what a vectorised loop leaves over is done in pieces, each for some of the remainders.
+"""Remainder iterations of a vectorised loop become part of that loop again, by a case split on the remainder.
 
-After ``4 * (n / 4)`` iterations up to three are left. Compilers do them by a shorter vector and by single iterations,
-each under conditions of its own. Given the remainder r, ``n`` is ``4 * q + r``, and all these conditions are decided.
-Where the pieces that are then done are the next r iterations in their order, whatever r, loop and pieces are one loop.
+Example: after ``4 * (n / 4)`` iterations up to three are left. Compilers run them as one shorter vector and single
+iterations, each under a condition on ``n % 4``.
+
+In: the items of a loop body. Out: the items with each such loop and its remainder pieces as one loop. Sound because for
+each remainder r, ``n`` is ``4 * q + r``: that decides all these conditions, and the pieces that then run are proved to
+be the next r iterations in their order.
 """
 
 from __future__ import annotations
@@ -15,15 +18,17 @@ from memopt.lifting.demotion.statements import StatementLoop, statements_of
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
 from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 
-LARGEST = 16  # copies in one iteration
+LARGEST = 16  # the largest divisor: copies in one iteration
 
 
 @dataclass(frozen=True, slots=True)
 class Remainders:
-    known: Prover
+    """Joins loops of a body with their remainder iterations."""
+
+    prover: Prover
 
     def joined(self, items: Items) -> Items:
-        """``items`` with every loop that the pieces after it complete."""
+        """``items`` with each loop joined to the remainder pieces after it."""
         for place, item in enumerate(items):
             if isinstance(item, StatementLoop) and item.items:
                 for count in self._lengths(item, items[place + 1:]):
@@ -34,7 +39,7 @@ class Remainders:
 
     @staticmethod
     def _lengths(one: StatementLoop, rest: Items) -> Iterator[int]:
-        """How many of ``rest`` may be iterations of ``one``, most first."""
+        """How many items of ``rest`` may be iterations of ``one``, the largest number first."""
         mine = [s.elements for s in statements_of(one)]
         size, longest = len(one.items), 0
         while longest + size <= len(rest) and mine == [
@@ -55,8 +60,8 @@ class Remainders:
             StatementLoop | None):
         mine = conditions(one)
         common = frozenset.intersection(*(conditions(*piece) for piece in pieces))
-        shared = mine | {c for c in common if self.known.proves(c, (*mine, one.trips - 1))}
-        if not mine <= common or not self.known.proves(one.trips, shared):
+        shared = mine | {c for c in common if self.prover.proves(c, (*mine, one.trips - 1))}
+        if not mine <= common or not self.prover.proves(one.trips, shared):
             return None
         claims, bare = Hypotheses(), unconditional(one, mine)
         least = None
@@ -65,19 +70,20 @@ class Remainders:
             if count is None or (least is not None and count != least + remainder):
                 return None
             least = count if least is None else least
-        if least is None or not self.known.plausible(claims) or not self.known.hold(claims):
+        if least is None or not self.prover.plausible(claims) or not self.prover.hold(claims):
             return None
         trips = one.trips + rounded.numerator - Linear.symbol(rounded, rounded.divisor) + least
-        self.known.ranges[one.counter] = trips - 1
+        self.prover.ranges[one.counter] = trips - 1
         return restricted(replace(bare, trips=trips), shared)
 
     def _further(self, one: StatementLoop, pieces: tuple[Items, ...], shared: frozenset[Linear], rounded: Quotient,
                  remainder: int, claims: Hypotheses) -> int | None:
-        """How many iterations ``pieces`` go on after ``one`` if the claims hold; None: something else."""
+        """How many iterations of ``one`` the ``pieces`` are, for one remainder, if the claims hold; None where they are
+        something else or a condition is not decided."""
         count = 0
         for piece in pieces:
             theirs = conditions(*piece)
-            done = self.known.decides([_given(c, rounded, remainder) for c in theirs - shared], shared)
+            done = self.prover.decides([_given(c, rounded, remainder) for c in theirs - shared], shared)
             if done is None:
                 return None
             if not done:
@@ -93,7 +99,7 @@ class Remainders:
 
 
 def _given(linear: Linear, rounded: Quotient, remainder: int) -> Linear:
-    """``linear`` where the numerator of ``rounded`` is ``remainder`` more than a multiple of its divisor."""
+    """``linear``, given that the numerator of ``rounded`` modulo its divisor is ``remainder``."""
     numerator, divisor = rounded.numerator, rounded.divisor
     for other in linear.quotients:
         further = other.numerator - numerator

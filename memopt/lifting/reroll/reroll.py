@@ -1,8 +1,12 @@
-"""Undo unrolling and vectorisation: lanes, unrolled copies, prologues and epilogues become pieces of one domain.
+"""Loop rerolling: unrolled copies, vector lanes, prologues and epilogues become iterations of one loop.
 
-``for c < t: S(2c), T(2c), S(2c + 1), T(2c + 1)`` is ``for c < 2t: S(c), T(c)``. Where that changes the order of
-execution (vector code runs all lanes of S before those of T, loops over several accumulators are distributed first),
-what changes places is proved independent. What is a copy of what: memopt.lifting.reroll.isomorphism.
+Example: ``for (c = 0; c < t; c++) { S(2*c); T(2*c); S(2*c + 1); T(2*c + 1); }`` becomes
+``for (c = 0; c < 2*t; c++) { S(c); T(c); }``.
+
+In: a ``StatementLoop``, the aliasing of its cells, the captured state. Out: an equivalent one with every unrolled or
+split inner loop rolled up. Sound because copies are isomorphic (memopt.lifting.reroll.isomorphism), and where rerolling
+changes the order of execution, what changes places is proved independent. (Vector code runs all lanes of S before those
+of T; loops over several accumulators are distributed before they are rolled up.)
 """
 
 from __future__ import annotations
@@ -22,44 +26,45 @@ from memopt.lifting.reroll.straight_line import StraightLine
 
 
 def reroll(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
-    """The nest with every unrolled or split inner loop rolled up.
+    """The nest with every unrolled or split inner loop rolled up. What that relies on is told to ``captured``.
 
-    The outermost loop keeps its iterations: they are what the patch counts.
+    The outermost loop keeps its iterations: the patch counts them.
     """
     ranges = dict(aliasing.ranges)
-    known = Prover(replace(aliasing, ranges=ranges), captured, ranges)
-    return _Reroller(known, Peeling(known), StraightLine(known)).outermost(loop)
+    prover = Prover(replace(aliasing, ranges=ranges), captured, ranges)
+    return _Reroller(prover, Peeling(prover), StraightLine(prover)).outermost(loop)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reroller:
-    known: Prover
-    neighbours: Peeling
-    runs: StraightLine
+    prover: Prover
+    peeling: Peeling
+    straight_line: StraightLine
 
     def outermost(self, loop: StatementLoop) -> StatementLoop:
-        """Copies that no loop's step accounts for last: together with those of other iterations they may be more."""
+        """The nest rolled up. Straight-line copies come last: before, they may be joined with other iterations'
+        copies."""
         rolled = self._inside(loop)
         straight = self._straightened(rolled)
         return self._in_lanes(rolled) if straight == rolled else self._inside(straight)
 
     def _in_lanes(self, loop: StatementLoop) -> StatementLoop:
-        """The outermost loop with the copies that make up its step in a loop of their own."""
+        """The outermost loop with its copies, if they make up its whole step, in an inner loop."""
         templates = self._copies(loop, loop.items) if all(isinstance(i, CellStatement) for i in loop.items) else None
         if templates is None:
             return loop
-        count, counter = len(templates[0]), self.runs.counter()
-        self.known.ranges[counter] = Linear.of(count - 1)
+        count, counter = len(templates[0]), self.straight_line.counter()
+        self.prover.ranges[counter] = Linear.of(count - 1)
         lanes = tuple(rebuilt(item, tuple(n + Linear.symbol(counter, n.coefficient(loop.counter) // count)
                                           for n in linears(item))) for item in (loop.items[c[0]] for c in templates))
         return replace(loop, items=(StatementLoop(counter, Linear.of(count), lanes),))
 
     def _inside(self, loop: StatementLoop) -> StatementLoop:
-        return replace(loop, items=self.neighbours.join(tuple(i for item in loop.items for i in self._item(item))))
+        return replace(loop, items=self.peeling.join(tuple(i for item in loop.items for i in self._item(item))))
 
     def _straightened(self, loop: StatementLoop) -> StatementLoop:
         items = tuple(self._straightened(i) if isinstance(i, StatementLoop) else i for i in loop.items)
-        return replace(loop, items=self.neighbours.join(self.runs.loops(items)))
+        return replace(loop, items=self.peeling.join(self.straight_line.loops(items)))
 
     def _item(self, item: StatementItem) -> Items:
         if isinstance(item, CellStatement):
@@ -67,14 +72,15 @@ class _Reroller:
         loop = replace(item, items=tuple(i for inner in item.items for i in self._item(inner)))
         rolled = self._unrolled(loop)
         if rolled is None:
-            joined = replace(loop, items=self.neighbours.join(loop.items))
+            joined = replace(loop, items=self.peeling.join(loop.items))
             rolled = (self._unrolled(joined) if joined != loop else None) or (joined,)
-        return tuple(replace(r, items=self.neighbours.join(r.items)) for r in rolled)
+        return tuple(replace(r, items=self.peeling.join(r.items)) for r in rolled)
 
     # -- copies in one iteration --------------------------------------------------------------------------------
 
     def _unrolled(self, loop: StatementLoop) -> tuple[StatementLoop, ...] | None:
-        """The loop rolled up, or the loops, when its statements have to be parted for that; None: nothing to roll."""
+        """The loop rolled up, or several loops, where it has to be distributed for that; None: there is nothing to
+        roll up."""
         for items in dict.fromkeys((loop.items, self._distributed(loop.items))):
             rolled = self._rolled(loop, items)
             if rolled is not None:
@@ -89,12 +95,13 @@ class _Reroller:
                      for number, (new, part) in enumerate(zip(found, parts, strict=True)))
 
     def _rolled(self, loop: StatementLoop, items: Items) -> StatementLoop | None:
-        """``items``, all that the loop does, as as many copies as possible."""
+        """The loop with ``items``, its body, as as many copies as possible; None where they are none."""
         templates = self._copies(loop, items)
         return None if templates is None else self._of_first_copies(loop, items, templates)
 
     def _copies(self, loop: StatementLoop, items: Items) -> list[list[int]] | None:
-        """The copies, as many as possible, of each statement that all of ``items`` are made of."""
+        """For each statement of the rolled loop the places of its copies in ``items``, as many copies as possible. None
+        where ``items`` are no copies that make up the loop's step, or what that relies on does not hold."""
         shapes = [shape(item) for item in items]
         classes: dict[Hashable, list[int]] = defaultdict(list)
         for number, one in enumerate(shapes):
@@ -103,25 +110,25 @@ class _Reroller:
             if any(len(members) % count for members in classes.values()):
                 continue
             templates = self._templates(loop.counter, shapes, list(classes.values()), count)
-            if templates is not None and self.known.keeps_order(items, templates):
+            if templates is not None and self.prover.keeps_order(items, templates):
                 claims = Hypotheses()
                 for chain in templates:
                     step = _divided(shapes[chain[0]], loop.counter, count)
                     assert step is not None
                     claims.copies([shapes[n] for n in chain], step)
-                if self.known.plausible(claims) and self.known.hold(claims):
+                if self.prover.plausible(claims) and self.prover.hold(claims):
                     return templates
         return None
 
     def _templates(self, counter: str, shapes: list[Shape], classes: list[list[int]], count: int) -> (
             list[list[int]] | None):
-        """For each statement of the rolled loop its ``count`` copies, the first copies in their textual order."""
+        """For each statement of the rolled loop its ``count`` copies; sorted by their first copies."""
         templates: list[list[int]] = []
         for members in classes:
             step = _divided(shapes[members[0]], counter, count)
             if step is None:
                 return None
-            places = {number: self.known.sampled(shapes[number]) for number in members}
+            places = {number: self.prover.sampled(shapes[number]) for number in members}
             rest = list(members)
             while rest:
                 chain = self._chain(places, rest, step, count)
@@ -134,7 +141,7 @@ class _Reroller:
     @staticmethod
     def _chain(places: dict[int, tuple[int, ...]], rest: list[int], step: tuple[int, ...], count: int) -> (
             list[int] | None):
-        """``count`` of ``rest``, each ``step`` further than the one before."""
+        """``count`` of ``rest``, each ``step`` after the one before it; None where there are none."""
         for first in rest:
             chain = [first]
             while len(chain) < count:
@@ -152,13 +159,14 @@ class _Reroller:
         first = (items[chain[0]] for chain in templates)
         slower = tuple(rebuilt(item, tuple(n.without(counter) + Linear.symbol(counter, n.coefficient(counter) // count)
                                            for n in linears(item))) for item in first)
-        self.known.ranges[counter] = loop.trips * count - 1
+        self.prover.ranges[counter] = loop.trips * count - 1
         return StatementLoop(counter, loop.trips * count, slower)
 
     # -- distribution -------------------------------------------------------------------------------------------
 
     def _distributed(self, items: Items) -> Items:
-        """``items`` with every loop over several statements as several loops, where dependences allow it."""
+        """Loop distribution: ``items`` with every loop over several statements as several loops, where dependences
+        allow it."""
         result: list[StatementItem] = []
         for item in items:
             if isinstance(item, CellStatement):
@@ -169,11 +177,11 @@ class _Reroller:
         return tuple(result)
 
     def _separable(self, loop: StatementLoop, items: Items) -> list[Items]:
-        """Runs of ``items`` that may go through all iterations one after the other: nothing later in the text touches
-        in one iteration what something earlier in the text touches in a later one."""
+        """Groups of consecutive ``items`` that may each have a loop of their own: no item conflicts with an item of an
+        earlier group in a later iteration."""
         ends = list(range(1, len(items) + 1))  # for each item the least end of a run that holds it
         for (early, first), (late, second) in combinations(enumerate(items), 2):
-            if self.known.conflict_later(loop, second, first):
+            if self.prover.conflict_later(loop, second, first):
                 for number in range(early, late):
                     ends[number] = max(ends[number], late + 1)
         groups, start, end = [], 0, 0
@@ -185,31 +193,32 @@ class _Reroller:
         return groups
 
     def _parted(self, loop: StatementLoop, items: Items) -> list[Items]:
-        """The least groups of ``items`` that hold all possible copies together, and no two of which touch anything
-        in common in any two iterations of ``loop``."""
+        """The smallest groups of ``items`` such that all copies of an item are in its group, and no two groups conflict
+        in any two iterations of ``loop``."""
         keys = [shape(item).key for item in items]
         groups: list[list[int]] = []
         for number, item in enumerate(items):
-            near = [g for g in groups if any(keys[n] == keys[number] or self.known.conflict(
+            near = [g for g in groups if any(keys[n] == keys[number] or self.prover.conflict(
                 items[n], item, frozenset((loop.counter,))) for n in g)]
             groups = [g for g in groups if g not in near] + [sorted([number, *(n for g in near for n in g)])]
         return [tuple(items[n] for n in group) for group in sorted(groups)]
 
     def _apart(self, loop: StatementLoop, number: int) -> StatementLoop:
-        """One of several loops with one counter; all but the first get one of their own."""
+        """``loop`` as part ``number`` of a distributed loop. All parts but the first get a counter of their own."""
         if not number:
-            self.known.ranges[loop.counter] = loop.trips - 1
+            self.prover.ranges[loop.counter] = loop.trips - 1
             return loop
         counter = f"{loop.counter}~{number}"
-        while counter in self.known.ranges:
+        while counter in self.prover.ranges:
             counter += "~"
-        self.known.ranges[counter] = loop.trips - 1
+        self.prover.ranges[counter] = loop.trips - 1
         values = {loop.counter: Linear.symbol(counter)}
         return StatementLoop(counter, loop.trips, tuple(moved(item, values) for item in loop.items))
 
 
 def _divided(one: Shape, counter: str, count: int) -> tuple[int, ...] | None:
-    """How far one of ``count`` copies in an iteration is from the next, when all of them make up the loop's step."""
+    """The distance of one of ``count`` copies in an iteration from the next, if they make up the loop's step; else
+    None."""
     if any(counter in q.numerator.symbols for linear in one.linears for q in linear.quotients):
         return None
     coefficients = tuple(linear.coefficient(counter) for linear in one.linears)

@@ -1,8 +1,11 @@
-"""Short rows done apart: pieces that are done when a row has one of a few lengths join the loop for longer ones.
+"""Code versions for short trip counts become part of the loop for longer ones.
 
-Where a row is too short for vectors, compilers do it by shorter vectors or one by one, under conditions of its own.
-For each length the conditions and trip counts of these pieces are numbers: where that makes them all iterations of
-the loop, in their order, the loop has that length as well.
+Example: where a row is too short for vectors, compilers run it by shorter vectors or one element at a time, under
+conditions such as ``n <= 4``.
+
+In: the items of a loop body. Out: the items with each loop, which runs where ``n > 4``, and the pieces beside it as one
+loop without that condition. Sound because for each short length the conditions and trip counts of the pieces are
+numbers, and the pieces that then run are proved to be all iterations of the loop in their order.
 """
 
 from __future__ import annotations
@@ -14,17 +17,17 @@ from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.reroll.isomorphism import conditions, moved, restricted, shape, unconditional
 from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 
-LOOK = 12  # items before a loop, and after it, that may be pieces
-LENGTHS = 16  # that are tried one by one
+LOOK = 12  # how many items before and after a loop may be pieces
+LENGTHS = 16  # the longest short row: lengths are tried one by one
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """``items``, one iteration of another loop; or ``turns`` times, for ``counter`` from 0 on."""
+    """One iteration of another loop, or that loop: ``items`` for each value of ``counter`` from 0 to ``trips - 1``."""
 
     items: Items
     conditions: frozenset[Linear]
-    turns: Linear
+    trips: Linear
     counter: str = ""
 
     def at(self, number: int) -> Items:
@@ -33,10 +36,12 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class ShortTrips:
-    known: Prover
+    """Joins loops of a body with their code versions for short trip counts."""
+
+    prover: Prover
 
     def joined(self, items: Items) -> Items:
-        """``items`` with every loop that does what pieces beside it do for short rows."""
+        """``items`` with each loop joined to the pieces beside it that run in its place for short rows."""
         for place, item in enumerate(items):
             if isinstance(item, StatementLoop) and item.items and conditions(item):
                 for start in range(max(0, place - LOOK), min(len(items), place + LOOK) + 1):
@@ -56,13 +61,13 @@ class ShortTrips:
             claims = Hypotheses()
             if (0 < lengths <= LENGTHS and all(rest <= p.conditions for p in pieces)
                     and all(self._alike(bare, pieces, bound, -n, rest, claims) for n in range(1, lengths + 1))
-                    and self.known.plausible(claims) and self.known.hold(claims)):
+                    and self.prover.plausible(claims) and self.prover.hold(claims)):
                 return restricted(bare, rest | {bound + lengths})
         return None
 
     def _alike(self, one: StatementLoop, pieces: tuple[_Piece, ...], bound: Linear, value: int,
                given: frozenset[Linear], claims: Hypotheses) -> bool:
-        """Whether ``pieces`` do the iterations of ``one`` where ``bound`` is ``value``, if the claims hold."""
+        """Whether ``pieces`` are the iterations of ``one`` where ``bound`` is ``value``, if the claims hold."""
         unit = [s for s, c in bound.terms if c in (1, -1)]
         if not unit or bound.quotients:
             return False
@@ -70,14 +75,14 @@ class ShortTrips:
         values = {unit[0]: rest}
         number = 0
         for piece in pieces:
-            done = self.known.decides([c.substitute(values) for c in piece.conditions - given],
+            done = self.prover.decides([c.substitute(values) for c in piece.conditions - given],
                                       [g.substitute(values) for g in given])
-            turns = piece.turns.substitute(values)
-            if done is None or (done and not 0 <= turns.constant <= LENGTHS) or not turns.is_constant:
+            trips = piece.trips.substitute(values)
+            if done is None or (done and not 0 <= trips.constant <= LENGTHS) or not trips.is_constant:
                 return False
-            for turn in range(turns.constant if done else 0):
+            for iteration in range(trips.constant if done else 0):
                 there = shape(*(moved(i, {one.counter: Linear.of(number)}) for i in one.items))
-                here = shape(*piece.at(turn))
+                here = shape(*piece.at(iteration))
                 claims.zero += [d.substitute(values) for d in here.distance(there)]
                 claims.alike += zip(there.scalars, here.scalars, strict=True)
                 number += 1
@@ -85,7 +90,7 @@ class ShortTrips:
 
 
 def _pieces(one: StatementLoop, items: Items) -> tuple[_Piece, ...]:
-    """``items`` as iterations of loops like ``one``; none when they are something else."""
+    """``items`` as iterations of ``one`` or loops over such; empty when they are something else."""
     form, size = shape(*(unconditional(i, conditions(one)) for i in one.items)).form, len(one.items)
     found: list[_Piece] = []
     while items:
@@ -105,7 +110,7 @@ def _pieces(one: StatementLoop, items: Items) -> tuple[_Piece, ...]:
 
 
 def _lengths(bound: Linear, pieces: tuple[_Piece, ...]) -> int:
-    """The least n for which all ``pieces`` are done only where ``bound`` is from -n to -1; 0: there is none."""
+    """The least n such that all ``pieces`` run only where ``-n <= bound <= -1``; 0 if there is none."""
     most = 0
     for piece in pieces:
         above = [(w - bound).constant for w in piece.conditions if (w - bound).is_constant]

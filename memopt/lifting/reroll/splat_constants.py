@@ -1,8 +1,11 @@
-"""Packed constants: cells next to each other that the nest only reads and that hold the same bits are read as one.
+"""Splat constants: vector code keeps a constant once for each lane; such adjacent, equal cells are read as one.
 
-Vector code keeps a constant once for each lane, and loads it where calls or a lack of registers do not let it stay in
-one. Reads of the first of these cells make the lanes copies of each other (memopt.lifting.reroll.isomorphism). The
-region then relies on the cells being equal when it is entered, and on nothing it writes being among them.
+Example: ``mulpd xmm0, [rip + two]`` with ``two: .double 2.0, 2.0``. If both lanes read the first cell, they are
+isomorphic (memopt.lifting.reroll.isomorphism). Constants are loaded like this where calls or a lack of registers keep
+them out of registers.
+
+In: a ``StatementLoop`` and the captured state. Out: one that reads the first of such cells. Sound because the region
+then guards that the cells are equal at entry, and that nothing it writes is among them.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ VECTOR = 64  # bytes of the widest vector
 
 
 def unify_splats(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
-    """``loop`` with reads of the first of neighbouring cells that hold the same and do not change."""
+    """``loop`` with reads of the first of adjacent cells that hold the same bits and do not change. What that relies on
+    is told to ``captured``."""
     cells = sorted(_unchanging(loop, aliasing), key=lambda c: (str(c[0].terms), c[1], c[0].constant))
     chosen: dict[Linear, Linear] = {}
     first: list[tuple[Cell, int]] = []
@@ -46,8 +50,8 @@ def _near(one: Cell, two: Cell) -> bool:
 
 
 def _unchanging(loop: StatementLoop, aliasing: Aliasing) -> Iterator[Cell]:
-    """Cells at one place throughout that are read, and that nothing else in the nest overlaps at the captured values:
-    neither what is written nor arrays that might be part of the same one."""
+    """Cells that are read at one address throughout and that nothing else in the nest overlaps at the captured values:
+    no write, and no other access, with which they might be one array."""
     accesses = {(a, e.size) for s in statements_of(loop) for a, e in zip(s.accesses, s.elements, strict=True)
                 if not is_private(a)}
     written = {s.write for s in statements_of(loop)}

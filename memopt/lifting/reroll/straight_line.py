@@ -1,7 +1,9 @@
-"""Straight-line copies: a loop that the compiler unrolled completely is a loop again.
+"""Rerolling of straight-line code: a loop that the compiler unrolled completely becomes a loop again.
 
-``S(0), T(0), S(1), T(1), ...`` is ``for c < n: S(c), T(c)``. Statements that come to stand elsewhere are proved
-independent of those that they pass.
+Example: ``S(0); T(0); S(1); T(1); ...`` becomes ``for (c = 0; c < n; c++) { S(c); T(c); }``.
+
+In: the items of a loop body. Out: the items with each run of at least ``LEAST`` copies as a loop. Sound because items
+that change places are proved independent (memopt.lifting.reroll.proofs).
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from memopt.lifting.reroll.isomorphism import Shape, linears, rebuilt, shape
 from memopt.lifting.reroll.proofs import Hypotheses, Items, Prover
 from memopt.lifting.values.algebra import LOOP_COUNTER
 
-LEAST = 4  # copies that are taken for a loop
+LEAST = 4  # fewer copies are not taken for a loop
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Places of copies in a body; each lies ``step`` further than the one before."""
+    """Copies, by their places in a body. Each lies ``step`` after the one before it."""
 
     places: list[int]
     step: tuple[int, ...]
@@ -29,10 +31,12 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class StraightLine:
-    known: Prover
+    """Rolls up straight-line copies in a body."""
+
+    prover: Prover
 
     def loops(self, items: Items) -> Items:
-        """``items`` with every run of copies as a loop."""
+        """``items`` with each run of copies as a loop."""
         shapes = [shape(item) for item in items] if len(items) >= LEAST else []
         chains: dict[int, list[_Chain]] = defaultdict(list)
         for chain in self._chains(shapes):
@@ -50,11 +54,11 @@ class StraightLine:
             classes[one.key].append(number)
         for members in classes.values():
             if len(members) >= LEAST:
-                yield from self._chains_of({n: self.known.sampled(shapes[n]) for n in members})
+                yield from self._chains_of({n: self.prover.sampled(shapes[n]) for n in members})
 
     @staticmethod
     def _chains_of(where: dict[int, tuple[int, ...]]) -> Iterator[_Chain]:
-        """Longest runs from the lowest addresses on."""
+        """The longest chains, beginning at the lowest addresses."""
         rest = sorted(where, key=lambda n: (where[n], n))
         while len(rest) >= LEAST:
             first, second = rest[:2]
@@ -70,22 +74,22 @@ class StraightLine:
             rest = [number for number in rest if number not in chain]
 
     def _as_loop(self, items: Items, shapes: list[Shape], chains: list[_Chain]) -> Items | None:
-        """One loop over all of ``chains``, where the first of their items stands."""
+        """``items`` with one loop over all ``chains`` in place of their first item; None where that is not proved."""
         templates = [c.places for c in chains]
         members = {n for c in chains for n in c.places}
         start = min(members)
         passed = [(x, n) for n in members for x in range(start, n) if x not in members]
-        if any(self.known.conflict(items[x], items[n]) for x, n in passed) or not self.known.keeps_order(
+        if any(self.prover.conflict(items[x], items[n]) for x, n in passed) or not self.prover.keeps_order(
                 items, templates):
             return None
         claims = Hypotheses()
         for chain in chains:
             claims.copies([shapes[n] for n in chain.places], chain.step)
-        if not self.known.plausible(claims) or not self.known.hold(claims):
+        if not self.prover.plausible(claims) or not self.prover.hold(claims):
             return None
         count = Linear.of(len(templates[0]))
         counter = self.counter()
-        self.known.ranges[counter] = count - 1
+        self.prover.ranges[counter] = count - 1
         body = tuple(rebuilt(items[c.places[0]], tuple(
             n + Linear.symbol(counter, s) for n, s in zip(linears(items[c.places[0]]), c.step, strict=True)))
             for c in chains)
@@ -93,8 +97,8 @@ class StraightLine:
         return (*items[:start], StatementLoop(counter, count, body), *rest)
 
     def counter(self) -> str:
-        """A name for one more loop."""
+        """The counter of one more loop."""
         number = 0
-        while f"{LOOP_COUNTER}run{number}" in self.known.ranges:
+        while f"{LOOP_COUNTER}run{number}" in self.prover.ranges:
             number += 1
         return f"{LOOP_COUNTER}run{number}"

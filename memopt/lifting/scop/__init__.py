@@ -1,8 +1,31 @@
-"""Statements become arrays, domains, guards: the `Region`.
+"""SCoP construction: statements in loops become arrays, iteration domains, guards and live-ins: a ``Region``.
 
-In: ``StatementLoop``, obligations, evidence. Out: ``Region``. May be touched: the last room: turns what is open into
-a guard or ``Rejected``.
+In: the statements that memopt.lifting.reroll leaves, the lifted outer loop with its obligations, the assumptions of the
+attempt. Out: a ``Region`` (memopt.ir.region), or ``Rejected``, or a request for another attempt.
+May be touched: ``Evidence`` collects guards; nothing else changes. This is the last room of lifting: what is still open
+here becomes a guard that holds at the captured values, or the loop is rejected.
 
-Modules: ``delinearisation``, ``dereferenceable``, ``element_types``, ``flatten``, ``liveness``, ``obligations``,
-``pivot_guards``, ``reduction_unrolling``, ``region_builder``.
+What is relied on:
+
+- ``evidence``: what proofs may ask the captured state, and the guards, lanes and requests that the answers rest on.
+- ``obligations``: proves what symbolic execution relied on, or makes guards of it.
+- ``liveness``: what a version leaves behind is dead, and how many iterations the original runs itself for that.
+- ``dereferenceable``: which cells behind pointers the original reads, so that a guard may read them.
+- ``pivot_guards``: guards that cells which do not move (a pivot's row) are none of those that are written.
+
+Statements and arrays:
+
+- ``element_types``: one element type an array; accesses of several elements are split.
+- ``flatten``: statements in loops become statements with domains, positions and accesses.
+- ``delinearisation``: byte addresses become arrays with strides and subscripts.
+- ``reduction_unrolling``: short reductions in small nests become one statement.
+
+The result:
+
+- ``live_ins``: where the guard finds each live-in value, and what it checks before it reads it.
+- ``region_builder``: assembles the region from all of these.
+
+Tested by: tests/unit/memopt/lifting/scop, tests/unit/memopt/lifting/test_lift.py (``evidence``, ``live_ins``,
+``obligations``, ``region_builder``), tests/unit/memopt/lifting/demotion/test_statement_types.py (``element_types``) and
+the golden tests of lifted nests (``flatten``).
 """

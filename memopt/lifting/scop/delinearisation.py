@@ -1,11 +1,17 @@
-"""Delinearisation: from byte addresses back to arrays with subscripts.
+"""Delinearisation: byte addresses become accesses to arrays with subscripts.
 
-Accesses over the same live-in symbols whose footprints touch belong to one array. Its strides are the coefficients
-of the loop counters; every inner subscript is proved to stay below the next outer stride, so that two cells are
-equal exactly when all their subscripts are. A counter that walks along a diagonal moves two subscripts, so several
-splits into strides and digits are tried. Where no proof succeeds the array is one-dimensional, which is always right
-and only less precise. (Compare Grosser et al., Optimistic delinearization of parametrically sized arrays,
-ICS 2015: here sizes are known numbers.)
+Example: ``base + 8000 * i + 8 * j`` with j < 1000 is ``A[i][j]``, where A has the strides (8000, 8).
+
+In: the accesses of all statements as byte addresses, with trip counts and conditions. Out: clusters of accesses that
+may share cells, an array with strides for each, subscripts for each access, and guards that bound these for other R.
+Accesses over the same live-in symbols whose footprints overlap belong to one array. Its strides are the coefficients of
+the loop counters.
+
+Sound because every inner subscript is proved to stay below the next outer stride, so that two cells are equal exactly
+when all their subscripts are. A counter that walks along a diagonal moves two subscripts, so several ways to split
+coefficients into digits are tried. Where no proof succeeds, the array is one-dimensional, which is always right, only
+less precise. (Compare Grosser et al., Optimistic delinearization of parametrically sized arrays, ICS 2015: here sizes
+are known numbers.)
 """
 
 from __future__ import annotations
@@ -20,10 +26,11 @@ from memopt.ir.scop import TRIPS, Access, Array, ElementType
 from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.bounds import least_where, proved
 
-MOST_FIRST = 3  # coefficients that are tried as the outermost stride
+MOST_FIRST = 3  # how many coefficients are tried as the outermost stride
 
 Digits = Callable[[int, tuple[int, ...]], Iterator[int]]
-"""A coefficient as a sum of multiples of the strides, of which the last, the element's size, divides it."""
+"""Splits a coefficient into digits: multiples of the strides that add up to it. The last stride, the element's size,
+divides it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +44,23 @@ class ByteAccess:
     conditions: tuple[Linear, ...] = ()  # all >= 0 where the access is made
 
     def base(self) -> Linear:
-        """The part that depends neither on the loop counters nor on R or parameters."""
+        """The part of the address that depends neither on loop counters nor on R or parameters."""
         return self.address.without(TRIPS, *self.parameters, *(d for d, _ in self.trips))
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Those of the address (memopt.lifting.execution.parameters)."""
+        """The parameters in the address (memopt.lifting.execution.parameters)."""
         return tuple(s for s, _ in self.address.terms if is_parameter(s))
 
     def extent(self, sample: Mapping[str, int]) -> tuple[Linear, Linear]:
-        """The bytes touched in all iterations lie in [low, high) from the base's symbols on: Linear over R and
-        parameters."""
+        """``low, high``, over R and parameters: all iterations touch bytes in [low, high) only, counted from the
+        symbols of the base."""
         low, high = self.bounds(self.address - Linear(self.base().terms), sample, numbers=False)
         return low, high + self.element.size
 
     def bounds(self, linear: Linear, sample: Mapping[str, int], numbers: bool = True) -> tuple[Linear, Linear]:
-        """Smallest and largest value over the iterations that make the access, Linear over R and parameters;
-        ``numbers`` where they can be had, though others may be tighter."""
+        """Smallest and largest value of ``linear`` over the iterations that make the access, over R and parameters.
+        ``numbers``: prefer constants, even where other bounds are tighter."""
         ranges = {d: t - 1 for d, t in self.trips}
         conditions = (*self.conditions, *(r for r in ranges.values() if not r.is_constant))
         return (least_where(linear, ranges, conditions, sample, numbers),
@@ -62,8 +69,8 @@ class ByteAccess:
 
 @dataclass(frozen=True, slots=True)
 class Hull:
-    """The bytes of several accesses, from their common base on: bounds of each, over R and parameters, and of those
-    the extreme ones."""
+    """The bytes of several accesses, counted from their common base: the bounds of each, over R and parameters, and the
+    extreme ones of these."""
 
     lows: frozenset[Linear]
     highs: frozenset[Linear]
@@ -72,23 +79,25 @@ class Hull:
 
     @staticmethod
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int], tight: Mapping[str, int] | None = None) -> Hull:
-        """Extreme at ``sample``, of bounds that are tight at ``tight``, there too unless told."""
+        """Extreme at ``sample``; the bounds are tight at ``tight``, which is ``sample`` unless given."""
         lows, highs = map(frozenset, zip(*(m.extent(tight or sample) for m in members), strict=True))
-        # Rows that are counted from the end: their bounds follow R in both directions, the extreme one is guarded.
-        # So is that of bounds that follow parameters, and one that is extreme for smaller R too.
+        # Bounds of rows that are counted from the end rise or fall with R; others depend on parameters. That the chosen
+        # one is extreme at every entry is guarded (``needs``). Of equal ones, that which is extreme for smaller R too.
         return Hull(lows, highs, min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))),
                     max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))))
 
     @property
     def bounds(self) -> frozenset[Linear]:
+        """All lower and upper bounds."""
         return self.lows | self.highs
 
     @property
     def needs(self) -> list[Linear]:
-        """All >= 0, or else low and high are no bounds."""
+        """Expressions that must be >= 0, so that ``low`` and ``high`` are bounds."""
         return [b - self.low for b in self.lows] + [self.high - b for b in self.highs]
 
     def reaches(self, sample: Mapping[str, int]) -> tuple[int, int]:
+        """``low`` and ``high`` as numbers."""
         return self.low.evaluate(sample), self.high.evaluate(sample)
 
 
@@ -100,18 +109,21 @@ class Cluster:
     symbols: Linear  # live-in part of the base, without its constant
     low: Linear  # over symbols, R and parameters
     high: Linear
-    needs: tuple[Linear, ...] = ()  # all >= 0, or else low and high are no bounds
+    needs: tuple[Linear, ...] = ()  # must be >= 0, so that low and high are bounds
 
     @property
     def written(self) -> bool:
+        """Whether any member writes."""
         return any(m.written for m in self.members)
 
     @property
     def interval(self) -> Interval:
+        """The bytes that all iterations touch."""
         return Interval(self.low, self.high)
 
     @staticmethod
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int]) -> Cluster:
+        """The cluster of accesses over the same live-in symbols."""
         members = tuple(members)
         symbols = Linear(members[0].base().terms)
         hull = Hull.of(members, sample)
@@ -121,7 +133,7 @@ class Cluster:
                     and not any(m.address.coefficient(TRIPS) for m in members)):
                 low, high = _below(hull.lows), -_below({-h for h in hull.highs})
                 return Cluster(members, symbols, symbols + low, symbols + high)
-            # What is tightest for the captured R may be no bound for the last iterations where another one is.
+            # A bound that is tightest for the captured R may be none for the last iterations, where another one is.
             late = Hull.of(members, sample, last)
             if late.reaches(sample) == hull.reaches(sample) and all(n.evaluate(last) >= 0 for n in late.needs):
                 hull = late
@@ -129,11 +141,12 @@ class Cluster:
                        tuple(n for n in dict.fromkeys(hull.needs) if not proved(n)))
 
     def footprint(self, name: str) -> Footprint:
+        """The footprint of the array that is called ``name``."""
         return Footprint(name, self.interval, self.written)
 
 
 def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple[Cluster, ...]:
-    """Group accesses into arrays by their footprints at the captured values (``sample`` gives R too)."""
+    """Groups accesses into arrays by their footprints at the captured values (``sample`` includes R)."""
     groups: dict[Linear, list[ByteAccess]] = {}
     for access in dict.fromkeys(accesses):
         groups.setdefault(Linear(access.base().terms), []).append(access)
@@ -147,7 +160,8 @@ def clusters(accesses: Iterable[ByteAccess], sample: Mapping[str, int]) -> tuple
 
 
 def _merged(parts: list[Cluster], sample: Mapping[str, int]) -> list[Cluster]:
-    """``parts`` by address, with those that overlap put together; together they may reach further than each."""
+    """``parts`` in the order of addresses, with overlapping ones merged. A merged one may reach further than its parts,
+    so the caller repeats this."""
     placed = sorted(((c.low.evaluate(sample), c.high.evaluate(sample), c) for c in parts), key=lambda p: p[:2])
     groups: list[list[Cluster]] = []
     end = 0
@@ -162,9 +176,9 @@ def _merged(parts: list[Cluster], sample: Mapping[str, int]) -> list[Cluster]:
 
 def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple[
         Array, dict[ByteAccess, Access], tuple[Relation, ...]]:
-    """The array of a cluster, the subscripts of each member, and guards that bound subscripts by R.
+    """The array of a cluster, the subscripts of each member, and guards that bound subscripts for other R.
 
-    Raises Rejected when elements of different sizes or alignments share bytes.
+    Raises Rejected(NON_AFFINE) where elements of different sizes or alignments share bytes.
     """
     elements = {m.element for m in cluster.members}
     base = cluster.symbols + min(m.base().constant for m in cluster.members)
@@ -184,12 +198,12 @@ def delinearise(cluster: Cluster, name: str, sample: Mapping[str, int]) -> tuple
     if found is not None:
         return (Array(name, element, found.base, found.strides),
                 {m: Access(name, s) for m, s in found.subscripts.items()}, found.guards)
-    raise Rejected(Reason.NON_AFFINE, f"the subscripts of the array at {base}")
+    raise Rejected(Reason.NON_AFFINE, f"no subscripts are found for the array at {base}")
 
 
 def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Strides from a large coefficient down, the largest first, at last the element alone; one that does not divide
-    the stride above is a multiple of a smaller one."""
+    """Candidates for the strides of an array, those with the largest outermost stride first, the element alone last. A
+    coefficient that does not divide the stride above it is left out, as a multiple of a smaller one."""
     descending = [c for c in sorted(coefficients, reverse=True) if c > size]
     for first in range(min(len(descending), MOST_FIRST)):
         chain: list[int] = []
@@ -202,8 +216,9 @@ def _strides(coefficients: set[int], size: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """``width``: the most that an inner subscript of one access varies. ``falling``: how many of them start the lower
-    the more there is to do: how low they may start is guarded, and entries come with more than the captured R."""
+    """One way to split addresses into subscripts. ``width``: the most that an inner subscript of one access varies.
+    ``falling``: how many inner subscripts start lower for larger R. How low they may start is guarded, so entries with
+    more iterations than captured might fail that guard."""
 
     base: Linear
     strides: tuple[int, ...]
@@ -221,9 +236,9 @@ def _split(
     cluster: Cluster, base: Linear, strides: tuple[int, ...], digits: Digits, sample: Mapping[str, int],
     carry: bool = False
 ) -> _Split | None:
-    """Subscripts for each member, and the base at which the inner ones are not negative; None without a proof.
-    ``carry``: each inner one starts within its first row at the captured values (a diagonal that is counted from its
-    end ends there)."""
+    """Subscripts for each member, and a base at which the inner ones are not negative. None where no proof succeeds.
+    ``carry``: whole rows are carried to the next outer subscript, so that each inner one starts within its first row at
+    the captured values (for a diagonal that is counted from its end)."""
     found = {m: _decompose(m, m.base().constant - base.constant, strides, digits) for m in cluster.members}
     guards: dict[Linear, Relation] = {}
     width = falling = 0
@@ -249,7 +264,7 @@ def _split(
 
 
 def _spare(bounds: Iterable[tuple[Linear, Linear]], top: int, sample: Mapping[str, int]) -> int:
-    """How far subscripts that may reach ``top`` leave room in their row for entries with more to do."""
+    """How much room subscripts that may reach ``top`` leave in their row, for entries with larger R."""
     room = max(0, top - max(high.evaluate(sample) for _, high in bounds))
     return room // 2 if any(high.coefficient(TRIPS) > 0 for _, high in bounds) else room
 
@@ -263,7 +278,7 @@ def _carried(
 
 
 def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits: Digits) -> tuple[Linear, ...]:
-    """Mixed-radix digits of the offset, and of the coefficient of each counter (R and parameters too)."""
+    """The subscripts: mixed-radix digits of the offset, and of the coefficient of each counter, R and parameter."""
     result: list[Linear] = []
     for stride in strides:
         digit, offset = divmod(offset, stride)
@@ -275,7 +290,7 @@ def _decompose(access: ByteAccess, offset: int, strides: tuple[int, ...], digits
 
 
 def _one_digit(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]:
-    """All of it in the outermost stride that divides it."""
+    """One digit: the whole coefficient belongs to the outermost stride that divides it."""
     for stride in strides:
         digit = coefficient // stride if coefficient % stride == 0 else 0
         coefficient -= digit * stride
@@ -283,7 +298,8 @@ def _one_digit(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]:
 
 
 def _nearest_digits(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]:
-    """Digits that leave a remainder of at most half a stride: a diagonal is one row and a few elements on or back."""
+    """Digits that leave a remainder of at most half a stride: a step along a diagonal is one row plus or minus a few
+    elements."""
     for stride in strides:
         digit = (2 * coefficient + stride) // (2 * stride)
         coefficient -= digit * stride
@@ -291,7 +307,7 @@ def _nearest_digits(coefficient: int, strides: tuple[int, ...]) -> Iterator[int]
 
 
 def _below(bounds: Iterable[Linear]) -> Linear:
-    """A lower bound of all ``bounds``, Linear over R, for R >= 1."""
+    """A common lower bound of ``bounds``, over R, for R >= 1."""
     bounds = tuple(bounds)
     rest = Linear.symbol(TRIPS) - 1
     slope = min(b.coefficient(TRIPS) for b in bounds)

@@ -1,13 +1,16 @@
-"""That the original reads, at every entry, the cells behind pointers that guards look at.
+"""Dereferenceability (as in LLVM): at every entry, the original itself reads the cell that a guard reads.
 
-A guard reads such a cell before anything of the nest runs. Where the original passes over the cell (a loop inside that
-runs zero times), the pointer may be no pointer at all. So some read of the cell, in the first or in the last iteration,
-is made the witness: guards on other values make sure that it happens, and come first.
+Example: a guard that compares ``*n`` reads through the pointer n before anything of the nest runs. If the original
+reads ``*n`` only in an inner loop, and that loop runs zero times, n may be no pointer at all.
+
+In: the reads of the original, each with the conditions under which it happens. Out: for a cell, the conditions that
+make the original read it in its first or in its last iteration; guards check these conditions first. Sound because a
+read that the original performs cannot fault. Only conditions that hold at the captured values are returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
@@ -17,16 +20,17 @@ from memopt.lifting.values.loop_tree import Read
 
 @dataclass(frozen=True, slots=True)
 class Dereferenceable:
-    """``reads`` of the loop with ``counter``; addresses by ``known`` equations, captured values in ``sample``."""
+    """What the loop with ``counter`` reads. Addresses are compared under the ``known`` equations; ``sample`` has the
+    captured values."""
 
     reads: tuple[Read, ...]
     counter: str
-    known: dict[str, Linear]
-    sample: dict[str, int]
+    known: Mapping[str, Linear]
+    sample: Mapping[str, int]
 
     def of(self, address: Linear, size: int) -> Iterator[tuple[Linear, ...]]:
-        """What must be >= 0 so that ``size`` bytes at ``address`` are read, as it is at the captured values; each of
-        the results is enough."""
+        """Sets of conditions: where all of one set are >= 0, the original reads ``size`` bytes at ``address``. They are
+        >= 0 at the captured values."""
         for last in (Linear(), Linear.symbol(TRIPS) - 1):
             for read in self.reads:
                 distance = (address - read.pointer).substitute(self.known)
@@ -36,4 +40,5 @@ class Dereferenceable:
                         yield tuple(c for c in conditions if c.terms)
 
     def always(self, address: Linear, size: int) -> bool:
+        """Whether the original reads the bytes at every entry, without any condition."""
         return any(not conditions for conditions in self.of(address, size))

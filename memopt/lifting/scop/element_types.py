@@ -1,7 +1,13 @@
-"""Element types and sizes of arrays: one for each array, decided by what computes on its cells.
+"""Element types: one type and size for the elements of each array, decided by the operations on its cells.
 
-Copies, constants and choices are bits: they are as wide as the instruction that moved them. Where other accesses to
-the same cells are narrower, or the rows are not aligned to the width, they are split into the narrower elements.
+Example: ``movups`` copies two doubles as 16 bytes. Where other code adds these doubles one by one, the array has
+elements of 8 bytes, and the copy becomes two statements.
+
+In: a ``StatementLoop`` whose cells are as wide as the instructions that access them. Out: one in which wide moves of
+narrow elements are split (``split``); later the types of operands once the types of arrays are known (``retyped``).
+Copies, constants and selects move bits, whatever their type. They are split where other accesses to the same cells are
+narrower, or where rows are not aligned to their width. Sound because only operations are split whose result has each
+bit from the operands' bits at the same place.
 """
 
 from __future__ import annotations
@@ -21,7 +27,8 @@ _BITWISE = ("and", "or", "xor", "not", "andnot")
 
 
 def split(loop: StatementLoop, sample: Mapping[str, int], ranges: Ranges) -> StatementLoop:
-    """The nest with wide moves of narrow elements as one statement for each element."""
+    """The nest with each wide move of narrow elements as one statement an element. ``sample``: captured values;
+    ``ranges``: the largest value of each counter."""
     groups = _Groups.of(loop, sample, ranges)
     return replace(loop, items=_split_items(loop.items, groups))
 
@@ -41,7 +48,7 @@ def _split_items(items: tuple[StatementItem, ...], groups: _Groups) -> tuple[Sta
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Cells that may overlap at the captured values, and cells that one is copied to the other, form a group."""
+    """Groups of cells (union-find): cells that overlap at the captured values, and the two cells of a copy."""
 
     number: dict[Linear, int]
     parent: list[int]
@@ -84,7 +91,7 @@ class _Groups:
         return self.grains[self._root(self.number[cell])]
 
     def _measure(self, statements: list[CellStatement], sample: Mapping[str, int]) -> None:
-        """The smallest element that is accessed, and small enough for all rows to be aligned to it."""
+        """Sets the element size of each group: that of the narrowest access, or less, so that all rows are aligned."""
         self.grains.extend([8] * len(self.parent))
         for statement in statements:
             for access, element in zip(statement.accesses, statement.elements, strict=True):
@@ -100,7 +107,7 @@ class _Groups:
 
 
 def _counted(symbol: str) -> bool:
-    """Whether subscripts may depend on ``symbol``: it is no address."""
+    """Whether ``symbol`` is a number that subscripts may depend on, not part of an address."""
     return symbol == TRIPS or is_parameter(symbol)
 
 
@@ -108,7 +115,7 @@ def _counted(symbol: str) -> bool:
 
 
 def _movable(expression: Expression) -> bool:
-    """Whether each bit of the result comes from the bits in the same place of the operands."""
+    """Whether each bit of the result depends only on the operands' bits at the same place."""
     match expression:
         case Read() | Constant() | Scalar():
             return True
@@ -130,7 +137,7 @@ def _moved(expression: Expression) -> Iterator[int]:
 
 
 def moved_reads(expression: Expression) -> tuple[int, ...]:
-    """The reads that an expression only moves or chooses from."""
+    """The numbers of the reads that an expression only moves or selects; none if it computes."""
     return tuple(_moved(expression)) if _movable(expression) else ()
 
 
@@ -178,13 +185,14 @@ def _in_truth(expression: Expression, index: int, truth: bool = False) -> bool:
 
 
 def common(elements: set[ElementType]) -> ElementType:
-    """The type of an array whose cells are accessed as ``elements`` of one size: floating where something is."""
+    """The type of an array whose cells are accessed as ``elements``, all of one size: floating-point if any is."""
     return next((e for e in elements if e.is_float), next(iter(elements)))
 
 
 def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[ElementType, ...],
             wanted: ElementType) -> Expression:
-    """``expression`` over reads of types ``was`` as one over types ``now``, of type ``wanted``: the same bits."""
+    """``expression`` over reads of types ``was``, as an expression of type ``wanted`` over reads of types ``now``, with
+    the same bits."""
     def typed(value: Expression, kind: ElementType) -> Expression:
         match value:
             case Read(index):
@@ -199,7 +207,7 @@ def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[Ele
                 return cast(computed(value), value.element, kind)
 
     def computed(value: Expression) -> Expression:
-        """With operands of the types that the operator takes."""
+        """``value`` with operands of the types that its operator takes."""
         if not isinstance(value, Apply):
             return value
         return replace(value, operands=tuple(

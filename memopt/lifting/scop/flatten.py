@@ -1,4 +1,11 @@
-"""From statements in loops to the statements of a SCoP: domains, positions, subscripts, one element type an array."""
+"""Flattening: statements in a tree of loops become the statements of a SCoP, with domains and positions (schedules).
+
+Example: ``for (i..n) { S: s[i] = 0; for (j..m) T: s[i] += a[j]; }`` becomes S[i<n] at (0, 0) and T[i<n, j<m] at
+(0, 1, 0): the textual position at each level says which runs first.
+
+In: a ``StatementLoop``. Out: ``FlatStatement``s, and once their accesses are delinearised, ``Statement``s with one
+element type an array.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +27,17 @@ _NAMES = "ijklmn"
 
 @dataclass(frozen=True, slots=True)
 class FlatStatement:
-    """A statement with the loops around it, its counters renamed to dimensions; what it accesses has sizes but no
-    types yet."""
+    """A statement with the loops around it; their counters are renamed to dimensions i, j, k, ... Its accesses have
+    sizes, but no element types yet."""
 
     source: CellStatement
-    trips: tuple[tuple[str, Linear], ...]
-    position: tuple[int, ...]
-    accesses: tuple[ByteAccess, ...]
+    trips: tuple[tuple[str, Linear], ...]  # dimension -> trip count, the outermost first
+    position: tuple[int, ...]  # textual position at each level, the outermost first
+    accesses: tuple[ByteAccess, ...]  # the write first
 
     def statement(self, number: int, subscripted: Mapping[ByteAccess, Access],
                   types: Mapping[str, ElementType]) -> Statement:
+        """Statement ``S<number>`` of the SCoP, given the subscripts of its accesses and the types of arrays."""
         source = self.source
         write, *reads = (subscripted[a] for a in self.accesses)
         indices = {f"{INDEX}{n}": i for n, i in enumerate(source.indices)}
@@ -40,6 +48,7 @@ class FlatStatement:
 
 
 def flatten(loop: StatementLoop) -> tuple[FlatStatement, ...]:
+    """The statements of a nest in textual order. Raises Rejected(NOT_A_NEST) where there are none."""
     names: dict[str, str] = {}
     result: list[FlatStatement] = []
 
@@ -63,13 +72,15 @@ def flatten(loop: StatementLoop) -> tuple[FlatStatement, ...]:
 
 
 def that_run(flat: tuple[FlatStatement, ...]) -> tuple[FlatStatement, ...]:
-    """Without statements that never run, since conditions on the way to them exclude each other."""
+    """``flat`` without statements whose domain is empty, as the conditions around them exclude each other (all, if
+    all are empty)."""
     found = tuple(f for f in flat if not f.source.conditions or not iterations(f.trips, f.source.conditions).is_empty)
     return found or flat
 
 
 def element_types(flat: tuple[FlatStatement, ...], subscripted: Mapping[ByteAccess, Access]) -> dict[str, ElementType]:
-    """What computes on an array's cells decides, or on those of an array that they are copied from or to."""
+    """The element type of each array: that of the operations on its cells, or on the cells of an array that they are
+    copied from or to."""
     found: dict[str, set[ElementType]] = {}
     copied: list[tuple[str, str]] = []
     for one in flat:
@@ -85,7 +96,7 @@ def element_types(flat: tuple[FlatStatement, ...], subscripted: Mapping[ByteAcce
 
 
 def symbols_of(statement: Statement) -> set[str]:
-    """The live-in symbols that a statement's domain and expression need."""
+    """The symbols in a statement's domain and expression, without its own dimensions."""
     found = {s for d in statement.dimensions for s in d.trips.symbols}
     found |= {s for c in statement.conditions for s in c.symbols} | _index_symbols(statement.expression)
     return found - {d.name for d in statement.dimensions}
@@ -101,7 +112,8 @@ def _index_symbols(expression: Expression) -> set[str]:
 
 
 def private_arrays(accesses: Iterable[ByteAccess]) -> tuple[tuple[Array, ...], dict[ByteAccess, Access]]:
-    """The private arrays, and the subscripts of each access."""
+    """The private arrays that scalar expansion made, and the subscripts of each access. Raises Rejected(CARRIED_VALUE)
+    where an array would have elements of different sizes."""
     groups: dict[str, list[ByteAccess]] = {}
     for access in dict.fromkeys(accesses):
         groups.setdefault(private_symbol(access.address), []).append(access)

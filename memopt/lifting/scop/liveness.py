@@ -1,11 +1,16 @@
-"""What a version leaves behind must not be seen.
+"""Liveness: no register or stack cell that a version does not restore is read after the version, before it is written.
 
-At the header for iteration H a version has restored every register to its value at entry, then given the advancing
-ones their values for H. A location that holds something else each time (it is opaque) keeps its entry value: that is
-right only if the original overwrites it before it is used, in the iterations that it runs itself or after the loop.
-The last one alone may not do: an inner loop that runs less and less often does not run in it at all.
+Example: in ``for (...) { t = a[i]; b[i] = t; }`` the register of t holds another value at every header. A version
+leaves the value from its entry in it. That is right, since the next iteration, which the original runs, writes t first.
 
-Bits that no iteration changes are an exception: `setb r11b` rewrites the low byte and passes the others on.
+In: the lifted outer loop, the locations that the rejoin restores, what guards say about R and parameters. Out: how many
+of the last iterations the original has to run itself, so that it overwrites every other location before it reads it, in
+these iterations or after the loop. One may not be enough: an inner loop with fewer iterations each time may not run in
+the last one at all.
+
+At the header of iteration H a version has restored every register to its value at entry, and given the induction
+variables their values for H. An *opaque* location holds another value at each header, and keeps its entry value. Bits
+that no iteration changes are an exception: ``setb r11b`` rewrites the low byte and keeps the others.
 """
 
 from __future__ import annotations
@@ -42,9 +47,9 @@ _TWO_OPERANDS = ("add", "sub", "logic", "shl", "shr")
 
 
 def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), limits: Limits = UNLIMITED) -> int:
-    """How many iterations the original must run itself, so that no opaque header value reaches the code after the
-    loop but those that are ``restored``, where ``limits`` hold. Raises Rejected(CARRIED_VALUE) when
-    more than MOST_LEFT would be needed."""
+    """How many of the last iterations the original must run itself, so that no opaque header value reaches the code
+    after the loop, apart from those of ``restored`` locations. ``limits``: what guards ensure. Raises
+    Rejected(CARRIED_VALUE) where more than MOST_LEFT would be needed."""
     needed = ""
     for left, found in _used(outer, restored, limits):
         if not found:
@@ -54,16 +59,16 @@ def iterations_left(outer: OuterLoop, restored: frozenset[str] = frozenset(), li
 
 
 def carried_on(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> frozenset[str]:
-    """The registers whose values come through all iterations to the code after the loop, however many of them the
-    original runs itself; none when something else does so too."""
+    """The registers whose header values reach the code after the loop, however many iterations the original runs
+    itself. None where another location is among them, which cannot be restored."""
     *_, (left, found) = _used(outer, restored, limits)
     carried = {c.location for c in outer.node.carried if c.entry.width == c.following.width == 64}
     return frozenset(found) if left == MOST_LEFT and found <= carried & {*GENERAL, *LANES} else frozenset()
 
 
 def _used(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> Iterator[tuple[int, set[str]]]:
-    """By how many iterations the original runs itself: the opaque locations whose header values the code after the
-    loop depends on. Ends where one is not known to come through an iteration."""
+    """(n, locations): if the original runs the last n iterations, the code after the loop depends on the header values
+    of these opaque locations. Ends where the value of one before an iteration is not known."""
     checker = _Liveness(outer, restored, limits)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()
@@ -77,7 +82,8 @@ def _used(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> Iterato
 
 
 def running(outer: OuterLoop, left: int, sample: Mapping[str, int]) -> tuple[Linear, ...]:
-    """What, >= 0, has the inner loops run with ``left`` iterations to go: those that do so at the captured values."""
+    """Conditions that are >= 0 where inner loops run when ``left`` iterations are left. Only those that hold at the
+    captured values."""
     now, ranges = _moment(outer, left)
     trips = [loop.trips for loop in _loops(outer.node).values() if loop is not outer.node and loop.trips is not None]
     bounds = dict.fromkeys(sign(t.substitute(now) - 1, ranges) for t in trips)
@@ -85,8 +91,8 @@ def running(outer: OuterLoop, left: int, sample: Mapping[str, int]) -> tuple[Lin
 
 
 def _moment(outer: OuterLoop, left: int, first: str = "") -> tuple[dict[str, Linear], Ranges]:
-    """The patched loop's counter with ``left`` iterations to go, that of ``first`` in its first one, and the other
-    counters' largest values then."""
+    """Values of the patched loop's counter, with ``left`` iterations to go, and of the counter ``first``, in its first
+    iteration; and the largest values of the other counters then."""
     now = {outer.node.counter: Linear.symbol(TRIPS) - left}
     if first:
         now[first] = Linear()
@@ -101,13 +107,15 @@ class _Liveness:
         self.loops = _loops(outer.node)
         self.following = {c.location: c.following for c in outer.node.carried}
         self.left = 0
-        self.first = ""  # the counter of an inner loop whose first iteration is looked at
-        self.ends: dict[int, tuple[Value, tuple[Value, ...]]] = {}  # by the identity of the first of each pair
-        self.renewed: dict[str, set[str]] = {}  # inner loops whose header values are those of later iterations
+        self.first = ""  # the counter of the inner loop whose first iteration is analysed
+        # The identity of a value -> itself, and the parts of it that may depend on a header value.
+        self.ends: dict[int, tuple[Value, tuple[Value, ...]]] = {}
+        # Inner loops whose header values are taken for those of later iterations, with the locations that were met.
+        self.renewed: dict[str, set[str]] = {}
 
     def needed(self, values: Iterable[Value], left: int) -> set[str]:
-        """The opaque locations on whose header values, with ``left`` iterations to go, ``values`` of that iteration
-        depend."""
+        """The opaque locations whose header values ``values`` depend on; all are of the iteration with ``left``
+        iterations to go. A "?" at the end of a name marks a value of which nothing is known."""
         self.left = left
         found: set[str] = set()
         seen: set[Value] = set()
@@ -143,7 +151,7 @@ class _Liveness:
             self._collect(part, seen, found)
 
     def _ends(self, value: Node | Truth) -> tuple[Value, ...]:
-        """What plain operations make ``value`` of: all else among its parts that may depend on a header value."""
+        """The parts of ``value`` that may depend on a header value: what is below its plain operations."""
         if id(value) not in self.ends:
             found: dict[Value, None] = {}
             seen: set[int] = set()
@@ -159,7 +167,7 @@ class _Liveness:
         return self.ends[id(value)][1]
 
     def _never(self, formula: Formula) -> bool:
-        """Whether ``formula`` is known to be false in this iteration."""
+        """Whether ``formula`` is proved false in this iteration."""
         match formula:
             case bool():
                 return not formula
@@ -180,7 +188,7 @@ class _Liveness:
         return proved(sign(linear.substitute(now) - 1, ranges), self.limits)
 
     def _parts(self, value: Carried | Final) -> list[Value]:
-        """What a value of an inner loop may be: by induction it is no more than these."""
+        """The values that a value of an inner loop may be. By induction over its iterations there are no others."""
         loop = self.loops.get(value.loop)
         if loop is None:
             return []
@@ -191,11 +199,12 @@ class _Liveness:
         return [v for c in loop.carried if c.location == value.location for v in (c.entry, c.following)]
 
     def _renewed(self, value: Final) -> set[str] | None:
-        """The opaque locations that ``value`` depends on, where its loop passes on nothing that it was entered with:
-        its first iteration always runs, and neither what that leaves to the next one nor what it may leave behind
-        depends on a header value of its own. None where this is not known.
+        """The opaque locations that the final ``value`` of an inner loop depends on, if that loop passes on nothing
+        that it was entered with. None where this is not proved.
 
-        An inner loop that runs less and less often, and in the last iteration not at all, is the case."""
+        It is if the first iteration of the inner loop always runs, and if neither what it hands to the next one nor
+        what it may leave behind depends on the inner loop's header values. Needed for inner loops that run fewer
+        iterations each time, and none in the last."""
         loop = self.loops.get(value.loop)
         if (loop is None or self.first or value.loop in self.renewed or loop.trips is None
                 or not self._positive(loop.trips)):
@@ -209,7 +218,8 @@ class _Liveness:
         return found if left and not self._passes(loop, value.loop, first) else None
 
     def _passes(self, loop: LoopNode, name: str, values: Iterable[Value]) -> bool:
-        """Whether any of ``values``, in the first iteration of ``loop``, depends on what the loop was entered with."""
+        """Whether any of ``values``, in the first iteration of ``loop``, depends on a value that the loop was entered
+        with."""
         self.first, self.renewed[name], seen = loop.counter, set(), set[Value]()
         for value in values:
             self._collect(value, seen, set())
@@ -217,8 +227,8 @@ class _Liveness:
         return bool(self.renewed.pop(name))
 
     def _steady(self, value: Value, mask: int) -> bool:
-        """Whether the bits of ``mask`` in ``value`` are those of one location at entry to the region: they come from
-        its header value, and each iteration of the patched loop passes them on in that same location."""
+        """Whether the bits of ``mask`` in ``value`` are those that one location had at entry to the region: they come
+        from its header value, and each iteration of the patched loop keeps them in that location."""
         origins = self._origins(value, mask, set())
         if origins is None or len(origins) != 1:
             return False
@@ -226,7 +236,8 @@ class _Liveness:
         return location in self.following and self._origins(self.following[location], mask, set()) == {location}
 
     def _origins(self, value: Value, mask: int, seen: set[Value]) -> set[str] | None:
-        """The locations whose header values pass on the bits of ``mask``; None when they come about otherwise."""
+        """The locations whose header values the bits of ``mask`` in ``value`` come from; None where anything else
+        contributes."""
         if value in seen:
             return set()
         seen.add(value)
@@ -254,7 +265,7 @@ def _operands(value: Value) -> Iterable[Value]:
 
 
 def _decides(value: Value) -> bool:
-    """Whether an operation depends on some of its operands only now and then."""
+    """Whether an operation may not depend on some of its operands: a mask, or a select on a known condition."""
     match value:
         case Node("and", (_, Integer() as mask), _):
             return constant_of(mask) is not None
@@ -264,7 +275,7 @@ def _decides(value: Value) -> bool:
 
 
 def _possible(value: Value) -> int:
-    """Bits of ``value`` that may be set."""
+    """A mask of the bits of ``value`` that may be set."""
     match value:
         case Truth():
             return 1

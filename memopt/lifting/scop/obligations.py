@@ -1,7 +1,14 @@
-"""What symbolic execution relied on: proved from the counters' ranges, turned into a guard, or Rejected.
+"""Proof obligations of symbolic execution: each is proved, or becomes a guard, or the loop is rejected.
 
-A widening in the last iteration is of no concern when the exit test compares 32 bits: that iteration is the
-original's, and the test that makes it the last one is right modulo 2**32.
+Example: a 32-bit counter is sign-extended in ``a[i]``. The obligation is that it does not wrap around in any iteration:
+``2**31 - 1 - i >= 0``. With 0 <= i < R it is least in the last iteration, so the guard is ``2**31 - R >= 0``.
+
+In: obligations, the ranges of the counters, the captured values. Out: one guard for each bound that is not proved, the
+weakest where several differ in a constant only. Sound because a bound is the least value over all iterations
+(memopt.lifting.values.bounds).
+
+An extension in the last iteration needs no obligation when the exit test compares 32 bits: the original runs that
+iteration, and the test that makes it the last one is right modulo 2**32.
 """
 
 from __future__ import annotations
@@ -19,17 +26,18 @@ from memopt.lifting.values.algebra import Obligation
 from memopt.lifting.values.bounds import Limits, sign_where
 from memopt.lifting.values.requests import DeferExtension, SplitPaths
 
-_LARGEST = (1 << 63) - 1  # of a guard: a negative number that is compared as unsigned has 2**64 added to it
+# The largest constant of a guard. (A negative number that is compared as unsigned has 2**64 added to it.)
+_LARGEST = (1 << 63) - 1
 
 
 def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Mapping[str, int],
-               facts: Assumptions) -> tuple[Relation, ...]:
-    """Guards under which every one of ``obligations`` holds in all iterations of ``outer``; ``sample`` gives live-in
-    values and R.
+               assumptions: Assumptions) -> tuple[Relation, ...]:
+    """Guards under which all ``obligations`` hold in all iterations of ``outer``; ``sample`` gives live-in values and
+    R.
 
-    For one that is neither proved nor true at the captured values, Split is raised when a branch was followed on it
-    that is not yet split in general, Defer when it comes from a widening that does not wait yet, else
-    Rejected for its reason.
+    For an obligation that is neither proved nor true at the captured values: raises SplitPaths if a branch was followed
+    on it whose paths are not yet merged in general; DeferExtension if an extension needs it that is not yet deferred;
+    else Rejected with its reason.
     """
     without_last = {**outer.ranges, outer.node.counter: outer.ranges[outer.node.counter] - 1}
     weakest: dict[tuple[tuple[str, int], ...], Relation] = {}
@@ -47,9 +55,9 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
         if known is None or bound.constant < known.expression.constant:
             weakest[bound.terms] = Relation(bound, False, obligation.why)
     for obligation in unproved:
-        if obligation.branch is not None and facts.split.get(obligation.branch, 0) < 2:
+        if obligation.branch is not None and assumptions.split.get(obligation.branch, 0) < 2:
             raise SplitPaths(obligation.branch)
-    widened = frozenset(o.address for o in unproved if o.widening) - facts.deferred
+    widened = frozenset(o.address for o in unproved if o.widening) - assumptions.deferred
     if widened:
         raise DeferExtension(widened)
     for obligation in unproved:
@@ -58,7 +66,7 @@ def guards_for(outer: OuterLoop, obligations: tuple[Obligation, ...], sample: Ma
 
 
 def limits(guards: tuple[Relation, ...]) -> Limits:
-    """What ``guards`` say about R and parameters."""
+    """The bounds that ``guards`` put on R and parameters, for later proofs."""
     found = [g.expression.constant // -g.expression.coefficient(TRIPS) for g in guards
              if g.expression.symbols == {TRIPS} and g.expression.coefficient(TRIPS) < 0]
     facts = dict.fromkeys(g.expression for g in guards if g.expression.symbols - {TRIPS} and all(

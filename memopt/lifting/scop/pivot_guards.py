@@ -1,8 +1,11 @@
-"""Fixed cells beside moving ones: a pivot's row or column is none of those that the loop writes.
+"""Guards that cells which do not move, such as a pivot's row or column, are none of the cells that are written.
 
-``for j > k: A[:, j] -= A[:, k] * r[j]`` counts its iterations down to the last column: that column k is not among those
-written follows from how many there are, which nothing proves. At the captured values it is true, and becomes a guard;
-without it the pivot might be written while it is read, and hardly any order would be legal.
+Example: ``for (j = k + 1; j < n; j++) A[:, j] -= A[:, k] * r[j];``. Machine code counts the iterations down to the last
+column. That column k is none of the columns j then follows from how many there are, which nothing proves.
+
+In: the SCoP, the bounds known from other guards, the captured values. Out: a guard for each pair of a write and another
+access whose subscripts never meet at the captured values, in one dimension in which only one of them moves. Without it
+the pivot might be written while it is read, and hardly any order of the iterations would be legal.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ _Placed = tuple[Statement, Access]
 
 
 def disjoint_cells(scop: Scop, limits: Limits, sample: Mapping[str, int]) -> Iterator[Relation]:
-    """What makes sure that cells which are apart at the captured values ``sample`` are so for all sizes."""
+    """Guards that cells which never meet at the captured values ``sample`` do not meet at other sizes either."""
     placed = [(s, a) for s in scop.statements for a in (s.write, *s.reads) if not scop.array(a.array).private]
     written = [(s, s.write) for s in scop.statements]
     for one, two in product(written, placed):
@@ -31,8 +34,8 @@ def disjoint_cells(scop: Scop, limits: Limits, sample: Mapping[str, int]) -> Ite
 
 
 def _gaps(one: _Placed, two: _Placed, sample: Mapping[str, int]) -> Iterator[Linear]:
-    """What is >= 0 only where no instance of ``one`` is at a cell of ``two``, and is at ``sample``: in one dimension
-    the one stays where it is, and the other moves."""
+    """Expressions that are >= 0 at ``sample``, and at other sizes only where no instance of ``one`` accesses a cell of
+    ``two``: the gap between their subscripts, in a dimension in which one of them stays where it is."""
     ranges = {d.name: d.trips - 1 for s, _ in (one, two) for d in s.dimensions}
     for first, second in zip(one[1].subscripts, two[1].subscripts, strict=True):
         if first.symbols.isdisjoint(ranges) or second.symbols.isdisjoint(ranges):

@@ -1,11 +1,12 @@
-"""Short sums in small nests, written out: the mask of a filter, the neighbours of a cell.
+"""Full unrolling of short reductions in small nests: the mask of a filter, the neighbours of a cell.
 
-Before: ``for l < 3: for m < 3: B[i, j] = B[i, j] + w[l, m] * A[i + l, j + m]``. After: one statement with nine
-products, added to ``B[i, j]`` in the same order; the sums in between, which nothing else reads, are not stored.
+Before: ``for (l..3) for (m..3) B[i][j] += w[l][m] * A[i + l][j + m];``. After: one statement with nine products, added
+to ``B[i][j]`` in the same order. The partial sums, which nothing else reads, are not stored.
 
-Loops that the compiler has unrolled in part have several statements that go on with one sum. Every operation is
-performed on the same operands in the same order. A single short loop around one statement is left alone: register
-tiles run all of it in each step (passes.loop_code.tile_run).
+In: a ``Scop``. Out: one with a single statement for each short reduction; loops that the compiler has unrolled in part
+have several statements that continue one sum. Sound because every operation is performed on the same operands in the
+same order. A single short loop around one statement is left alone: register tiles run all of it in each step
+(passes.loop_code.tile_run).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from math import prod
 from memopt.ir.linear import Linear
 from memopt.ir.scop import Access, Apply, Expression, Index, Read, Scop, Statement
 
-LONGEST = 8  # iterations of one loop
-MOST_TERMS = 32  # of a sum
+LONGEST = 8  # iterations of a short loop
+MOST_TERMS = 32  # terms of one statement
 
 
 def unroll_reductions(scop: Scop) -> Scop:
-    """``scop`` with a single instance for each short sum."""
+    """``scop`` with each short reduction as one statement."""
     groups: dict[tuple[object, ...], list[Statement]] = {}
     for statement in scop.statements:
         groups.setdefault((statement.dimensions, statement.position[:-1], statement.write, statement.conditions),
@@ -33,7 +34,8 @@ def unroll_reductions(scop: Scop) -> Scop:
 
 
 def _written_out(scop: Scop, group: tuple[Statement, ...]) -> tuple[Statement, ...]:
-    """``group``: statements in the same loops that write the same cell, in their order."""
+    """One statement for ``group``, or ``group`` as it is: statements in the same loops that write the same cell, in
+    their order."""
     level = _outermost(scop, group)
     if level is None:
         return group
@@ -49,8 +51,8 @@ def _written_out(scop: Scop, group: tuple[Statement, ...]) -> tuple[Statement, .
 
 
 def _outermost(scop: Scop, group: tuple[Statement, ...]) -> int | None:
-    """The level of the outermost loop of a short sum over two loops or more, or of several statements; None where
-    there is none."""
+    """The level of the outermost loop of the reduction; None where it is over one loop and has one statement, or is
+    none, or has more than ``MOST_TERMS`` terms."""
     depth = len(group[0].dimensions)
     level = depth
     while level > 1 and _short(scop, group, level - 1):
@@ -61,8 +63,8 @@ def _outermost(scop: Scop, group: tuple[Statement, ...]) -> int | None:
 
 
 def _short(scop: Scop, group: tuple[Statement, ...], level: int) -> bool:
-    """Whether a loop is around these statements alone, short, and moves neither their cell nor anything they depend
-    on."""
+    """Whether the loop at ``level`` is short, contains these statements alone, and neither the cell that they write nor
+    their conditions and trip counts depend on its counter."""
     first = group[0]
     loop = first.dimensions[level]
     position = first.position[:level + 1]
@@ -73,7 +75,7 @@ def _short(scop: Scop, group: tuple[Statement, ...], level: int) -> bool:
 
 
 def _accumulates(scop: Scop, statement: Statement) -> bool:
-    """Whether the result of one instance, as it is stored, is used once in the next, and no other read can meet it."""
+    """Whether an instance uses the stored result of the one before exactly once, and no other read is of that array."""
     element = scop.array(statement.write.array).element
     others = [r for r in statement.reads if r != statement.write]
     return (isinstance(statement.expression, Apply) and statement.expression.element is element
@@ -92,14 +94,14 @@ def _uses(statement: Statement, node: Expression) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """The instances so far as one ``expression`` over ``reads``; all of them write ``cell``."""
+    """The instances so far as one ``expression`` over ``reads``. Each of them writes ``cell``."""
 
     cell: Access
     reads: tuple[Access, ...] = ()
     expression: Expression | None = None
 
     def then(self, statement: Statement, values: dict[str, Linear]) -> _Chain:
-        """With one more, the numbers of its inner loops given."""
+        """With one more instance; ``values``: those of its inner counters."""
         reads = list(self.reads)
 
         def place(node: Expression) -> Expression:

@@ -1,12 +1,19 @@
-"""Operations of machine code over symbolic values, specialised on captured values where that is needed.
+"""Arithmetic of symbolic execution: each operator of machine code on symbolic values.
 
-An operation that is exact only inside a range (widening, comparing) picks the multiple of 2**width that fits the
-sample and records the range as an obligation; the region builder proves it from loop bounds or turns it into a guard.
+Example: ``add`` of i and 1 in 32 bits is the affine value ``i + 1`` modulo 2**32. ``sext`` of it to 64 bits is the
+number i + 1 only if that is in [-2**31, 2**31).
+
+In: an operator, operands, a width. Out: a ``Value``: affine where possible, else a ``Node``.
+Sound: an operation that is exact only in a range (extension, comparison) takes the multiple of 2**width that fits the
+sample and records the range as an obligation. The region builder proves it from loop bounds or makes a guard of it.
+A product or shift by a symbol is specialised on the captured value, which a guard then checks.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from memopt.ir.linear import Linear, Quotient, quotient
 from memopt.lifting.values.extensions import DeferredExtension
@@ -31,19 +38,17 @@ __all__ = ["LOOP_COUNTER", "TRIAL", "Algebra", "AssumeEqual", "Obligation", "Pro
 
 
 class Algebra(Numbers):
-    """A method ``_name`` for each operator; those without one stay what they are."""
+    """The arithmetic: a method ``_name`` for each operator. An operator without one makes a ``Node``."""
 
     # -- operations ---------------------------------------------------------------------------------------------
 
     def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
-        handler = getattr(self, f"_{operator}", None)
-        if handler is None:
-            return self._fold(operator, operands, width)
-        result: Value = handler(operands, width)
-        return result
+        """The value of ``operator`` on ``operands``, ``width`` bits wide.
 
-    def _fold(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
-        return Node(operator, operands, width)
+        Records obligations; raises a request (memopt.lifting.values.requests) where a captured value is needed.
+        """
+        rule = self._RULES.get(operator)
+        return Node(operator, operands, width) if rule is None else rule(self, operands, width)
 
     def _add(self, operands: tuple[Value, ...], width: int) -> Value:
         return self._sum(operands, width, 1)
@@ -62,7 +67,7 @@ class Algebra(Numbers):
     @staticmethod
     def _wrap(linear: Linear, width: int) -> Integer:
         terms = linear.terms
-        if linear.quotients:  # what was cleared below the width was cleared altogether
+        if linear.quotients:  # a quotient times a multiple of 2**width is 0 modulo 2**width
             terms = tuple((s, c) for s, c in terms if c % (1 << width) or not isinstance(s, Quotient))
         return Integer(Linear(terms, centred(linear.constant, width)), width)
 
@@ -115,7 +120,7 @@ class Algebra(Numbers):
         if uneven.terms and fixable(uneven):
             return Node(name, operands, width)
         result = quotient(linear, divisor)
-        if width == 64 and not linear.is_constant:  # bits shifted out on the left before are gone: a sign extension
+        if width == 64 and not linear.is_constant:  # behind a left shift, which drops high bits: an extension
             half = 1 << (63 - count) if signed else 0
             needs = (result + half, -result + ((1 << (64 - count)) - 1 - half))
         for need in needs:
@@ -123,7 +128,7 @@ class Algebra(Numbers):
         return Integer(result, width)
 
     def _guessed(self, value: int) -> Linear:
-        """In a trial: ``value`` at the captured values, otherwise unknown."""
+        """For a trial: an unknown number whose sample is ``value``."""
         symbol = f"{TRIAL}{self.address:x}:guess"
         self.sample[symbol] = value
         return Linear.symbol(symbol)
@@ -158,7 +163,7 @@ class Algebra(Numbers):
         return Node(name, operands, width)
 
     def _low_bits(self, name: str, value: Integer, mask: int) -> Integer | None:
-        """The operation where ``mask`` touches only bits that are the same whatever the symbols are."""
+        """``value`` and, or, xor ``mask`` where it touches only bits that do not depend on symbols; else None."""
         linear, whole = value.linear, (1 << value.width) - 1
         if self.widenings.within(linear):
             return None
@@ -167,15 +172,18 @@ class Algebra(Numbers):
         if name == "and" and mask < step:
             return constant(known & mask, value.width)
         if (whole ^ mask if name == "and" else mask) >= step:
-            if self.trial and name == "or":  # a guess for the sake of an outer loop
+            if self.trial and name == "or":  # in a trial of an outer loop a guess is enough
                 return self._wrap(linear + self._guessed(mask & ~self.at_sample(linear)), value.width)
             return None
         low = known & mask if name == "and" else known | mask if name == "or" else known ^ mask
         return self._wrap(linear - known + low % step, value.width)
 
     def _rounded(self, value: Integer, mask: int) -> Value | None:
-        """``value & mask`` where the mask keeps all bits from one on, or all bits below one: exact modulo 2**width. Or
-        those between two, where the value is known to be below the upper one."""
+        """``value & mask`` as an affine number, where the bits of ``mask`` are contiguous; else None.
+
+        Rounding down to a power of two (``x & -8``) and its remainder (``x & 7``) are exact modulo 2**width. For a mask
+        with zeros at both ends, the value is required to be below the upper end.
+        """
         size = 1 << value.width
         for unit, low in ((size - mask, False), (mask + 1, True)):
             if 1 < unit < size and not unit & (unit - 1) and not fixable(value.linear):
@@ -186,7 +194,7 @@ class Algebra(Numbers):
             linear, _ = self.in_range(value, signed=False)
             if 0 <= self.at_sample(linear) < above:
                 for need in (linear, -linear + (above - 1)):
-                    self.require(need, "a number has no bits that are cleared at its top")
+                    self.require(need, "a masked number has no bits above the mask")
                 return self._wrap(quotient(linear, unit) * unit, value.width)
         return None
 
@@ -323,7 +331,7 @@ class Algebra(Numbers):
         return Truth(negate(self._at_least(operands, signed=True)))
 
     def _is_overflow(self, value: Value) -> bool:
-        """Whether the sign of ``value`` is the overflow of a sum with a number; then it is required never to."""
+        """Whether the sign bit of ``value`` is the overflow flag of a sum; if so, no overflow becomes an obligation."""
         match value:
             case Node("and", (Node("xor", (Integer() as left, Integer() as right), width), Integer(inverse, _)), _):
                 distance = right.linear - left.linear
@@ -346,7 +354,7 @@ class Algebra(Numbers):
         return Truth(self._at_least(operands[::-1], signed=False))
 
     def _at_least(self, operands: tuple[Value, ...], signed: bool) -> Formula:
-        """operands[0] >= operands[1]"""
+        """The formula operands[0] >= operands[1]."""
         if operands[0] == operands[1]:
             return True
         left, right = self.integer(operands[0]), self.integer(operands[1])
@@ -374,11 +382,20 @@ class Algebra(Numbers):
         return self.condition(self, (None, *operands))
 
     def truth(self, value: Value) -> Formula:
-        """A 1-bit value as a formula."""
+        """A value of one bit as a formula."""
         number = constant_of(value)
         if number is not None:
             return bool(number & 1)
         return value.formula if isinstance(value, Truth) else Opaque(value)
+
+    # Operator -> the rule for its result, given the operands and the width. Others stay nodes.
+    _RULES: ClassVar[Mapping[str, Callable[[Algebra, tuple[Value, ...], int], Value]]] = {
+        "add": _add, "sub": _sub, "mul": _mul, "shl": _shl, "shr": _shr, "sar": _sar,
+        "and": _and, "or": _or, "xor": _xor, "not": _not,
+        "trunc": _trunc, "zext": _zext, "sext": _sext, "high": _high, "concat": _concat,
+        "eq": _eq, "ne": _ne, "slt": _slt, "sle": _sle, "ult": _ult, "ule": _ule,
+        "select": _select, "condition": _condition, "carry": _carry,
+    }
 
 
 def _width(value: Value) -> int:

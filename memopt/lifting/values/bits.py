@@ -1,8 +1,11 @@
-"""Parts of values: which bits of a register or of a loaded cell a value is, through packing and unpacking.
+"""Bit fields: which bits of a register or of a loaded cell a value is, through packing and unpacking.
 
-``part(value, low, width)`` is bits [low, low + width). What no rule below takes apart becomes
-``Node("part", (base, low), width)`` of an opaque base; parts of parts are parts of the base. Every rule is an identity
-on bit patterns. A truth value is a value of one bit; a mask is the sign extension of one, all ones or all zeros.
+Example: the upper half of ``concat(high, low)`` is ``high``; ``(x >> 8) & 0xff`` is ``part(x, 8, 8)``.
+
+``part(value, low, width)`` is the bits [low, low + width). In: canonical values. Out: canonical values: a part of a
+part is a part of the base; a part that no rule resolves is ``Node("part", (base, low), width)``. Every rule is an
+identity on bit patterns. A truth value is a value of one bit. A mask is the sign extension of one: all ones or all
+zeros.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def extract(value: Value, low: int, width: int) -> Value:
 
 
 def _opaque(value: Value, low: int, width: int) -> Node:
-    if width == 1 and low + 1 in (8, 16, 32, 64):  # a sign
+    if width == 1 and low + 1 in (8, 16, 32, 64):  # the sign bit
         return Node("slt", (extract(value, 0, low + 1), constant(0, low + 1)), 1)
     return Node("part", (value, constant(low, 16)), width)
 
@@ -79,7 +82,7 @@ def _part_of_left_shift(node: Node, count: int, low: int, width: int) -> Value:
 
 
 def base_and_offset(value: Value) -> tuple[Value, int]:
-    """The base that ``value`` is a part of, and at which bit."""
+    """The base that ``value`` is a part of, and the lowest bit of the part in it."""
     if isinstance(value, Node) and value.operator == "part":
         return value.operands[0], _number(value.operands[1])
     return value, 0
@@ -95,7 +98,7 @@ def _number(value: Value) -> int:
 
 
 def concat(high: Value, low: Value) -> Value:
-    """Both halves of a value twice as wide."""
+    """The value twice as wide with these halves. Precondition: they have the same width."""
     whole, above = base_and_offset(high)
     below = above - low.width
     if below >= 0 and extract(whole, below, low.width) == low:
@@ -118,6 +121,7 @@ def concat(high: Value, low: Value) -> Value:
 
 
 def zext(value: Value, width: int) -> Value:
+    """The zero extension of ``value`` to ``width`` bits."""
     number = constant_of(value)
     if number is not None:
         return constant(number, width)
@@ -128,7 +132,7 @@ def zext(value: Value, width: int) -> Value:
 
 
 def mask(truth: Value, width: int) -> Value:
-    """``width`` equal bits."""
+    """``width`` bits that all are ``truth``, a value of one bit."""
     known = constant_of(truth)
     if known is not None:
         return constant(-known, width)
@@ -136,7 +140,7 @@ def mask(truth: Value, width: int) -> Value:
 
 
 def truth_of(value: Value) -> Value | None:
-    """The bit that a mask repeats."""
+    """The truth value that the mask ``value`` repeats; None where ``value`` is not known to be a mask."""
     match value:
         case Node("sext", (inner,), _) if inner.width == 1:
             return inner
@@ -144,6 +148,7 @@ def truth_of(value: Value) -> Value | None:
 
 
 def inverted(truth: Value) -> Value:
+    """The negation of ``truth``, a value of one bit."""
     known = constant_of(truth)
     if known is not None:
         return constant(1 - known, 1)
@@ -170,7 +175,7 @@ def select(truth: Value, first: Value, second: Value) -> Value:
 
 
 def _extreme(truth: Value, first: Value, second: Value) -> Value | None:
-    """x86's minimum and maximum are exactly ``a < b ? a : b`` and ``a > b ? a : b``."""
+    """A select as a minimum or maximum: x86's are exactly ``a < b ? a : b`` and ``a > b ? a : b``, for NaNs too."""
     match truth:
         case Node("flt", (left, right), 1) if (left, right) == (first, second):
             return Node("fmin", (first, second), first.width)
@@ -182,7 +187,7 @@ def _extreme(truth: Value, first: Value, second: Value) -> Value | None:
 
 
 def bitwise(name: str, operands: tuple[Value, ...]) -> Value:
-    """and, or, xor, not; where masks choose, as the choice they make."""
+    """``and``, ``or``, ``xor`` or ``not`` of canonical values; a blend by masks becomes a ``select``."""
     width = operands[0].width
     if name == "not":
         return _complement(operands[0])
@@ -237,7 +242,7 @@ def _masked(name: str, left: Value, right: Value) -> Value | None:
 
 
 def _extended(name: str, left: Value, right: Value) -> Value | None:
-    """``x & 0xff`` is a zero extension; so is what and, or, xor make of two of one width."""
+    """A zero extension where the result is one: of ``x & 0xff``, and of two zero extensions from the same width."""
     number = constant_of(right)
     if name == "and" and number in (0xFF, 0xFFFF, 0xFFFFFFFF):
         return zext(extract(left, 0, number.bit_length()), left.width)
@@ -254,7 +259,7 @@ def _extended(name: str, left: Value, right: Value) -> Value | None:
 
 
 def _side_by_side(left: Value, right: Value) -> Value | None:
-    """``x << 8 | y`` of two bytes."""
+    """``x << 8 | y`` of two bytes (or wider halves) as their concatenation."""
     match left, right:
         case Node("shl", (Node("zext", (one,), _), count), width), Node("zext", (two,), _) if (
                 one.width == two.width == constant_of(count) and one.width >= 8):

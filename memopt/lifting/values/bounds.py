@@ -1,8 +1,12 @@
-"""Bounds of linear expressions over all iterations of a nest, and over the iterations that remain.
+"""Bounds of affine expressions over all iterations of a nest, and over R, the iterations that remain.
 
-Counters are eliminated from the innermost outwards: a counter lies between 0 and its largest value, which may depend
-on counters further out (triangles). Where a loop does not run for some outer iteration, those iterations are counted
-all the same, so every bound here is conservative.
+Example: for ``for (i < n) for (j <= i)`` the expression i - j has the lower bound 0: j is at most i.
+
+In: an affine expression, for each counter its largest value (the smallest is 0), conditions that are >= 0. Out: an
+expression without counters that bounds it. Counters are eliminated from the innermost outwards, because the largest
+value of one may depend on outer counters (triangles).
+Sound: where an inner loop does not run for some outer iteration, that iteration counts all the same, so every bound is
+conservative.
 """
 
 from __future__ import annotations
@@ -20,17 +24,20 @@ Ranges = Mapping[str, Linear]  # counter -> its largest value
 
 
 def least(linear: Linear, ranges: Ranges) -> Linear:
-    """A lower bound without the counters of ``ranges``, and without quotients."""
+    """A lower bound of ``linear``, without the counters of ``ranges`` and without quotients.
+
+    Raises Rejected(NON_AFFINE) where a quotient has no known lower bound.
+    """
     return _least(linear, ranges, lambda x: _without_quotient(x, x.quotients[0], ranges))
 
 
 def sign(linear: Linear, ranges: Ranges) -> Linear:
-    """Without counters and quotients, and >= 0 only if ``linear`` always is."""
+    """An expression without counters and quotients that is >= 0 only if ``linear`` is in every iteration."""
     return _least(linear, ranges, sufficient)
 
 
 def _least(linear: Linear, ranges: Ranges, rounded: Callable[[Linear], Linear]) -> Linear:
-    """``rounded`` takes quotients away."""
+    """A lower bound of ``linear`` without counters; ``rounded`` eliminates a quotient."""
     while True:
         if linear.quotients:
             linear = rounded(linear)
@@ -45,8 +52,11 @@ def _least(linear: Linear, ranges: Ranges, rounded: Callable[[Linear], Linear]) 
 
 
 def _without_quotient(linear: Linear, rounded: Quotient, ranges: Ranges) -> Linear:
-    """A lower bound without ``rounded``: as often as the divisor goes into its coefficient it is its numerator less
-    a remainder; what is left of it is not less than the least number it can be."""
+    """A lower bound of ``linear`` without the quotient q = floor(n / d) named ``rounded``.
+
+    Its coefficient is often * d + rest. For the first part, d * q is n minus a remainder of at most d - 1. For the
+    rest, q is at least its smallest number. Raises Rejected(NON_AFFINE) where that is not known.
+    """
     often, rest = divmod(linear.factor(rounded), rounded.divisor)
     linear = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant) + rounded.numerator * often
     linear = linear - max(0, often) * (rounded.divisor - 1)
@@ -54,36 +64,41 @@ def _without_quotient(linear: Linear, rounded: Quotient, ranges: Ranges) -> Line
         return linear
     number = number_at_least(least(rounded.numerator, ranges))
     if number is None:
-        raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} is divided by {rounded.divisor} and rounded")
+        raise Rejected(Reason.NON_AFFINE, f"{rounded.numerator} divided by {rounded.divisor} has no known lower bound")
     return linear + rest * (number // rounded.divisor)
 
 
 def sufficient(linear: Linear) -> Linear:
-    """Without quotients, and >= 0 only where ``linear`` is."""
+    """An expression without quotients that is >= 0 only where ``linear`` is."""
     return _without_quotients(linear, 0)
 
 
 def necessary(linear: Linear) -> Linear:
-    """Without quotients, and >= 0 wherever ``linear`` is."""
+    """An expression without quotients that is >= 0 wherever ``linear`` is."""
     return _without_quotients(linear, 1)
 
 
 def _exactly(linear: Linear) -> Linear:
-    """With fewer quotients, and >= 0 exactly where ``linear`` is."""
+    """An expression with fewer quotients that is >= 0 exactly where ``linear`` is."""
     while rounded := next((q for q in linear.quotients if linear.factor(q) in (1, -1)), None):
         linear = _multiplied_out(linear, rounded)
     return linear
 
 
 def _multiplied_out(linear: Linear, rounded: Quotient) -> Linear:
-    """>= 0 exactly where ``linear`` is, that has ``rounded`` once: for integers, q + x >= 0 is n + d * x >= 0."""
+    """An expression without the quotient ``rounded`` = floor(n / d) that is >= 0 exactly where ``linear`` is.
+
+    Precondition: its coefficient is 1 or -1. For integers x, floor(n / d) + x >= 0 is the same as n + d * x >= 0.
+    """
     rest = Linear(tuple(t for t in linear.terms if t[0] != rounded), linear.constant) * rounded.divisor
     return rest + (rounded.numerator if linear.factor(rounded) > 0 else -rounded.numerator + (rounded.divisor - 1))
 
 
 def _without_quotients(linear: Linear, slack: int) -> Linear:
-    """A quotient with a factor is as many times (n - remainder) / d, the remainder taken as unfavourable (``slack``
-    0) or favourable (1)."""
+    """``linear`` with (n - remainder) / d in place of each quotient, multiplied out.
+
+    ``slack``: 0 takes the least favourable remainder (a sufficient condition), 1 the most favourable (a necessary one).
+    """
     while linear.quotients:
         linear = _tightened(linear)
         rounded = next((q for q in linear.quotients if linear.factor(q) in (1, -1)), linear.quotients[0])
@@ -101,15 +116,17 @@ def _without_quotients(linear: Linear, slack: int) -> Linear:
 
 
 def greatest(linear: Linear, ranges: Ranges) -> Linear:
+    """An upper bound of ``linear``, as ``least``."""
     return -least(-linear, ranges)
 
 
 def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
-    """Without counters and quotients, and >= 0 only if ``linear`` is wherever all of ``conditions`` are >= 0."""
+    """An expression without counters and quotients that is >= 0 only if ``linear`` is, wherever all of ``conditions``
+    are >= 0. Of several it is one that is always >= 0, else the largest at ``sample``."""
     conditions = tuple(conditions)
     strongest = _strongest((*conditions, *map(necessary, conditions)))
     if any((one + two).is_constant and (one + two).constant < 0 for one, two in combinations(strongest, 2)):
-        return Linear()  # nowhere
+        return Linear()  # the conditions contradict each other
     bounds = [_least_where(start, ranges, strongest, sample, sign)
               for start in dict.fromkeys((linear, _exactly(linear), sufficient(linear)))]
     return max(bounds, key=lambda b: (b.is_constant and b.constant >= 0, b.evaluate(sample)))
@@ -117,13 +134,18 @@ def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sam
 
 def least_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int],
                 numbers: bool = True) -> Linear:
-    """A lower bound of ``linear`` where every one of ``conditions`` is >= 0: the highest found at ``sample``, or with
-    ``numbers`` one that is a number."""
+    """A lower bound of ``linear`` where every one of ``conditions`` is >= 0.
+
+    Of those found it is the highest at ``sample``; with ``numbers``, a constant one is preferred.
+    """
     return _least_where(linear, ranges, _strongest(conditions), sample, least, numbers)
 
 
 def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Linear:
-    """A lower bound without the innermost counters that no condition is about, by those that their ranges are of."""
+    """A lower bound of ``linear`` without the innermost counters that no condition has; their ranges eliminate them.
+
+    ``bound``: the symbols of the conditions.
+    """
     while not linear.quotients:
         symbol = _innermost(linear.without(*bound & linear.symbols), ranges)
         if symbol is None or any(symbol in _outer(other, ranges) for other in linear.symbols & ranges.keys()):
@@ -134,8 +156,8 @@ def _without_free(linear: Linear, ranges: Ranges, bound: frozenset[str]) -> Line
 
 
 def _strongest(conditions: Iterable[Linear]) -> tuple[Linear, ...]:
-    """Without those that follow from another one: of several over the same terms one is left, as tight as it is
-    for integers."""
+    """``conditions`` without redundant ones: of several with the same terms the tightest is left, with coefficients
+    divided by their common factor (the same for integers)."""
     found: dict[tuple[tuple[str, int], ...], Linear] = {}
     for condition in map(_tightened, conditions):
         known = found.get(condition.terms)
@@ -148,7 +170,7 @@ def _least_where(linear: Linear, ranges: Ranges, conditions: tuple[Linear, ...],
                  bound_of: Callable[[Linear, Ranges], Linear], numbers: bool = True) -> Linear:
     linear = _without_free(linear, ranges, frozenset().union(*(c.symbols for c in conditions)))
     best, reduced = bound_of(linear, ranges), linear
-    for _ in range(2 * len(conditions) + 1):  # each is worth taking off once or twice
+    for _ in range(2 * len(conditions) + 1):  # subtracting each once or twice is enough
         improved = False
         for condition in conditions:
             for factor in _factors(reduced, condition):
@@ -168,13 +190,13 @@ def _tightened(condition: Linear) -> Linear:
 
 
 def _factors(linear: Linear, condition: Linear) -> set[int]:
-    """Multiples of ``condition`` that take a symbol out of ``linear``."""
+    """The factors f > 0 for which ``linear - f * condition`` has one symbol less."""
     found = {divmod(linear.factor(s), c) for s, c in condition.terms}
     return {factor for factor, rest in found if factor > 0 and not rest}
 
 
 def _innermost(linear: Linear, ranges: Ranges) -> str | None:
-    """A counter of ``linear`` that bounds no other of its counters."""
+    """A counter of ``linear`` on which the range of none of its other counters depends; None without counters."""
     present = [s for s, _ in linear.terms if s in ranges]
     for symbol in present:
         if not any(symbol in _outer(other, ranges) for other in present if other != symbol):
@@ -183,7 +205,7 @@ def _innermost(linear: Linear, ranges: Ranges) -> str | None:
 
 
 def _outer(counter: str, ranges: Ranges) -> set[str]:
-    """The counters that the largest value of ``counter`` depends on, at whatever distance."""
+    """The counters that the largest value of ``counter`` depends on, directly or through others."""
     found: set[str] = set()
     pending = [counter]
     while pending:
@@ -196,24 +218,23 @@ def _outer(counter: str, ranges: Ranges) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What guards see to: R is no more than ``longest``, and each of ``facts``, over R and parameters
-    (memopt.lifting.execution.parameters), is >= 0."""
+    """What the guards check at entry, and proofs may therefore use."""
 
-    longest: int | None = None
-    facts: tuple[Linear, ...] = ()
+    longest: int | None = None  # R is at most this
+    facts: tuple[Linear, ...] = ()  # each is >= 0; over R and parameters (memopt.lifting.execution.parameters)
 
 
 UNLIMITED = Limits()
 
 
 def proved(linear: Linear, limits: Limits = UNLIMITED) -> bool:
-    """Whether ``linear`` over R and parameters is never negative."""
+    """Whether ``linear``, over R and parameters, is >= 0 for all R >= 2 within ``limits``."""
     number = number_at_least(linear, limits)
     return number is not None and number >= 0
 
 
 def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
-    """A number that ``linear`` over R and parameters never falls below, for R >= 2; None when none is found."""
+    """A constant lower bound of ``linear``, over R and parameters, for R >= 2; None when none is found."""
     slope, rest = linear.coefficient(TRIPS), linear.without(TRIPS)
     if not rest.is_constant:
         found = (number_at_least(linear - f * factor, Limits(limits.longest, limits.facts[:n] + limits.facts[n + 1:]))
@@ -225,5 +246,5 @@ def number_at_least(linear: Linear, limits: Limits = UNLIMITED) -> int | None:
 
 
 def is_bit(linear: Linear) -> bool:
-    """Whether ``linear`` is what a division by two leaves: zero or one."""
+    """Whether ``linear`` is the remainder of a division by two: zero or one."""
     return any(linear == q.numerator - Linear.symbol(q, 2) for q in linear.quotients if q.divisor == 2)

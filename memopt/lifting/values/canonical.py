@@ -1,8 +1,11 @@
-"""Values of a lifted nest in canonical form, so that equal things look equal whichever instructions made them.
+"""Canonical form of values: equal values look equal, whichever instructions made them.
 
-Packing becomes parts (memopt.lifting.values.bits), masks become choices, truth values single bits: afterwards a
-``Truth``
-is one bit wide and stands for a comparison of affine numbers, every other truth value is a ``Node`` of one bit.
+Examples: flags and masks of a floating-point comparison become ``flt``; a blend ``(m & a) | (~m & b)`` becomes a
+``select``; a 64-bit product put together from 32-bit ones becomes ``mul``.
+
+In: a value, a formula or a lifted nest. Out: the same with packing as bit fields (memopt.lifting.values.bits), masks
+as selects and truth values as single bits. Afterwards a ``Truth`` has one bit and stands for a comparison of affine
+numbers; every other truth value is a ``Node`` of one bit. Every rule is an identity on bit patterns.
 """
 
 from __future__ import annotations
@@ -31,19 +34,21 @@ from memopt.lifting.values.values import (
 
 _LESS = {"fcompare": "flt", "fqcompare": "fqlt"}
 _NOT_ABOVE = {"fcompare": "fle", "fqcompare": "fqle"}
-_FLAGS = 0x45  # all that a comparison sets: carry, parity, zero
+_FLAGS = 0x45  # the flags that a floating-point comparison sets: carry, parity, zero
 
 
 def canonical_nest(node: LoopNode) -> LoopNode:
+    """``node`` with all its values in canonical form."""
     return _Rewriter().loop(node)
 
 
 def canonical(value: Value) -> Value:
+    """``value`` in canonical form."""
     return _Rewriter().value(value)
 
 
 def canonical_formula(formula: Formula) -> Value:
-    """A truth value of one bit."""
+    """``formula`` as a canonical value of one bit."""
     return _Rewriter()._formula(formula)
 
 
@@ -94,7 +99,7 @@ class _Rewriter:
 
 
 def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
-    """The value of an operation on canonical operands."""
+    """The operation ``name`` on canonical operands, in canonical form."""
     first = operands[0]
     match name:
         case "trunc":
@@ -126,8 +131,7 @@ def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
 
 
 def _ordered(operands: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Operands of an integer sum or product, which does not depend on their order, in one that copies of a loop are
-    likely to share."""
+    """The operands of a commutative integer operation in a fixed order, which unrolled copies are likely to share."""
     return tuple(sorted(operands, key=_rank))
 
 
@@ -144,8 +148,10 @@ def _rank(value: Value) -> tuple[int, int]:
 
 
 def _long_product(operands: tuple[Value, ...]) -> Value | None:
-    """A product of 64 bits put together from products of 32, where the processor has no other: with h and l for the
-    halves, ``(ah bl + al bh << 32) + al bl``."""
+    """The 64-bit product for which vector code has three 32-bit ones: ``(ah * bl + al * bh << 32) + al * bl``.
+
+    ah, al, bh and bl are the upper and lower halves of a and b. None where the operands are no such sum.
+    """
     for crossed, low in (operands, operands[::-1]):
         match crossed, low:
             case (Node("shl", (Node("add", (Node("mul", one, _), Node("mul", two, _)), _), count), 64),
@@ -160,7 +166,7 @@ def _long_product(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _bit_test(operands: tuple[Value, ...]) -> Value | None:
-    """``truth == 0`` and ``truth == 1``, the truth value possibly extended."""
+    """``t == 0`` or ``t == 1`` of a truth value or its extension, as the truth value or its negation."""
     for value, other in (operands, operands[::-1]):
         number = constant_of(other)
         match value:
@@ -175,7 +181,7 @@ def _bit_test(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _not_above(operands: tuple[Value, ...]) -> Value | None:
-    """``(flags | flags >> 6) & 1 == number`` after a floating-point comparison: carry or zero, as a comparison."""
+    """``(flags | flags >> 6) & 1 == number`` after a floating-point comparison (carry or zero) as ``flt``."""
     match operands:
         case (Node("and", (Node("or", (flags, Node("shr", (again, six), _)), _), one), _), other) if (
                 flags == again and constant_of(six) == 6 and constant_of(one) == 1):
@@ -193,7 +199,7 @@ def _not_above(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _flag_test(operands: tuple[Value, ...]) -> Value | None:
-    """Flags after a floating-point comparison that are all 0, as comparisons; one that is 1."""
+    """A test that some flags of a floating-point comparison are all 0, or that one is 1, as a comparison."""
     value, other = operands
     mask, shift, number = -1, 0, constant_of(other)
     while isinstance(value, Node):
@@ -218,10 +224,10 @@ def _flag_test(operands: tuple[Value, ...]) -> Value | None:
 
 
 def _all_clear(name: str, left: Value, right: Value, bits: int) -> Value | None:
-    """Whether none of ``bits`` is set by a comparison."""
+    """The truth value of: the comparison of ``left`` with ``right`` sets none of the flags ``bits``."""
     less, greater = Node(_LESS[name], (left, right), 1), Node(_LESS[name], (right, left), 1)
     match bits:
-        case 0x41 | 0x45:  # neither below nor equal
+        case 0x41 | 0x45:  # carry and zero are clear: greater
             return greater
         case 0x01 | 0x05:
             return Node(_NOT_ABOVE[name], (right, left), 1)

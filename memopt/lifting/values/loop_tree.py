@@ -1,7 +1,10 @@
-"""A lifted loop nest: loops, loads and stores with affine addresses, as machine code performs them.
+"""Loop tree: a lifted nest of loops, branches, loads and stores with affine addresses, as machine code performs them.
+
+Example: ``for (i) if (i < n) a[i] = b[i];`` is a ``LoopNode`` with a ``Guarded`` item that holds a ``LoadEvent`` and a
+``StoreEvent``.
 
 This is the form between symbolic execution (memopt.lifting.execution.executor) and the statements of a SCoP
-(memopt.lifting.demotion.statements). Addresses are Linear over live-in symbols and loop counters, in bytes.
+(memopt.lifting.demotion.statements). Addresses are ``Linear`` over live-in symbols and loop counters, in bytes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from memopt.lifting.values.values import Substitution, Value
 
 @dataclass(frozen=True, slots=True)
 class LoadEvent:
+    """A load; ``Loaded(identity)`` is its value."""
+
     identity: int
     pointer: Linear
     width: int  # bits
@@ -27,12 +32,14 @@ class LoadEvent:
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """``beside``: operations that are done with it for the flags they raise; their operands are parts of ``value``."""
+    """A store of ``value``."""
 
     pointer: Linear
     value: Value
-    width: int
-    address: int
+    width: int  # bits
+    address: int  # of the instruction
+    # operations that are performed with the store only for the floating-point flags they raise
+    # (memopt.lifting.demotion.dead_fp); their operands are parts of ``value``
     beside: tuple[Value, ...] = ()
 
     def __str__(self) -> str:
@@ -42,16 +49,18 @@ class StoreEvent:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """``width`` bits at ``pointer``, over live-in symbols alone, are read in the first iteration of the loops around it
-    where all ``conditions`` are >= 0; if ``late``, only where that iteration gets past an exit."""
+    """A read by the original that is certain to happen in the first iteration of the loops around it."""
 
-    pointer: Linear
-    width: int
-    conditions: tuple[Linear, ...] = ()
-    late: bool = False
+    pointer: Linear  # over live-in symbols alone
+    width: int  # bits
+    conditions: tuple[Linear, ...] = ()  # it happens where all are >= 0
+    late: bool = False  # it stands behind an exit: it happens only if the first iteration does not leave there
 
     def within(self, loop: str, turns: Linear | None) -> Read | None:
-        """Seen from outside of the loop with the counter ``loop``, which goes round ``turns`` times."""
+        """The read as seen from outside the loop with the counter ``loop``; None if it is not certain there.
+
+        ``turns``: how often the loop's back edges are taken; None: not known.
+        """
         if self.late and turns is None:
             return None
         goes_on = (turns - 1,) if self.late and turns is not None else ()
@@ -61,7 +70,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class CarriedValue:
-    """``location`` enters ``loop`` with ``entry`` and each iteration ends with ``following``."""
+    """A loop-carried value: ``location`` holds ``entry`` at loop entry, ``following`` at the end of each iteration."""
 
     location: str
     entry: Value
@@ -69,26 +78,27 @@ class CarriedValue:
 
 
 Raising = tuple[Value, tuple[Linear, ...]]
-"""The result of an operation that may raise floating-point flags, where all conditions are >= 0."""
+"""The result of an operation that may raise floating-point flags, and conditions: it is done where all are >= 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopNode:
-    """``items`` run ``trips`` times with ``counter`` = 0, 1, ...; ``finals`` gives what a location that is used
-    after the loop holds in its last iteration (``None`` trips: not known yet, during a trial).
+    """A loop: ``items`` run ``trips`` times with ``counter`` = 0, 1, ...
 
-    ``trips`` is Linear over live-in symbols and the counters of the loops around it. Where it is zero or negative the
-    loop does not run, and a carried location keeps its entry value (which ``finals`` must agree with). ``roots``: what
-    must have a square root in every iteration (memopt.lifting.execution.sqrt_exits). ``raising``: the results of its
-    floating-point operations, used or not (memopt.lifting.demotion.dead_fp)."""
+    Where ``trips`` is zero or negative the loop does not run, and a carried location keeps its entry value (with which
+    ``finals`` must agree).
+    """
 
     counter: str
-    trips: Linear | None
+    trips: Linear | None  # over live-in symbols and outer counters; None during a trial: not known yet
     items: tuple[Item, ...]
     carried: tuple[CarriedValue, ...] = ()
+    # (location, its value in the last iteration) for each location that is used after the loop
     finals: tuple[tuple[str, Value], ...] = field(default=())
-    address: int = 0
+    address: int = 0  # of the header
+    # operands of square roots: none may be negative in any iteration (memopt.lifting.execution.sqrt_exits)
     roots: tuple[Value, ...] = ()
+    # results of the floating-point operations, used or not (memopt.lifting.demotion.dead_fp)
     raising: tuple[Raising, ...] = ()
 
     def __str__(self) -> str:
@@ -102,9 +112,9 @@ class LoopNode:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """``items`` run where every one of ``conditions``, Linear over live-in symbols and counters, is >= 0.
+    """A branch: ``items`` run where every one of ``conditions``, Linear over live-in symbols and counters, is >= 0.
 
-    Registers that the items change are not known afterwards, unless both ways leave the same in them.
+    A register that the items change is unknown afterwards, unless both paths leave the same value in it.
     """
 
     conditions: tuple[Linear, ...]
@@ -121,7 +131,7 @@ Item = LoadEvent | StoreEvent | LoopNode | Guarded
 
 
 def rewritten(item: Item, new: Substitution) -> Item:
-    """``item`` with symbols replaced by expressions."""
+    """``item`` with the substitution ``new`` applied to all its expressions and values."""
     match item:
         case LoadEvent(pointer=pointer):
             return replace(item, pointer=new.linear(pointer))
@@ -140,7 +150,7 @@ def rewritten(item: Item, new: Substitution) -> Item:
 
 
 def bounds(item: Item) -> frozenset[Linear]:
-    """The trip counts and conditions inside ``item``."""
+    """The trip counts and conditions inside ``item``, its own included."""
     match item:
         case LoopNode(trips=trips, items=items):
             return frozenset({trips} if trips is not None else ()).union(*map(bounds, items))
@@ -150,7 +160,7 @@ def bounds(item: Item) -> frozenset[Linear]:
 
 
 def show(value: Value) -> str:
-    """Short text of a value, for dumps and golden files."""
+    """The short text form of a value, for dumps and golden files."""
     from memopt.lifting.values.values import Carried, Final, Integer, LiveVector, Loaded, Node
 
     match value:
@@ -170,12 +180,12 @@ def show(value: Value) -> str:
 
 
 def loop_name(node: LoopNode) -> str:
-    """What Carried and Final call the loop."""
+    """The name by which ``Carried`` and ``Final`` refer to the loop."""
     return node.counter.removeprefix(LOOP_COUNTER)
 
 
 def loops_of(items: Iterable[Item]) -> Iterator[LoopNode]:
-    """Every loop, outer ones first."""
+    """Every loop in ``items``, outer loops first."""
     for item in items:
         match item:
             case LoopNode():
@@ -186,6 +196,7 @@ def loops_of(items: Iterable[Item]) -> Iterator[LoopNode]:
 
 
 def stores_of(items: Iterable[Item]) -> Iterator[StoreEvent]:
+    """Every store in ``items``, in textual order."""
     for item in items:
         match item:
             case StoreEvent():

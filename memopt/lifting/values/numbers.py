@@ -1,8 +1,11 @@
-"""Numbers in symbolic execution: samples, what has to hold for a number to be right, and specialisation.
+"""Numbers in symbolic execution: samples, obligations and specialisation.
 
-Every symbol has a sample: the number it had when the program was captured. A value that is a number only under
-conditions has them recorded as obligations; a value that is linear only for a known number asks for it by raising
-Specialise, and the lifter starts again with that equation as a guard.
+Example: the address p + i * stride is not affine while ``stride`` is a symbol. With the captured value of ``stride``
+it is.
+
+Every symbol has a sample: its value when the program was captured. A value that is a number only under conditions
+records them as obligations. A value that is affine only for a known number raises a request (``AssumeEqual``). The
+lifter then starts again with that equation, and a guard checks it.
 """
 
 from __future__ import annotations
@@ -23,62 +26,59 @@ TRIAL = "?"  # prefix of a symbol that stands for an unknown header value during
 
 
 def fixable(linear: Linear) -> bool:
-    """Only live-in symbols, so that its value can be captured and guarded."""
+    """Whether ``linear`` has live-in symbols only, so that its value can be captured and guarded."""
     return not any(s.startswith((LOOP_COUNTER, TRIAL, WIDE)) for s in linear.symbols)
 
 
 def uneven_part(linear: Linear, divisor: int) -> Linear:
-    """What of ``linear`` a division leaves a rest of, whatever the other symbols are."""
+    """The part of ``linear`` that ``divisor`` does not divide: those terms, and the remainder of the constant."""
     return Linear(tuple(t for t in linear.terms if t[1] % divisor), linear.constant % divisor)
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """``linear >= 0`` must hold at ``address`` for every iteration of the loops around it.
-
-    ``widening``: without it a 64-bit value is still right modulo 2**32, which is all a 32-bit comparison looks at.
-    ``given``: only where all of these are >= 0. ``branch``: the branch that is taken to go one way.
-    ``reason``: what it means where it does not hold.
-    """
+    """A condition ``linear >= 0`` that must hold at ``address`` in every iteration of the loops around it."""
 
     linear: Linear
-    address: int
-    why: str
+    address: int  # of the instruction that relies on it
+    why: str  # the fact it states, for messages
+    # It comes from an extension to 64 bits. Without it the value is still right modulo 2**32, which is enough for a
+    # 32-bit comparison.
     widening: bool = False
-    given: tuple[Linear, ...] = ()
-    branch: int | None = None
-    reason: Reason = Reason.UNPROVED
+    given: tuple[Linear, ...] = ()  # it must hold only where all of these are >= 0
+    branch: int | None = None  # the branch that was assumed to go one way
+    reason: Reason = Reason.UNPROVED  # for the refusal where it does not hold
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was found out of parts of one value, which may be in many places of it."""
+    """Results for the parts of one value, so that a part that occurs many times is looked at once."""
 
     numbers: dict[Value, Integer | None] = field(default_factory=dict)
-    without_data: set[Value] = field(default_factory=set)
+    without_data: set[Value] = field(default_factory=set)  # parts that depend on no data (_is_data)
 
 
 @dataclass
 class Numbers:
-    """``sample`` gives a number for every symbol; ``load_address`` the address of a load event."""
+    """The state of symbolic execution that decides when a value is a number."""
 
-    sample: dict[str, int]
-    load_address: Callable[[int], Linear]
-    condition: Callable[..., Value]
+    sample: dict[str, int]  # symbol -> its number at capture
+    load_address: Callable[[int], Linear]  # identity of a load event -> its address
+    condition: Callable[..., Value]  # the value of a condition code (memopt.x86.conditions)
     decide: Callable[[Formula], bool] = bool  # which way a condition goes in every iteration
     obligations: list[Obligation] = field(default_factory=list)
-    address: int = 0
-    exploring: bool = False  # one iteration is run to see what moves: samples stand for what would be specialised
-    trial: int = 0  # loops being tried, whose header values have no names yet
+    address: int = 0  # of the instruction being executed
+    exploring: bool = False  # one iteration is run to see what moves: samples are used where others specialise
+    trial: int = 0  # the number of loops in a trial: their header values have no names yet
     ranges: dict[str, Linear] = field(default_factory=dict)  # counter -> its largest value
-    given: tuple[Linear, ...] = ()  # >= 0 where the code being run is reached
-    copy: str = ""  # tells apart the loops of code that is run more than once
-    depth: int = 0  # how many such ways the code being run is in
+    given: tuple[Linear, ...] = ()  # path condition: these are >= 0 where the current instruction is reached
+    copy: str = ""  # suffix of loop names, for code that is executed once for each path
+    depth: int = 0  # the nesting depth of the current path
     selections: dict[Value, int] = field(default_factory=dict)  # conditional moves -> their addresses
-    joined: dict[Value, int] = field(default_factory=dict)  # what ways leave that differ -> where they part
-    written: frozenset[int] = frozenset()  # addresses of cells that hold data, as captured
-    low_bytes: Mapping[Linear, Linear] = field(default_factory=dict)  # of registers of which only that byte counts
-    distances: list[Linear] = field(default_factory=list)  # to bounds, waiting to be divided by a step
+    joined: dict[Value, int] = field(default_factory=dict)  # selects made where paths merge -> address of the branch
+    written: frozenset[int] = frozenset()  # captured addresses of cells that are data: the loop stores to them
+    low_bytes: Mapping[Linear, Linear] = field(default_factory=dict)  # register -> its low byte, if only that matters
+    distances: list[Linear] = field(default_factory=list)  # distances to bounds that their step does not divide yet
 
     def __post_init__(self) -> None:
         self.widenings = DeferredExtensions(self.sample)
@@ -87,13 +87,17 @@ class Numbers:
 
     def require(self, linear: Linear, why: str, widening: bool = False, branch: int | None = None,
                 reason: Reason = Reason.UNPROVED) -> None:
+        """Records the obligation ``linear >= 0`` at the current instruction, unless it holds for any symbols."""
         if not linear.is_constant or linear.constant < 0:
             self.obligations.append(Obligation(linear, self.address, why, widening, self.given, branch, reason))
 
     @contextmanager
     def under(self, conditions: tuple[Linear, ...], number: int = 0, mark: str = "~") -> Iterator[None]:
-        """What is required inside is required only where ``conditions`` are >= 0; its loops are named by the
-        ``number`` of this way and of those around it: no two loops have one name, whose ranges would be one."""
+        """Executes a path: inside the ``with``, ``conditions`` are added to the path condition of all obligations.
+
+        ``number`` is that of this path. Loops inside are named by the numbers of this path and of the paths around it,
+        so that no two loops share a name, and with it a range.
+        """
         before = self.given, self.copy, self.depth
         level = str(self.depth) if self.depth else ""
         self.given, self.copy = self.given + conditions, self.copy + (mark + level) * number
@@ -104,22 +108,23 @@ class Numbers:
             self.given, self.copy, self.depth = before
 
     def settled(self, linear: Linear) -> Linear:
-        """``linear`` with numbers for widened values, which must not have wrapped around here."""
+        """``linear`` with numbers in place of deferred extensions; that none has wrapped here becomes an obligation."""
         for wide in self.widenings.within(linear):
             for need in wide.needs:
                 self.require(need, wide.why, True)
         return self.widenings.numbers(linear)
 
     def at_sample(self, linear: Linear) -> int:
+        """The number of ``linear`` for the captured values."""
         return linear.evaluate(self.sample)
 
     @property
     def reached(self) -> bool:
-        """Whether the captured iteration gets here; if not, samples tell nothing."""
+        """Whether the captured iteration takes the current path. If not, samples say nothing about it."""
         return all(self.at_sample(known) >= 0 for known in self.given)
 
     def in_range(self, value: Integer, signed: bool) -> tuple[Linear, tuple[Linear, ...]]:
-        """The mathematical value as a signed or unsigned number, and what must be >= 0 for that to be right."""
+        """``value`` as a signed or unsigned mathematical number, and what must be >= 0 for that to be right."""
         size = 1 << value.width
         low = -(size >> 1) if signed else 0
         linear = self.settled(value.linear)
@@ -132,8 +137,11 @@ class Numbers:
         return linear, (linear - low, -linear + (low + size - 1))
 
     def integer(self, value: Value, known: _Known | None = None) -> Integer | None:
-        """``value`` as a linear number, asking for specialisation when that makes it one; None when it is data.
-        ``known``: what was found on the way here."""
+        """``value`` as an affine number; None when it is data.
+
+        ``known``: results for parts of the same value. Raises a request (AssumeEqual, PromoteCell) where a captured
+        value would make it a number.
+        """
         match value:
             case Integer():
                 return value
@@ -162,7 +170,7 @@ class Numbers:
         return None
 
     def _is_data(self, values: Iterable[Value], known: _Known) -> bool:
-        """Whether one is computed from what is loaded from a cell that changes with the iteration, or is stored to."""
+        """Whether one of ``values`` depends on a load from a changing address or from a cell that is stored to."""
         seen, pending = set[Value](), list(values)
         while pending:
             value = pending.pop()
@@ -180,11 +188,12 @@ class Numbers:
         return False
 
     def compute(self, operator: str, operands: tuple[Value, ...], width: int) -> Value:
-        raise NotImplementedError  # memopt.lifting.values.algebra
+        """The value of an operation."""
+        raise NotImplementedError  # in memopt.lifting.values.algebra
 
     def _node_number(self, operator: str, operands: tuple[Value, ...], width: int, known: _Known) -> Integer | None:
-        """The number an operation gives once its operands are known numbers."""
-        if self._is_data(operands, known):  # nothing is asked for in vain
+        """The result of an operation whose operands are numbers; None when one is data, or the result is no number."""
+        if self._is_data(operands, known):  # specialising one operand would not help
             return None
         found = [self.integer(o, known) for o in operands]
         numbers = tuple(n for n in found if n is not None)
@@ -203,16 +212,20 @@ class Numbers:
         return None if number is None else constant(number, width)
 
     def linear(self, value: Value) -> Linear | None:
+        """As ``integer``, the affine expression alone."""
         number = self.integer(value)
         return None if number is None else number.linear
 
     def specialised(self, linear: Linear, symbolic: bool = False) -> Linear:
-        """A number in place of ``linear``, which ``settles``: asks for it, or takes the sample in a guess."""
+        """The captured value of ``linear``, in a trial or while exploring; otherwise raises AssumeEqual to ask for it.
+
+        Precondition: ``settles(linear)``. ``symbolic``: a parameter will do instead of a number.
+        """
         if self.exploring or not fixable(linear):
             return Linear.of(self.at_sample(linear))
         raise AssumeEqual(linear, symbolic=symbolic, factor=not symbolic)
 
     def settles(self, linear: Linear) -> bool:
-        """Whether there is a number for ``linear``: in a trial, for what keeps its value, as far as one can tell."""
+        """Whether ``linear`` may be specialised. In a trial, it may unless it is known to change in the loop."""
         steady = not any(s.startswith((LOOP_COUNTER, WIDE)) for s in linear.symbols)
         return self.exploring or fixable(linear) or (self.trial > 0 and steady)

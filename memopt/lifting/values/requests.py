@@ -1,4 +1,15 @@
-"""Why an attempt at lifting starts again, with one more fact (memopt.lifting.execution.assumptions)."""
+"""Requests: what an attempt at lifting asks the next attempt to assume.
+
+Lifting is speculative. An attempt executes the loop symbolically under some assumptions about the captured program
+(memopt.lifting.execution.assumptions). Where it needs one more, it raises a ``Request``; memopt.lifting.lift grants it
+and attempts the same loop again.
+
+Example: in ``a[i * n]`` the product is affine only if n is a number. The attempt raises ``AssumeEqual(n)``; n was 1000
+when the program was captured; the next attempt reads ``a[i * 1000]``, and the version gets the guard ``n == 1000``.
+
+Each request says what makes it sound: either a guard of the version checks the assumption at every entry, or the next
+attempt proves it, or it assumes nothing and only chooses another exact way to model the same code.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +18,19 @@ from dataclasses import dataclass
 from memopt.ir.linear import Linear
 
 
+class Request(Exception):
+    """What an attempt at lifting asks the next attempt to assume. (No subclass is frozen: Python sets the traceback of
+    an exception that passes a ``with`` statement.)"""
+
+
 @dataclass
-class AssumeEqual(Exception):
-    """Start again knowing that ``linear`` (over live-in symbols) equals its captured value; best solved for one of
-    ``unknowns``. ``symbolic``: one that is not a number will do as a parameter (memopt.lifting.execution.parameters);
-    ``factor``: it has to be a number."""
+class AssumeEqual(Request):
+    """Assume that ``linear``, over live-in symbols, has its captured value.
+
+    Example: ``n`` in ``a[i * n]``. Sound: the equation becomes a guard. It is solved for one symbol, if possible for
+    one of ``unknowns``. ``symbolic``: a symbol will do, which becomes a parameter where it differs between entries
+    (memopt.lifting.execution.parameters). ``factor``: only a number will do, since it is multiplied (a stride).
+    """
 
     linear: Linear
     unknowns: frozenset[str] = frozenset()
@@ -20,92 +39,145 @@ class AssumeEqual(Exception):
 
 
 @dataclass
-class AssumeAll(Exception):
-    """Start again knowing all of these: each attempt costs as much as the next."""
+class AssumeAll(Request):
+    """Assume all of these equations at once: an attempt for each would cost as much as this one.
+
+    Example: ``A`` and ``B`` are the same array at the captured values, and so are ``C`` and ``D``: both distances.
+    Sound: as for ``AssumeEqual``.
+    """
 
     needs: tuple[AssumeEqual, ...]
 
 
 @dataclass
-class SplitPaths(Exception):
-    """Start again with the branch at ``address`` going different ways in different iterations, in a more general sense
-    than before and at least in that of ``least`` (memopt.lifting.execution.assumptions)."""
+class SplitPaths(Request):
+    """Assume nothing about the direction of the branch at ``address``: execute both of its paths and merge them
+    (memopt.lifting.execution.merge).
+
+    Example: ``if (j == i) s = 0;`` goes either way, depending on the iteration. Sound: nothing is assumed. The paths
+    are merged in a more general way than in the last attempt, at least in way ``least`` (the levels are those of
+    ``Assumptions.split``).
+    """
 
     address: int
     least: int = 1
 
 
 @dataclass
-class MaskOperands(Exception):
-    """Start again with the floating-point operations on the ways of the branch at ``address`` done in every iteration,
-    on ones where the way is not gone."""
+class MaskOperands(Request):
+    """Execute the floating-point operations on both paths of the branch at ``address`` in every iteration, with 1.0 for
+    the operands on the path that is not taken (memopt.lifting.execution.if_conversion).
+
+    Example: ``if (x[i] > 0) y[i] = 1 / x[i];`` divides by 1.0 where x[i] is not positive. Sound: operations on 1.0
+    raise no exception flag, and their results are not selected.
+    """
 
     address: int
 
 
 @dataclass
-class DeferExtension(Exception):
-    """Start again with the widenings of the instructions at ``addresses`` left to those who need their number."""
+class DeferExtension(Request):
+    """Do not demand that the values extended to more bits by the instructions at ``addresses`` are in range there;
+    demand it at each use that needs the number (memopt.lifting.values.extensions).
+
+    Example: a 32-bit counter that is sign-extended after its last increment, which may overflow, and then is not used.
+    Sound: every use that needs the number has the obligation.
+    """
 
     addresses: frozenset[int]
 
 
 @dataclass
-class InlineLoop(Exception):
-    """Start again with the loop at ``header`` run through as a part of the loop around it: it never goes round."""
+class InlineLoop(Request):
+    """Execute the loop at ``header`` as part of an iteration of the loop around it: its back edge is never taken.
+
+    Example: ``do { ... } while (retry)``, where ``retry`` never holds. Sound: that the back edge is not taken becomes
+    an obligation, as for every branch that goes one way.
+    """
 
     header: int
 
 
 @dataclass
-class NotAParameter(Exception):
-    """Start again with ``symbol`` as no parameter: it advances with the patched loop."""
+class NotAParameter(Request):
+    """Do not take ``symbol`` for a parameter: it advances with the patched loop.
+
+    Example: the pointer ``p`` in ``for (...) { ...; p += n; }`` differs at every entry, but is no size. Sound: nothing
+    is assumed. All that earlier attempts assumed is dropped.
+    """
 
     symbol: str
 
 
 @dataclass
-class AssumeInvariantLane(Exception):
-    """Start again knowing that vector lanes hold these numbers, to which each iteration sets them."""
+class AssumeInvariantLane(Request):
+    """Assume that vector lanes ("xmm1.1") hold these 64-bit numbers throughout.
+
+    Example: ``vmovsd xmm1, [rdi]`` clears the upper lane of xmm1, which is zero already. Sound: a guard compares the
+    lane at entry, and the next attempt must prove that an iteration leaves the number there.
+    """
 
     lanes: dict[str, int]
 
 
 @dataclass
-class AssumeRowTable(Exception):
-    """Start again with what the instruction at ``address`` loads as words of a table around ``place``
-    (memopt.lifting.execution.row_tables)."""
+class AssumeRowTable(Request):
+    """Assume that the instruction at ``address`` loads words of a table of row pointers around ``place``, which are an
+    arithmetic progression (memopt.lifting.execution.row_tables).
+
+    Example: ``rows[i][j]`` with ``rows[i] == rows[0] + i * 8000``. Sound: a guard compares every word of the table.
+    """
 
     address: int
     place: int
 
 
 @dataclass
-class KeepLiveOut(Exception):
-    """Start again knowing that what these registers carry is used after the loop: what they hold is computed too."""
+class KeepLiveOut(Request):
+    """Compute what these registers carry from iteration to iteration: the code after the loop reads it.
+
+    Example: a sum that the loop keeps in xmm0 and the caller returns. Sound: nothing is assumed; the version restores
+    more registers.
+    """
 
     locations: frozenset[str]
 
 
-class KeepOperandOrder(Exception):
-    """Describe the loop again with operands in the order of the machine code (memopt.lifting.reroll.operand_order)."""
+class KeepOperandOrder(Request):
+    """Keep the operands of sums and products in the order of the machine code.
+
+    Example: ``a + b`` in one copy of an unrolled statement and ``b + a`` in the next: one order for both needs a guard
+    that no NaN is read, which is not worth its time here (memopt.lifting.reroll.operand_order). Sound: nothing is
+    assumed.
+    """
 
 
-class ExpressByTrips(Exception):
-    """Start again with the exit test's counter expressed by the iterations that remain
-    (memopt.lifting.execution.entry_invariants)."""
+class ExpressByTrips(Request):
+    """Express the exit test's counter by R, the iterations that remain (memopt.lifting.execution.entry_invariants).
+
+    Example: rows of ``n - i`` elements, where i has another value at every entry. Sound: the value follows from R
+    exactly.
+    """
 
 
 @dataclass
-class PromoteCell(Exception):
-    """Start again with the memory cell at ``address`` (over live-in symbols) as a live-in of ``width`` bits."""
+class PromoteCell(Request):
+    """Take the memory cell at ``address``, over live-in symbols, for a live-in value of ``width`` bits.
+
+    Example: the bound ``*n`` of a loop, where ``n`` does not change. Sound: the cell is read at every entry, and guards
+    keep it apart from all that the loop writes.
+    """
 
     address: Linear
     width: int
 
 
 @dataclass
-class TreatAsData(Exception):
-    """Start again with the cell at ``address``, as captured, as data: the loop stores to it."""
+class TreatAsData(Request):
+    """Do not take the cell at ``address``, as captured, for a live-in value: it holds data.
+
+    Example: the loop stores to it, or a guard could not read it safely. Sound: nothing is assumed. All that earlier
+    attempts assumed is dropped.
+    """
 
     address: int

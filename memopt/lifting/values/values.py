@@ -1,8 +1,11 @@
-"""The value algebra of symbolic execution: what a location holds, as a bit pattern.
+"""Symbolic values: the bit pattern that a register or memory cell holds during symbolic execution.
 
-Invariant: an ``Integer`` is congruent to its ``linear`` modulo 2**width, exactly, whatever the symbols are; where
-an operation needs the mathematical value (widening, comparison), the executor records an obligation. Everything
-that is not linear stays a ``Node`` and is never guessed.
+Example: in ``for (i) { rax = 4 * i + 8; xmm0 = a[i] + 1.0 }``, rax is ``Integer(4*i + 8, 64)`` and xmm0 is
+``Node("fadd", (Loaded(..), ..), 64)``.
+
+Invariant: an ``Integer`` is congruent to its ``linear`` modulo 2**width, exactly, whatever the symbols are. Where an
+operation needs the mathematical value (extension, comparison), the executor records an obligation. A value that is
+not affine is a ``Node`` and is never guessed.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from memopt.ir.linear import Linear
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A value congruent to ``linear`` modulo 2**width."""
+    """An affine value: congruent to ``linear`` modulo 2**width."""
 
     linear: Linear
     width: int
@@ -29,7 +32,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What load event ``event`` read."""
+    """The value that the load event with the identity ``event`` read."""
 
     event: int
     width: int
@@ -37,7 +40,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What ``location`` holds at the header of ``loop`` in the current iteration, not expressible otherwise."""
+    """The value of ``location`` at the header of ``loop`` in the current iteration, where it is not affine."""
 
     loop: str
     location: str
@@ -46,7 +49,7 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Final:
-    """What ``location`` holds when ``loop`` is left."""
+    """The value of ``location`` when ``loop`` is left."""
 
     loop: str
     location: str
@@ -55,7 +58,7 @@ class Final:
 
 @dataclass(frozen=True, slots=True)
 class LiveVector:
-    """What a 64-bit lane of a vector register ("xmm3.0") holds at entry to the region."""
+    """The live-in value of a 64-bit lane of a vector register ("xmm3.0")."""
 
     location: str
     width: int = 64
@@ -63,9 +66,11 @@ class LiveVector:
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, weakref_slot=True)
 class Node:
-    """An operation that is not linear. Equal ones are the same object (hash consing: Ershov, On Programming of
-    Arithmetic Operations, 1958): values share their parts, so that the trees they stand for may be of any size, and
-    neither comparing two of them nor looking one up goes through a tree."""
+    """An operation that is not affine. Equal nodes are the same object.
+
+    This is hash consing (Ershov, On Programming of Arithmetic Operations, 1958): values share their parts, so a small
+    graph may stand for a tree of any size. Comparing and hashing take constant time.
+    """
 
     operator: str
     operands: tuple[Value, ...]
@@ -94,31 +99,32 @@ _making = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """``linear == 0`` when ``equal``, else ``linear >= 0``; valid when every expression in ``needs`` is >= 0.
-
-    ``width``: bits of the comparison it stands for.
-    """
+    """An affine comparison: ``linear == 0`` if ``equal``, else ``linear >= 0``."""
 
     linear: Linear
     equal: bool
-    needs: tuple[Linear, ...] = ()
-    width: int = 64
+    needs: tuple[Linear, ...] = ()  # it is right only where each of these is >= 0
+    width: int = 64  # bits of the machine comparison
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A truth that depends on data."""
+    """A truth value that depends on data; ``value`` has one bit."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """Negation."""
+
     operand: Formula
 
 
 @dataclass(frozen=True, slots=True)
 class Either:
+    """Disjunction."""
+
     left: Formula
     right: Formula
 
@@ -139,7 +145,7 @@ Value = Integer | Loaded | Carried | Final | LiveVector | Node | Truth
 
 @functools.lru_cache(maxsize=1 << 12)
 def constant(value: int, width: int) -> Integer:
-    """A number by its representative in the signed range, so that sums with symbols stay small."""
+    """The constant ``value``. It is kept as a signed number, so that the constants of sums stay small."""
     return Integer(Linear.of(centred(value, width)), width)
 
 
@@ -150,13 +156,14 @@ def centred(value: int, width: int) -> int:
 
 
 def constant_of(value: Value) -> int | None:
-    """The number, 0 <= number < 2**width, when it is one."""
+    """The number 0 <= n < 2**width if ``value`` is a constant; else None."""
     if isinstance(value, Integer) and value.linear.is_constant:
         return value.linear.constant % (1 << value.width)
     return None
 
 
 def negate(formula: Formula) -> Formula:
+    """``not formula``."""
     match formula:
         case bool():
             return not formula
@@ -166,6 +173,7 @@ def negate(formula: Formula) -> Formula:
 
 
 def either(left: Formula, right: Formula) -> Formula:
+    """``left or right``; ``x < 0 or x == 0`` becomes ``-x >= 0``."""
     if left is True or right is True:
         return True
     if left is False:
@@ -180,11 +188,12 @@ def either(left: Formula, right: Formula) -> Formula:
 
 
 def both(left: Formula, right: Formula) -> Formula:
+    """``left and right``."""
     return negate(either(negate(left), negate(right)))
 
 
 def data(formula: Formula) -> Iterator[Value]:
-    """What a formula depends on apart from linear expressions."""
+    """The values of data that ``formula`` depends on (of its ``Opaque`` parts)."""
     match formula:
         case Opaque(value):
             yield value
@@ -196,8 +205,10 @@ def data(formula: Formula) -> Iterator[Value]:
 
 
 def within(value: Value, into: Callable[[Value], bool] = lambda _: True) -> Iterator[Value]:
-    """``value`` and all that it is made of, each once, from the outside in and from the left; what parts are made of
-    only ``into`` those that it says."""
+    """``value`` and all its parts, each once, in preorder from the left.
+
+    The parts of a part are visited only if ``into(part)``.
+    """
     seen: set[Value] = set()
     pending = [value]
     while pending:
@@ -214,18 +225,22 @@ def within(value: Value, into: Callable[[Value], bool] = lambda _: True) -> Iter
 
 
 class Substitution:
-    """Symbols of linear expressions replaced by others, all at once. What values have in common is rewritten once and
-    stays common: written out as trees, they may be of any size."""
+    """A simultaneous substitution of expressions for the symbols of values and formulas.
+
+    Shared parts are rewritten once and stay shared, since values written out as trees may be of any size.
+    """
 
     def __init__(self, values: Mapping[str, Linear]) -> None:
         self._values = values
-        self._done: dict[int, tuple[Value, Value]] = {}  # by the identity of the first of each pair
+        self._done: dict[int, tuple[Value, Value]] = {}  # by id of the value, which the pair keeps alive
         self._formulas: dict[int, tuple[Formula, Formula]] = {}
 
     def linear(self, linear: Linear) -> Linear:
+        """``linear`` after the substitution."""
         return linear.substitute(self._values)
 
     def value(self, value: Value) -> Value:
+        """``value`` after the substitution."""
         if id(value) not in self._done:
             self._done[id(value)] = value, self._rewritten(value)
         return self._done[id(value)][1]
@@ -244,6 +259,7 @@ class Substitution:
         return value
 
     def formula(self, formula: Formula) -> Formula:
+        """``formula`` after the substitution."""
         if isinstance(formula, bool):
             return formula
         if id(formula) not in self._formulas:

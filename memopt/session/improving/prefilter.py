@@ -1,9 +1,12 @@
-"""A first look at a hot address that costs next to nothing: could there be anything to gain?
+"""A cheap test whether the code around a hot address could be worth lifting.
 
-Code with floating-point arithmetic anywhere near is worth a full look. Other code is when it goes round in a loop
-that stores, multiplies or sums in vectors, and calls nothing; interpreters and most integer programs do not. They are
-left alone before a solver or an assembler is even imported. Invariant: this look may say yes too often, hardly ever no
-to code with SSE or AVX arithmetic within reach.
+Example: ``mulsd xmm0, [rdi+rbx*8]`` within 1 KiB of the address: yes. The dispatch loop of an interpreter, which loads,
+compares and jumps through a register: no.
+
+In: the bytes around the address in the live process. Out: yes or no. Yes for floating-point arithmetic (a search for
+its opcodes), and for a loop that stores, multiplies or sums, and calls nothing. Interpreters and most integer programs
+get a no, before a solver or an assembler is even imported. The test may say yes too often. It hardly ever says no to
+code with SSE or AVX arithmetic within reach.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from runtime.target.memory import Memory
 if TYPE_CHECKING:
     from memopt.ir.graph import DecodedInstruction
 
-STRAIGHT = 192  # instructions looked at on the way round a loop
-REACH = 1024  # bytes before and after the address: more than any unrolled inner loop a compiler makes
+STRAIGHT = 192  # instructions that are followed round a loop
+REACH = 1024  # bytes before and after the address: more than any unrolled inner loop that a compiler makes
 
 
 def _bytes(allowed: Callable[[int], bool]) -> bytes:
@@ -38,26 +41,26 @@ _ARITHMETIC = re.compile(b"|".join((
 )), re.DOTALL)
 
 
-# Products and packed sums of what is loaded are worth a look too: they may stay in a register until the loop around
+# Products and packed sums of loaded values are worth lifting too: they may stay in a register until the loop around
 # stores them.
 _SUMMED, _MEMORY = re.compile(r"imul|v?pmul|v?pmadd|v?padd[dq]"), re.compile(r"ptr (?:\w+:)?\[")
-# A memory operand that comes first is written to, but by these.
+# An instruction writes to a memory operand that comes first, except for these.
 _STORE = re.compile(r"(?!cmp|test|bt |push|call|jmp|nop|prefetch|ucomis|comis|mul|imul|div|idiv|f)(?:lock )?[a-z]\w* "
                     r"(?:\w+ ptr )(?:\w+:)?\[")
 
 
 def around(address: int) -> tuple[int, int]:
-    """Addresses for which the look at ``address`` speaks too: what is hot there has its code within reach."""
+    """The addresses for which the answer about ``address`` holds as well: their code is within the same reach."""
     return address - REACH // 2, address + REACH // 2
 
 
 def worth_lifting(pid: int, address: int) -> bool:
     """Whether there is floating-point arithmetic near ``address`` in the live process, or a loop around it that
-    stores or sums and calls nothing."""
+    stores, multiplies or sums, and calls nothing."""
     try:
         memory = Memory(pid)
     except Rejected:
-        return True  # a full look will give the reason
+        return True  # lifting will give the reason
     try:
         low = memory.read_some(address - REACH, REACH)
         low = low if len(low) == REACH else b""
@@ -68,8 +71,10 @@ def worth_lifting(pid: int, address: int) -> bool:
 
 
 def stores_in_a_loop(code: bytes, start: int, address: int) -> bool:
-    """Whether the way on from ``address``, branches not taken, comes back to it or to before it, stores something on
-    the way round and calls nothing. ``code`` lies at ``start``."""
+    """Whether ``address`` is in a loop that stores, multiplies or sums, and calls nothing.
+
+    The loop is found by following the code from ``address`` without taking conditional branches, up to a branch back to
+    ``address`` or before it. ``code``: the bytes from ``start`` on."""
     from memopt.ir.graph import Kind
     from memopt.x86.decoder import decode
 

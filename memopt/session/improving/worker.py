@@ -1,4 +1,8 @@
-"""A thread that does one job at a time, beside the one that looks after the program."""
+"""The worker thread: it does one job at a time, beside the main thread, which looks after the program.
+
+Example: ``worker.start(lambda: improver.improve(0x401150))`` returns at once. When the program ends before the job, the
+main thread gives the job up instead of waiting for it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from collections.abc import Callable
 
 
 class Worker:
-    """Made before the main thread lowers its priority: new threads would inherit that."""
+    """One thread. It is made before the main thread lowers its own priority, which new threads inherit."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -20,17 +24,18 @@ class Worker:
 
     @property
     def busy(self) -> bool:
+        """Whether a job is waiting or running."""
         return self._busy
 
     def start(self, job: Callable[[], None]) -> None:
-        """Precondition: not ``busy``."""
+        """Have ``job`` done. Precondition: not ``busy``."""
         self._busy = True
         self._jobs.put(job)
 
     def give_up(self) -> None:
-        """Leave the job where it is, at the next step of the interpreter: nobody waits for what it would come to.
+        """Abort the job by an exception (``SystemExit``) at its next bytecode: its result is not needed any more.
 
-        What the thread was importing then is not to be imported by others."""
+        The thread may be in the middle of an import then: no other thread may import the same module afterwards."""
         if self._busy and self._thread.ident is not None:
             sys.unraisablehook = _unless_given_up
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident),
@@ -46,6 +51,6 @@ class Worker:
 
 
 def _unless_given_up(report: sys.UnraisableHookArgs) -> None:
-    """Said of an exception that came where none can be raised, but of the one by which a job is given up."""
+    """Report an exception that cannot be raised (in a finaliser), unless it is the one that aborts a job."""
     if report.exc_type is not SystemExit:
         sys.__unraisablehook__(report)

@@ -1,13 +1,16 @@
-"""``memopt profile --affine``: hot nests are lifted as if they were to be replaced, and what follows from addresses and
-bounds goes into the profile: working sets without a trace.
+"""``memopt profile --affine``: working sets of hot nests without a trace, derived from subscripts and bounds.
 
-Invariant: nothing is installed; the program only pays for the copies in which its loops are looked at.
+Example: from ``c[i][j] += a[i][k] * b[k][j]`` with n = 1024 follows how many cache lines 1, 2, 4, ... iterations of
+each of the three loops touch. In: the stages find, capture and lift of the improver; ``Survey`` takes the place of the
+rest. Out: a ``Nest`` for each hot nest, and its rows. Nothing is installed: the program pays for the copies only in
+which its loops are captured.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from memopt.instrumentation.memory_operands import accesses
 from memopt.ir.graph import Loop
@@ -19,71 +22,69 @@ from memopt.lifting.execution.executor import OuterLoop
 from memopt.lifting.survey.elapsed_iterations import elapsed_iterations
 from memopt.lifting.survey.footprints import addresses, curves, from_the_start, with_cells
 from memopt.lifting.values.loop_tree import Guarded, LoopNode
-from memopt.session.improving.decision import Decision
 from memopt.session.improving.improver import Improver
-from memopt.session.improving.kept_shadow import KeptShadow
-from memopt.session.improving.site import Site, isolated, screen
+from memopt.session.improving.worker import Worker
 from memopt.session.profiling.images import Images
+from memopt.session.replacing.capture import capture
+from memopt.session.replacing.history import History
+from memopt.session.replacing.kept_shadow import KeptShadow
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.site import Site, loop_code
 from memopt.traces.core.format import LINE, PAGE
 
-_LOOKS = 4  # at a loop that has too few iterations left whenever it is met
-_REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, those inside are looked at
+_SHORT_LOOKS = 4  # at a loop that has too few iterations left whenever it is captured
+_REACH_SECONDS = 3.0  # to the next iteration of a loop; where it takes longer, the loops inside are looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """``header``: live address; ``values``: of its live-in symbols and R where it was met, with ``left`` of its
-    iterations left; ``loops``: from its first iteration on, if that is known, else from there. An iteration of them is
-    ``period`` ones of the program. ``whole``: up to the end of the last one; else some of it is not known."""
+    """A nest that was lifted."""
 
-    header: int
-    left: int
-    loops: LoopNode
+    header: int  # run-time address
+    left: int  # iterations left where it was captured
+    loops: LoopNode  # from its first iteration on, if that is known, else from where it was captured
     scop: Scop
-    values: Sample
-    period: int
-    whole: bool
+    values: Sample  # of its live-in symbols and R where it was captured
+    period: int  # iterations of the program in one of ``loops``
+    whole: bool  # ``loops`` goes up to the end of the last iteration; else some of that is not known
 
 
-@dataclass
-class Surveyor(Improver):
-    """Lifts loops, keeps them in ``nests``, and leaves them as they are."""
+class Survey:
+    """Lifts loops as the improver finds them, keeps them in ``nests``, and leaves them as they are."""
 
-    nests: list[Nest] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.nests: list[Nest] = []
 
-    def __post_init__(self) -> None:
-        self._copies, self._to_the_end = KeptShadow(_REACH_SECONDS), True
-        super().__post_init__()
+    def improver(self, process: Process, worker: Worker) -> Improver:
+        """The improver that surveys loops instead of replacing them.
 
-    def _replace(self, decision: Decision, site: Site, candidate: Loop) -> None:
-        from runtime.target.eligibility import check_process
+        A loop that has too few iterations left is looked at several times: once in a while a loop is met in its last
+        iterations, and another look costs only time."""
+        return Improver(process, worker, history=History(KeptShadow(_REACH_SECONDS)), replace_loop=self.survey,
+                        short_looks=_SHORT_LOOKS)
 
-        site, loop = isolated(self.pid, site, candidate)
-        operations = screen(site, loop)
-        check_process(self.pid)
-        with self._timed("capture"):
-            lifted, _ = self._capture_and_lift(site, loop, operations)
+    def survey(self, process: Process, site: Site, loop: Loop, history: History) -> NoReturn:
+        """Raises Rejected: DRY_RUN for a loop that was lifted, else the reason why it was not."""
+        code = loop_code(process, site, loop)
+        lifted, _ = capture(process, code, history, to_the_end=True)
+        site, loop = code.site, code.loop
         count = lifted.region.trips
         trips = count.numerator.evaluate(lifted.entry) // count.divisor
         values = {**lifted.entry, TRIPS: trips}
         loops, whole = _to_its_end(lifted.outer, trips)
         left = trips + lifted.outer.leaves_first
         if lifted.region.period == 1:
-            over = elapsed_iterations(site.graph, operations, loop, lifted.outer.steps, lifted.entry)
+            over = elapsed_iterations(site.graph, code.operations, loop, lifted.outer.steps, lifted.entry)
             loops = from_the_start(loops, over or 0, values)
         loops = with_cells(loops, _stack(site, loop, addresses(loops.items), lifted.entry))
         self.nests.append(Nest(loop.header, left, loops, lifted.region.scop, values, lifted.region.period,
                                whole and lifted.region.period == 1))
         raise Rejected(Reason.DRY_RUN)
 
-    def _most_tries(self, reason: Reason, seconds: float) -> int:
-        """A loop is met in its last iterations once in a while; nothing is lost but time by another look."""
-        return _LOOKS if reason is Reason.TOO_SHORT else super()._most_tries(reason, seconds)
-
 
 def _to_its_end(outer: OuterLoop, trips: int) -> tuple[LoopNode, bool]:
-    """The loop, which goes round ``trips`` times, with the part of an iteration that is left in the middle after these;
-    whether that is known."""
+    """The loop with ``trips`` iterations, and with the part of one more iteration that it leaves in the middle; and
+    whether that part is known."""
     node = replace(outer.node, trips=Linear.of(trips))
     if not outer.leaves_first or outer.last is None:
         return node, not outer.leaves_first
@@ -93,8 +94,8 @@ def _to_its_end(outer: OuterLoop, trips: int) -> tuple[LoopNode, bool]:
 
 
 def _stack(site: Site, loop: Loop, known: frozenset[int], entry: Sample) -> dict[int, list[tuple[int, int]]]:
-    """Cells on the stack that stand for registers: lifting takes them out. Address and bytes, by the header of the
-    innermost loop around."""
+    """The accesses to spilled registers on the stack, which lifting takes out: (address, bytes) by the header of the
+    innermost loop around. ``known``: addresses of the instructions whose accesses are in the lifted nest."""
     found: dict[int, list[tuple[int, int]]] = {}
     inside = sorted((x for x in site.forest.loops if x.blocks <= loop.blocks), key=lambda x: len(x.blocks))
     for block in loop.blocks:
@@ -108,7 +109,7 @@ def _stack(site: Site, loop: Loop, known: frozenset[int], entry: Sample) -> dict
 
 
 def write(connection: sqlite3.Connection, images: Images, nests: list[Nest]) -> list[str]:
-    """Rows of ``nest`` and ``derived_set``; what could not be derived, for the user."""
+    """Write the rows of ``nest`` and ``derived_set``; lines for the user about what could not be derived."""
     left_out: list[str] = []
     connection.execute("BEGIN")
     for number, nest in enumerate(nests, 1):

@@ -1,4 +1,9 @@
-"""What the probes counted, as rows: how often code ran, and the tree of calling contexts with their loops."""
+"""The rows of exact counts: how often code ran, and the calling context tree with the loops of each context.
+
+Example: ``main`` calls ``f`` from a loop, 1000 times, and ``g`` calls ``f`` once: ``f`` has two contexts, with 1000 and
+1 entries. In: the counters of edges (``Counted``), by node of the tree and unit of code. Out: rows of ``execution``,
+``context`` and ``context_loop``. Counts of blocks and loops follow from those of some edges by Kirchhoff's law.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ _Key = tuple[int, int]  # thread and address of a node
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What a unit did in several contexts; arrays of shape (contexts,), those of loops in the order of the unit's."""
+    """The counts of a unit in several contexts: arrays of shape (contexts,). Those of loops are in the unit's order."""
 
     blocks: Mapping[int, Counts]
     instructions: Mapping[int, Counts]  # by block
@@ -32,7 +37,7 @@ class _Run:
 
 
 def _run(unit: Unit, counters: Counts, cut: Mapping[tuple[int, int], Counts]) -> _Run:
-    """``counters``: of shape (counters of the unit, contexts); ``cut``: see Counted."""
+    """The counts that follow from ``counters``, of shape (counters of the unit, contexts). ``cut``: as in Counted."""
     places = counters[:len(unit.counting.places)].copy()
     for index, (_, stepping) in unit.stepped.items():
         places[index] //= abs(stepping.step)
@@ -69,7 +74,7 @@ def _run(unit: Unit, counters: Counts, cut: Mapping[tuple[int, int], Counts]) ->
 
 def _at_most(unit: Unit, loop: Loop, blocks: Mapping[int, Counts], solved: Mapping[Place, Counts],
              into: Counts) -> Counts:
-    """How often a loop was entered, if all jumps that may lead into it from outside did."""
+    """An upper bound of a loop's entries: as if every jump that may lead into it from outside had done so."""
     total = into if loop.header == unit.graph.entry else numpy.zeros_like(into)
     for start, block in unit.graph.blocks.items():
         inside = [s for s in dict.fromkeys(block.successors) if s in loop.blocks and start not in loop.blocks]
@@ -81,7 +86,8 @@ def _at_most(unit: Unit, loop: Loop, blocks: Mapping[int, Counts], solved: Mappi
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """``contexts``: their ids, by thread and by the addresses of their nodes; ``instructions``: executed in all."""
+    """What has its rows already. ``contexts``: their ids, by thread and by the addresses of their nodes.
+    ``instructions``: executed in all."""
 
     contexts: Mapping[int, Mapping[int, int]]
     static: Static
@@ -92,7 +98,7 @@ class Written:
 
 
 def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static) -> Written:
-    """Rows of ``execution``, ``context`` and ``context_loop``."""
+    """Write the rows of ``execution``, ``context`` and ``context_loop``."""
     counted = list(_as_functions(counted, static))
     of_unit: dict[int, list[Counted]] = {}
     for item in counted:
@@ -125,8 +131,8 @@ def write_counts(connection: sqlite3.Connection, counted: Sequence[Counted], sta
 
 
 def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counted]:
-    """Units that begin within a function have the loops of the function: what comes back there, where an exception is
-    caught or a coroutine goes on, goes on in them."""
+    """Give units that begin in the middle of a function the loops of that function: where an exception is caught or a
+    coroutine goes on, the program goes on inside these loops."""
     by_address = {(item.tid, item.address): item for item in counted}
     units = {item.unit.number: item.unit for item in counted}
     whole = {number: replace(unit, nesting=found) for number, unit in units.items()
@@ -144,7 +150,7 @@ def _as_functions(counted: Sequence[Counted], static: Static) -> Iterator[Counte
 def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], static: Static, own: Mapping[_Key, int],
                 entries: Mapping[_Key, int], loops: Mapping[_Key, list[tuple[int, int, int, int]]]
                 ) -> dict[int, dict[int, int]]:
-    """The ids of the contexts, by threads and the addresses of their nodes."""
+    """Write the tree; the ids of the contexts, by thread and by the addresses of their nodes."""
     by_address = {(item.tid, item.address): item for item in counted}
     order = _callers_first(counted, by_address)
     number = {(item.tid, item.address): index for index, item in enumerate(order, 1)}
@@ -183,7 +189,7 @@ def _write_tree(connection: sqlite3.Connection, counted: Sequence[Counted], stat
 
 
 def _callers_first(counted: Sequence[Counted], by_address: Mapping[_Key, Counted]) -> list[Counted]:
-    """Each node right behind its caller and what that has called before."""
+    """The nodes in preorder: each behind its caller, and behind the subtrees of calls before it."""
     below: dict[_Key, list[Counted]] = {}
     for item in counted:
         above = item.tid, item.caller
@@ -199,7 +205,7 @@ def _callers_first(counted: Sequence[Counted], by_address: Mapping[_Key, Counted
 
 def _with_callees(item: Counted, instructions: Mapping[int, int],
                   calls: Mapping[tuple[_Key, int], int]) -> dict[int, int]:
-    """By the loops of a node, those inside and what is called there included. ``instructions``: of each itself."""
+    """Instructions by the loops of a node, with those of inner loops and callees. ``instructions``: without them."""
     totals = {index: count + calls.get(((item.tid, item.address), index), 0) for index, count in instructions.items()}
     for index in sorted(totals, reverse=True):  # inner loops come later
         parent = item.unit.nesting.loops[index].parent
@@ -209,7 +215,7 @@ def _with_callees(item: Counted, instructions: Mapping[int, int],
 
 
 class _Ranges:
-    """The functions of a file."""
+    """The address ranges of the functions of a file."""
 
     def __init__(self, connection: sqlite3.Connection, image: int) -> None:
         found = connection.execute("SELECT start, end, id FROM function WHERE image = ? ORDER BY start",
@@ -222,13 +228,13 @@ class _Ranges:
         return index < len(self._starts) and self._starts[index] == address
 
     def function_at(self, address: int) -> int | None:
-        """The first one around an address."""
+        """The first function around an address."""
         index = bisect.bisect_right(self._highest, address)
         return self._numbers[index] if index < len(self._starts) and self._starts[index] <= address else None
 
 
 class Static:
-    """Where units are in the tables of the static structure."""
+    """Finds the rows of the static tables (image, function, loop, instruction) for units and live addresses."""
 
     def __init__(self, connection: sqlite3.Connection, numbers: Mapping[str, int], texts: Mapping[int, Text]) -> None:
         self._connection, self._numbers, self._texts = connection, numbers, texts
@@ -243,7 +249,7 @@ class Static:
         return None if caller is None or address is None else address - self._texts[caller.number].bias
 
     def function(self, unit: Unit) -> tuple[int | None, int | None, int]:
-        """Function, file and link-time entry of a unit."""
+        """The function and the file of a unit, None where they have no rows, and its link-time entry."""
         if unit.number not in self._functions:
             text = self._texts[unit.number]
             entry, image = unit.graph.entry - text.bias, self._numbers.get(text.mapping.path)
@@ -258,8 +264,8 @@ class Static:
         return None if function is None else self._loops.get((function, header))
 
     def nesting(self, unit: Unit) -> Nesting | None:
-        """The loops of the function in whose middle ``unit`` begins, of those blocks that it has; None where it begins
-        in no middle."""
+        """The loops of the function in whose middle ``unit`` begins, with the blocks that the unit has; None where it
+        does not begin in the middle of a function."""
         function, image, entry = self.function(unit)
         if function is None or image is None or self._ranges[image].begins_at(entry):
             return None

@@ -1,7 +1,8 @@
-"""Which files' code lies where, in the program and in each process that it makes, at the time of a sample.
+"""The mapped executables of the program and of each process that it makes, at the time of a sample.
 
-What a profile tells of these files: memopt.session.profiling.static_rows. Invariant: everything is noted while it
-lasts; later something else may lie there. Nothing slow is imported here: the program waits for it.
+Example: a sample at 0x7f10a2c lies in libm.so.6, which is mapped from 0x7f10000 on: its link-time address is 0xa2c. In:
+events of mmap, execve, fork and exit. Out: a ``MappedCode`` for an address. Mappings are noted while they last: later
+something else may lie there. Nothing slow is imported here: the program waits for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from runtime.target.tracee import status_field
 
 @dataclass(frozen=True, slots=True, order=True)
 class MappedCode:
-    """Live bytes ``[start, end)`` hold code of the file at ``path``, ``bias`` above its link-time addresses."""
+    """The run-time addresses ``[start, end)`` hold code of the file at ``path``; link-time addresses plus ``bias`` are
+    run-time addresses."""
 
     start: int
     end: int
@@ -30,7 +32,7 @@ class MappedCode:
 
 
 class Located(NamedTuple):
-    """Where a thread was sampled: a link-time address of the file at ``path``, or a live one in no file."""
+    """Where a thread was sampled: a link-time address of the file at ``path``, or a run-time address in no file."""
 
     tid: int
     path: str | None
@@ -38,8 +40,8 @@ class Located(NamedTuple):
 
 
 class Images:
-    """What one process has mapped. ``first``: the program itself; ``parent``: the process that has made it, 0 where it
-    was not seen. ``places``: in order, none over another."""
+    """The code mappings of one process. ``first``: the path of the program itself. ``parent``: the process that has
+    made it, 0 where that is not known. ``places``: in order of addresses, without overlap."""
 
     def __init__(self, pid: int, parent: int = 0, first: str = "", places: tuple[MappedCode, ...] = ()) -> None:
         self.pid, self.parent, self.first, self.places = pid, parent, first, places
@@ -47,7 +49,7 @@ class Images:
         self._covered: list[tuple[int, int]] = []  # when it was looked at, code in no file too
 
     def map(self, mapped: Mapped) -> None:
-        """It lies there instead of all that did."""
+        """Note a new mapping, which takes the place of older ones where they overlap."""
         around = [replace(p, start=start, end=end) for p in self.places
                   for start, end in ((p.start, min(p.end, mapped.start)), (max(p.start, mapped.end), p.end))
                   if start < end]
@@ -58,11 +60,11 @@ class Images:
         self.places = tuple(around)
 
     def forget(self) -> None:
-        """What lies where is not known any more."""
+        """Forget all mappings: they are not known any more."""
         self.places, self._covered = (), []
 
     def see(self, address: int) -> None:
-        """Look what lies where now, if that is not known of ``address``."""
+        """Read the mappings of the process now, if what lies at ``address`` is not known."""
         if any(start <= address < end for start, end in self._covered):
             return
         with suppress(Rejected):  # it has ended
@@ -73,20 +75,20 @@ class Images:
                 self.map(Mapped(self.pid, m.start, m.end, m.offset, m.inode, m.path))
 
     def place(self, address: int) -> MappedCode | None:
-        """What lies at a live address."""
+        """The mapping at a run-time address; None where no code of a file is known there."""
         index = bisect.bisect_right(self.places, address, key=lambda p: p.start) - 1
         return self.places[index] if index >= 0 and address < self.places[index].end else None
 
 
 class Processes:
-    """The program, of process ``pid``, and those that it makes."""
+    """The images of the program, process ``pid``, and of the processes that it makes."""
 
     def __init__(self, pid: int) -> None:
         self.program = Images(pid)
         self._of_children: dict[int, Images] = {}
 
     def of(self, child: int) -> Images:
-        """``child``: 0 is the program."""
+        """The images of the process ``child``; 0 stands for the program."""
         return self._of_children.setdefault(child, Images(child)) if child else self.program
 
     def learn(self, news: News) -> None:
@@ -108,13 +110,13 @@ class Processes:
                     self._of_children.pop(pid, None)
 
     def doubt(self) -> None:
-        """Something was not told."""
+        """Forget all mappings, because some events were lost."""
         for images in (self.program, *self._of_children.values()):
             images.forget()
 
 
 def _bias(mapped: Mapped) -> int | None:
-    """Of a place; None where it holds no code of a file."""
+    """The bias of a mapping; None where it holds no code of a file."""
     if mapped.path.startswith("/") and not mapped.path.startswith("//"):
         with suppress(ElfError, OSError):
             return mapped.start + _bias_at_0(mapped.path, mapped.inode, mapped.offset)
@@ -123,6 +125,7 @@ def _bias(mapped: Mapped) -> int | None:
 
 @functools.lru_cache(maxsize=4096)
 def _bias_at_0(path: str, _inode: int, offset: int) -> int:
-    """Were the byte ``offset`` of the file mapped at 0. There may be another file at ``path`` later."""
+    """The bias if the byte ``offset`` of the file were mapped at 0. ``_inode`` tells files apart that have the same
+    path one after the other."""
     with Image(path) as image:
         return image.load_bias(0, offset)

@@ -1,4 +1,10 @@
-"""``memopt profile --memory``: what traces tell of dependences, streams and working sets, as rows."""
+"""``memopt profile --memory``: the rows of dependences, access patterns, working sets and reuse distances.
+
+Example: ``s += a[i]`` in a loop gives a flow dependence of ``s`` with distance 1, carried by the loop, and an access
+pattern of ``a`` with stride 8. In: the traces of all threads, piece by piece (``MemoryWatch.take``). Out: rows of
+``watched`` and the tables behind it. The readers of traces (``memopt.traces``) find these facts; here they get the
+names of contexts, loops and instructions.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +29,13 @@ from memopt.traces.reuse_distance import Reuse, Reuses
 from memopt.traces.streams import BANK, Stream, Streams
 from memopt.traces.working_sets import WorkingSet, WorkingSets
 from runtime.recording.process import Process
+from runtime.recording.recorder import Recorder
 from runtime.recording.translation.unit import Unit, Watched
 
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
-    """Of the trace of one thread; None: not asked for."""
+    """The readers of one thread's trace; None: not asked for."""
 
     dependences: Dependences
     streams: Streams | None
@@ -41,15 +48,14 @@ class _Readers:
         return [reader for reader in readers if reader is not None]
 
 class MemoryWatch:
-    """A watcher (runtime.recording.recorder) of all threads, each by itself.
+    """The watcher (runtime.recording.recorder) that feeds the readers of all threads, each by itself.
 
-    A piece of a trace is read while the program fills the next one, by each kind of reader in a thread of its own:
-    numba lets go of the interpreter. Invariant: when a piece has been taken, the one before is read, so that there are
-    two at most.
+    A piece of a trace is read while the program fills the next one. Each kind of reader has a thread of its own: numba
+    releases the interpreter lock. When ``take`` returns, the piece before has been read: there are two at most.
     """
 
     def __init__(self, dependences: bool, reuse: bool) -> None:
-        """``dependences``: nothing else is found; ``reuse``: distances between touches of a line are found, too."""
+        """``dependences``: find dependences only. ``reuse``: find reuse distances, too."""
         self._alone, self._reuse = dependences, reuse
         self._workers = [ThreadPoolExecutor(1) for _ in self._new_readers().all()]
         self._pending: list[Future[None]] = []
@@ -69,7 +75,7 @@ class MemoryWatch:
         self._of_loop: list[tuple[Unit, int]] = []
 
     def _finish(self) -> None:
-        """Wait until all that was taken is read. Raises what the readers raise."""
+        """Wait until every piece that was taken is read. Raises what the readers raise."""
         pending, self._pending = self._pending, []
         for future in pending:
             future.result()
@@ -114,11 +120,11 @@ class MemoryWatch:
                 tuple(AccessShape(a.size, a.reads, a.writes, a.repeated) for _, a in watched.accesses),
                 allocates(unit.name) if watched.start == unit.graph.entry else 0))
 
-    def write(self, connection: sqlite3.Connection, written: Written, processes: Sequence[Process]) -> tuple[str, ...]:
-        """Rows of ``watched`` and of the tables behind it; what is to be said about them."""
+    def write(self, connection: sqlite3.Connection, written: Written, recorder: Recorder) -> tuple[str, ...]:
+        """Write the rows of ``watched`` and of the tables behind it; lines for the user about what is missing."""
         self._finish()
         connection.execute("BEGIN")
-        for process in processes:
+        for process in recorder.processes.values():
             self._write_process(connection, written, process)
         connection.execute("COMMIT")
         untold = sum(len(unit.untold) for unit in {unit.number: unit for unit, _ in self._blocks}.values())
@@ -162,7 +168,7 @@ class MemoryWatch:
 
     def _write_streams(self, connection: sqlite3.Connection, written: Written, contexts: Mapping[int, int],
                        streams: Streams, objects: Objects) -> dict[Access, int]:
-        """Also the patterns of all, by numbers that are not used yet. The numbers of the accesses."""
+        """Write the accesses and their patterns; the numbers of the accesses."""
         numbers: dict[Access, int] = {}
         (first,) = connection.execute("SELECT COALESCE(max(id) + 1, 0) FROM pattern").fetchone()
         used: set[int] = set()
@@ -193,7 +199,7 @@ class MemoryWatch:
 
     def _write_stream(self, connection: sqlite3.Connection, written: Written, contexts: Mapping[int, int],
                       stream: Stream) -> int | None:
-        """Its number; None where it is in no context that was written."""
+        """Write one access; its number, or None where its context has no row."""
         access = stream.access
         unit, watched = self._blocks[access.block]
         address, shape = watched.accesses[access.index]
@@ -243,8 +249,8 @@ class MemoryWatch:
 
 
 def _caller(connection: sqlite3.Connection, context: int) -> str | None:
-    """The function that has called what runs in ``context``, not one that has passed it on by a jump (the dynamic
-    linker does, and its stubs do)."""
+    """The name of the function that has called the code of ``context``. Functions that only jump on to it are passed
+    over: the dynamic linker, and the stubs of its procedure linkage table."""
     at: int | None = context
     while at is not None:
         name, mnemonic, at = connection.execute("""

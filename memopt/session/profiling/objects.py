@@ -1,4 +1,8 @@
-"""What addresses of data lead to: variables of the program's files, blocks that it has allocated, stacks, mappings."""
+"""Data objects by address: variables of the program's files, allocated blocks, stacks, mappings.
+
+Example: 0x404060 is byte 0 of the variable ``table``; 0x1c2a0 is byte 32 of a block that ``read_input`` has allocated.
+In: symbols, allocations, mappings of a process that has ended. Out: an ``ObjectPlace`` for a range of addresses.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from runtime.target.memory import Mapping
 
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """As the table ``object`` of memopt.store.schema has it. ``context``: of the function that has allocated it."""
+    """A row of the table ``object`` (memopt.store.schema). ``context``: of the function that allocated the block."""
 
     kind: str
     name: str | None
@@ -25,10 +29,10 @@ class ObjectPlace:
 
 
 class Objects:
-    """Of one process, now that it has ended."""
+    """The objects of one process that has ended."""
 
     def __init__(self, texts: Iterable[Text], mapped: Iterable[Mapping], stacks: Sequence[int]) -> None:
-        """``stacks``: an address in each, where the system does not name it."""
+        """``stacks``: an address in each stack that the system does not name."""
         self._mapped = sorted(mapped, key=lambda m: m.start)
         self._stacks = stacks
         self._blocks: list[tuple[Allocation, int | None]] = []
@@ -39,11 +43,11 @@ class Objects:
         self._variables.sort()
 
     def know(self, blocks: Iterable[tuple[Allocation, int | None]]) -> None:
-        """Each with the context in which it was allocated, where that is known."""
+        """Set the allocated blocks, each with the context in which it was allocated, where that is known."""
         self._blocks = sorted(blocks, key=lambda b: b[0].address)
 
     def of(self, lowest: int, highest: int) -> ObjectPlace | None:
-        """Where all from ``lowest`` to before ``highest`` is in one."""
+        """The object that holds all of ``[lowest, highest)``; None where there is no such object."""
         index = bisect.bisect_right(self._variables, lowest, key=lambda v: v[0]) - 1
         if index >= 0 and highest <= self._variables[index][1]:
             start, _, name = self._variables[index]

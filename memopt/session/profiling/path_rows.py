@@ -1,10 +1,14 @@
-"""``memopt profile --paths``: how often each acyclic path was taken, all of the time or now and then.
+"""``memopt profile --paths``: path profiling: how often each acyclic path of a function was taken.
+
+Example: a function with two ``if`` in a row has four paths, numbered 0 to 3
+(``memopt.instrumentation.path_numbering``); path 2 was taken 900 times. In: the traces of all threads, all of the time
+(``--exact``) or in windows. Out: rows of ``path`` and ``windows``.
 
 Intermittent profiling (Intermittent path profiling, Utsunomiya University, 1999) unhooks its probes after a quota and
-rehooks them at an interval. Here a window of a thread ends when the quota of paths is reached, whichever functions they
-are of, and its counts stand for the time since the one before, by the processor time that both took. So phases of slow
-paths do not outweigh others; but the time in a window is not what its paths take alone, and where phases differ in
-that, shares are off (by a third in a program that compresses, expands and compares in turn).
+rehooks them at an interval. Here a window of a thread ends when the quota of paths is reached, over all functions. The
+counts of a window are weighted: they stand for the time since the window before, by the processor time of both. So
+phases of slow paths do not outweigh others. But the time in a window is not the time of its paths alone; where phases
+differ in that, shares are off (by a third in a program that compresses, expands and compares in turn).
 """
 
 from __future__ import annotations
@@ -20,26 +24,27 @@ from memopt.instrumentation.path_numbering import PathNumbers, number_paths
 from memopt.ir.reasons import Rejected
 from memopt.machine.tsc import ticks_per_second
 from memopt.options import Options
-from memopt.session.profiling.count_rows import Static
+from memopt.session.profiling.count_rows import Written
 from memopt.traces.paths import PathBlock, Paths
 from runtime.launch.jobcontrol import Supervisor
 from runtime.recording.intermittent import Intermittent
+from runtime.recording.recorder import Recorder
 from runtime.recording.translation.unit import Unit
 
 
 class PathWatch:
-    """A watcher (runtime.recording.intermittent) of all threads, each by itself."""
+    """The watcher (runtime.recording.intermittent) that counts the paths of all threads, each by itself."""
 
     def __init__(self, beside: bool) -> None:
-        """Takes its time: what reads paths is made ready. ``beside``: a piece is read while the program fills the next
-        one; ``counted`` is behind then."""
+        """Slow: the reader of paths is compiled or loaded. ``beside``: a piece of a trace is read while the program
+        fills the next one; ``counted`` lags behind then."""
         Paths().feed(numpy.zeros(0, numpy.uint64))
         self._worker = ThreadPoolExecutor(1) if beside else None
         self._pending: Future[None] | None = None
         self.begin()
 
     def _finish(self) -> None:
-        """Wait until all that was taken is read. Raises what reading raises."""
+        """Wait until every piece that was taken is read. Raises what the reader raises."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
@@ -95,8 +100,9 @@ class PathWatch:
         self._blocks += [PathBlock(unit.number, numbers.starts.get(block), numbers.ends.get(block),
                                    tuple(edges.get(block, ()))) for block in place]
 
-    def write(self, connection: sqlite3.Connection, static: Static, recorder: Intermittent) -> tuple[float, list[str]]:
-        """How many paths were taken, in all, and what is to be said of them."""
+    def write(self, connection: sqlite3.Connection, written: Written, recorder: Recorder) -> list[str]:
+        """Write the rows of ``path`` and ``windows``; lines for the user about what is missing."""
+        assert isinstance(recorder, Intermittent)
         counts: dict[tuple[int, int], float] = {}
         for paths in self._threads.values():
             for number, path, count in paths.all():
@@ -104,8 +110,8 @@ class PathWatch:
         connection.execute("BEGIN")
         for (number, path), count in sorted(counts.items(), key=lambda item: -item[1]):
             unit, numbers = self._units[number]
-            assert numbers is not None  # what has no numbers is not counted
-            function, _, entry = static.function(unit)
+            assert numbers is not None  # paths of functions without numbers are not counted
+            function, _, entry = written.static.function(unit)
             bias = unit.graph.entry - entry
             connection.execute("INSERT INTO path VALUES (?, ?, ?, ?, ?, ?)", (
                 function, entry, path, numbers.count, count,
@@ -113,10 +119,10 @@ class PathWatch:
         connection.execute("INSERT INTO windows VALUES (?, ?)", (recorder.windows, recorder.inside_seconds))
         connection.execute("COMMIT")
         missed = sum(numbers is None for _, numbers in self._units.values())
-        return sum(counts.values()), [f"{missed} functions have too many paths to be numbered"] if missed else []
+        return [f"{missed} functions have too many paths to be numbered"] if missed else []
 
 
 def intermittent(options: Options, supervisor: Supervisor, watch: PathWatch) -> Intermittent:
-    """The recorder that ``options`` ask for."""
+    """The recorder of paths that ``options`` ask for."""
     interval = None if options.rehook is None else options.rehook / ticks_per_second()
-    return Intermittent(supervisor, watch, 0 if options.exact else options.unhook, interval, options.overhead / 100)
+    return Intermittent(supervisor, watch, options.unhook, interval, options.overhead / 100)

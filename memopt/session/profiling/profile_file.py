@@ -1,4 +1,7 @@
-"""The file of a profile, with its first rows: how it was made, and on what machine."""
+"""The database file of a profile, with its first rows: the command, its end, the machine and its caches.
+
+In: ``Options.profile``, times and outcome of the run. Out: a connection for the rows that follow.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from runtime.launch.jobcontrol import Exited, Signaled
 
 def create_file(options: Options, began: datetime, seconds: float,
                 outcome: Exited | Signaled) -> sqlite3.Connection | None:
-    """None where that is not possible, which the user is told."""
+    """Create the file; None where that is not possible, which the user is told. ``seconds``: of the program's run."""
     from memopt.machine.detect import detect
     from memopt.store.schema import StoreError, create
 

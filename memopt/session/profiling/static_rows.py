@@ -1,6 +1,8 @@
-"""What a profile tells of the files whose code ran: their functions, where they lay, and the samples in them.
+"""The rows of the executables whose code ran: where they were mapped, their functions and blocks, and the samples.
 
-Invariant: files are read when the process has ended.
+Example: libm.so.6 was mapped at 0x7f10; of its functions only ``exp`` has samples and gets rows. In: mappings,
+link-time addresses that were met, samples. Out: rows of the static tables and of ``sample``. Files are read after the
+process has ended.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from memopt.elf.symbols import Function, Symbols
 from memopt.session.profiling.images import Located, MappedCode
 from memopt.store.static import add_functions, add_image
 
-MOST_FUNCTIONS = 5000  # of the program that are all described; of a larger one those that samples met
+MOST_FUNCTIONS = 5000  # of a program with more than these, only the functions with samples are described
 
 
 def write_structure(connection: sqlite3.Connection, places: Collection[MappedCode], program: str,
                     met: Mapping[str, set[int]]) -> dict[str, int]:
-    """The files that lay in ``places``, these, and the functions around the link-time addresses ``met`` in each, of
-    ``program`` all: by its path the number of each."""
+    """Write the files mapped at ``places``, their mappings, and the functions around the link-time addresses ``met`` in
+    each file; of ``program`` all functions. The number of each file, by its path."""
     numbers: dict[str, int] = {}
     by_path: dict[str, list[MappedCode]] = {}
     for place in sorted(places):
@@ -38,7 +40,7 @@ def write_structure(connection: sqlite3.Connection, places: Collection[MappedCod
 
 def write_samples(connection: sqlite3.Connection, places: Collection[MappedCode], program: str,
                   samples: Mapping[Located, tuple[int, float]]) -> None:
-    """Structure, places and ``samples``: how many, and the seconds they stand for."""
+    """``write_structure`` for ``samples``, and their rows: (number, seconds that they stand for) by place."""
     met: dict[str, set[int]] = {}
     for located in samples:
         if located.path is not None:
@@ -53,7 +55,7 @@ def write_samples(connection: sqlite3.Connection, places: Collection[MappedCode]
 
 
 def _describe(connection: sqlite3.Connection, number: int, path: str, met: set[int], whole: bool) -> None:
-    """The functions of a file that samples met, all of them where it is the ``whole`` program."""
+    """Write the functions of a file with an address in ``met``; all of them where it is the ``whole`` program."""
     ordered = sorted(met)
 
     def was_met(function: Function) -> bool:

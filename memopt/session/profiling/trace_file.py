@@ -1,4 +1,8 @@
-"""``memopt profile --trace``: all accesses to memory into a file, beside whatever else is done with them."""
+"""``memopt profile --trace``: all accesses to memory are written to a file, besides being read by other watchers.
+
+In: the traces of all threads, piece by piece. Out: a file that ``memopt trace`` shows as text
+(memopt.traces.core.file).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from runtime.recording.translation.unit import Unit
 
 
 class TraceWatch:
-    """A watcher that writes what it takes to a file, as long as that can be written."""
+    """The watcher that writes the traces to a file. ``error``: why the file is cut off, "" if it is not."""
 
     def __init__(self, path: str) -> None:
-        """Raises ``OSError``."""
+        """Create the file. Raises ``OSError``."""
         self._path, self.error = path, ""
         self._writer = TraceWriter(path)
 
@@ -25,7 +29,7 @@ class TraceWatch:
         self._try(self._writer.begin)
 
     def forget(self, tids: Sequence[int]) -> None:
-        """The file keeps it: blocks have numbers of their own in each program."""
+        """The file keeps what it has: blocks have numbers of their own in each program."""
 
     def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         blocks = [[(address, a.size, "RW"[not a.reads:1 + a.writes], a.repeated) for address, a in watched.accesses]
@@ -49,7 +53,7 @@ class TraceWatch:
 
 
 class Watches:
-    """Several watchers as one."""
+    """Several watchers as one: each is told everything, in order."""
 
     def __init__(self, *watches: Watcher) -> None:
         self._watches = watches

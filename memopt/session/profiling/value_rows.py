@@ -1,4 +1,9 @@
-"""``memopt profile --values``: what functions and loops had when they were entered and left, as rows."""
+"""``memopt profile --values``: the rows of values at the entries and exits of functions and loops.
+
+Example: ``f(x, n)`` was entered 1000 times, with n = 512 in 990 of them; its loop had 512 trips. In: the traces of all
+threads, piece by piece. Out: rows of ``value`` (arguments, trip counts, cycles), their frequent values and
+distributions, and of ``trips``.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,14 @@ from numpy.typing import NDArray
 from memopt.instrumentation.value_probes import Point
 from memopt.session.profiling.count_rows import Written
 from memopt.traces.values import AMOUNTS, Value, Values
-from runtime.recording.process import Process
+from runtime.recording.recorder import Recorder
 from runtime.recording.translation.unit import Unit
 
 _MOST_ALIGNED = 1 << 62  # numbers in tables are signed
 
 
 class ValueWatch:
-    """A watcher (runtime.recording.recorder) of all threads, each by itself."""
+    """The watcher (runtime.recording.recorder) that reads the values of all threads, each by itself."""
 
     def __init__(self) -> None:
         self.begin()
@@ -41,8 +46,8 @@ class ValueWatch:
             self._threads[tid].know_points([point for _, point in self._points])
         self._threads[tid].feed(words)
 
-    def write(self, connection: sqlite3.Connection, written: Written, _: Sequence[Process]) -> tuple[str, ...]:
-        """Rows of ``value`` and of the tables behind it, and of ``trips``; what is to be said about them."""
+    def write(self, connection: sqlite3.Connection, written: Written, _: Recorder) -> tuple[str, ...]:
+        """Write the rows of ``value``, of the tables behind it, and of ``trips``."""
         connection.execute("BEGIN")
         for tid, values in self._threads.items():
             for value in values.all():

@@ -1,6 +1,8 @@
-"""``memopt attach``: improve a process that runs already and leave, or take out what an earlier memopt put in.
+"""``memopt attach``: improve a process that runs already, or restore its original code (``--undo``).
 
-Invariant: the process is never waited for or signalled; when memopt leaves, nothing of it stays but installed versions.
+Example: ``memopt attach 4711`` watches process 4711 until no new hot loop has turned up for 1.5 s, replaces what can be
+replaced, and ends. In: ``Options`` with a process id. Out: the report, and memopt's exit code. The process is never
+waited for or signalled. When memopt ends, nothing of it stays in the process but installed versions.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ FAILED = 1
 
 
 def attach(options: Options) -> int:
-    """0 when the process could be looked at (improved or not), 1 when not. ``options.pid`` is set."""
+    """0 where the process could be looked at (improved or not), 1 where not. Precondition: ``options.pid`` is set."""
     assert options.pid is not None
     try:
         check_process(options.pid)
@@ -35,7 +37,7 @@ def attach(options: Options) -> int:
 
 
 def improve(options: Options, pid: int) -> int:
-    """Watch ``pid`` until no new hot loop turns up, replacing what can be replaced."""
+    """Watch ``pid`` until no new hot loop turns up, and replace what can be replaced."""
     followed = Followed(options, identity(pid), (f"process {pid}",))
     last_find = time.monotonic()
     while time.monotonic() - last_find < PATIENCE and os.path.exists(f"/proc/{pid}"):
@@ -50,7 +52,7 @@ def improve(options: Options, pid: int) -> int:
 
 
 def undo(pid: int) -> int:
-    """Put the original code back wherever a memopt replaced it."""
+    """Put the original code back wherever memopt has replaced it."""
     from runtime.patching import perf_map
     from runtime.patching.install import find_installed, remove
     from runtime.target.tracee import attach as trace

@@ -1,6 +1,7 @@
-"""Processes that memopt did not start itself: watched and improved in passing, never waited for.
+"""Processes that memopt did not start itself: they are sampled and improved, but never waited for.
 
-``memopt attach`` follows one, ``memopt exec --follow`` every descendant of the program that computes.
+Example: ``memopt exec --follow -- mpirun -n 4 ./solver`` follows the four solvers, which mpirun starts. ``memopt
+attach`` follows one process. In: a process id. Out: a ``RunReport`` for each process that was followed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from contextlib import contextmanager, suppress
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
 from memopt.report.model import RunReport
-from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.improver import Improver
+from memopt.session.measuring.hotness import Hotness
+from memopt.session.replacing.process import Process
 from memopt.session.watching.sampling_rate import SamplingRate
 from memopt.session.watching.stop_sampling import look
 from runtime.sampling.perf_events import Events
@@ -27,7 +29,7 @@ MOST_FOLLOWED = 64  # at a time
 
 
 class Followed:
-    """One process under watch, by its identity: what executes another program is another process."""
+    """One process, known by its identity: after execve it counts as another process."""
 
     def __init__(self, options: Options, process: Identity, name: tuple[str, ...]) -> None:
         self.process = process
@@ -35,11 +37,11 @@ class Followed:
         self.hotness = Hotness()
         self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
         self.pace = SamplingRate(self.sampler, self.hotness, time.monotonic())
-        self.improver = Improver(options, process.pid, self.attached, time.monotonic())
+        self.improver = Improver(Process(process.pid, options, self.attached, time.monotonic()))
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """The process may be stopped inside."""
+        """A context in which the process may be stopped. Raises Rejected where it is not the same process any more."""
         self.process.verify()
         yield
 
@@ -51,7 +53,7 @@ class Followed:
         return True
 
     def step(self) -> bool:
-        """Take the new samples; True while the improver is at work, on something new maybe."""
+        """Take the new samples, and let the improver take up a hot loop; True while it works."""
         busy = self.improver.busy
         self.pace.step(time.monotonic(), busy)
         if not busy and self.improver.consider(self.hotness):
@@ -59,7 +61,7 @@ class Followed:
         return self.improver.busy
 
     def finish(self) -> RunReport:
-        """What was done; the process is let go."""
+        """The report; the process is not followed any more."""
         self.pace.step(time.monotonic(), True)
         self.sampler.close()
         notes = (self.sampler.note,) if self.sampler.note else ()
@@ -69,7 +71,7 @@ class Followed:
 
 
 class Follower:
-    """The computing descendants of one program."""
+    """The descendants of one program that have used ``WORTH_SECONDS`` of processor time."""
 
     def __init__(self, options: Options, pid: int) -> None:
         self._options, self._pid = options, pid
@@ -78,7 +80,7 @@ class Follower:
         self._next_scan = 0.0
 
     def step(self) -> None:
-        """Look for new processes, and after those that are known."""
+        """Look for new processes now and then, and let each known one take a step."""
         if time.monotonic() >= self._next_scan:
             self._scan()
             self._next_scan = time.monotonic() + SCAN_SECONDS
@@ -86,7 +88,7 @@ class Follower:
             followed.step()
 
     def finish(self) -> tuple[RunReport, ...]:
-        """A report for each process that was followed, in the order of their ends; those that live on included."""
+        """A report for each process that was followed, in the order of their ends; then those that are still alive."""
         for followed in self._followed:
             self._retire(followed)
         self._followed.clear()
@@ -105,7 +107,7 @@ class Follower:
                 self._followed.append(Followed(self._options, process, (f"process {pid}", *_command(pid))))
 
     def _retire(self, followed: Followed) -> None:
-        if not followed.alive():  # else its new code goes on, under its name
+        if not followed.alive():  # else its new code goes on running, and profilers need its names
             followed.improver.close()
         report = followed.finish()
         if report.hot_loops:

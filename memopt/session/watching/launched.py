@@ -1,11 +1,11 @@
-"""One program that memopt has launched, looked after until it ends, with its report.
+"""The session of ``memopt exec``: one program that memopt has launched, from its start to its end and its report.
 
-Two threads. The main thread looks after the program (signals, job control, samples) and is never busy for long.
-The improver thread takes one hot address at a time through find, capture, lift, schedule, generate, validate and
-install (memopt.session.improving.stages).
+Two threads. The main thread looks after the program (signals, job control, samples) and is never busy for long. The
+improver's thread takes one hot address at a time through the stages (memopt.session.replacing.stages).
 
-Invariant: whatever fails in the improver, the program runs on natively and its end is memopt's end; the target is only
-ever stopped while ``gate`` is held, and the main thread only waits for it while holding ``gate``.
+In: the launched program, its sampler, ``Options``. Out: the report, and the program's exit code. Whatever fails in the
+improver, the program runs on natively, and its end is memopt's end. The program is only stopped while ``gate`` is held,
+and the main thread waits for it only while it holds ``gate``: so no thread takes the other's wait status.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from memopt import __version__
 from memopt.console import say, say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.session.improving.hotness import Hotness
 from memopt.session.improving.worker import Worker
+from memopt.session.measuring.hotness import Hotness
 from memopt.session.watching.sampling_rate import SamplingRate
 from runtime import faults
 from runtime.launch.identify import Note
@@ -43,7 +43,7 @@ WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before
 
 
 class Session:
-    """One launched program."""
+    """One launched program, and the loop of the main thread that looks after it."""
 
     def __init__(self, options: Options, target: Target, sampler: Sampler) -> None:
         self.options, self.target, self.sampler = options, target, sampler
@@ -62,7 +62,7 @@ class Session:
             self.follower = Follower(options, target.pid)
 
     def leave_alone(self, note: Note) -> int:
-        """Nothing to be done for this program: one line, then only wait."""
+        """Wait for a program that cannot be improved, after one line that says why."""
         self.sampler.close()
         if not self.options.quiet:
             say(str(note))
@@ -71,9 +71,9 @@ class Session:
         return self._finish((str(note),), note.reason)
 
     def watch(self) -> int:
-        """Look after the program until it ends; hand hot addresses to the improver.
+        """Look after the program until it ends, and hand hot addresses to the improver.
 
-        At a low priority: where all processors are busy, memopt must not take the program's share of them.
+        This runs at a low priority: where all processors are busy, memopt must not take the program's share of them.
         """
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), NICE))
@@ -105,7 +105,8 @@ class Session:
         return self.improver is not None and self.worker.busy
 
     def _consider(self) -> bool:
-        """Let the improver take up the next hot loop, if there is one; first make it ready, besides."""
+        """Let the improver take up the next hot loop; False where there is none. At first the improver itself is made,
+        in its thread."""
         if self.improver is not None:
             return self.improver.consider(self.hotness)
         if not self._prepared and self.hotness.samples.total() >= WORTH_SAMPLES:
@@ -115,7 +116,7 @@ class Session:
 
     def _prepare(self) -> None:
         try:
-            from memopt.report import files, json, text  # noqa: F401 - what the end will need is there by then
+            from memopt.report import files, json, text  # noqa: F401 - needed at the end, imported while there is time
 
             self.improver = self._new_improver()
         except Exception as error:  # noqa: BLE001 - the program runs on, only never improved
@@ -123,18 +124,21 @@ class Session:
 
     def _new_improver(self) -> Improver:
         from memopt.session.improving.improver import Improver
+        from memopt.session.replacing.process import Process
 
-        return Improver(self.options, self.target.pid, self.attached, self.target.started, worker=self.worker)
+        process = Process(self.target.pid, self.options, self.attached, self.target.started)
+        return Improver(process, self.worker)
 
     def look(self) -> Sequence[Sample]:
-        """What the sampler falls back on where perf events are refused; the caller does not hold the gate."""
+        """Samples by stopping the program, for a system without perf events. The caller does not hold the gate."""
         from memopt.session.watching.stop_sampling import look
 
         return look(self.target.pid, self.attached)
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """The improver may stop the target inside; the main thread does not wait for it meanwhile."""
+        """A context in which the improver may stop the program: the main thread does not wait for it meanwhile. Raises
+        Rejected(ENDED)."""
         from runtime.target.ptrace import TargetEnded
 
         with self.gate:
@@ -177,7 +181,8 @@ class Session:
 
 
 def publish(options: Options, report: RunReport) -> None:
-    """The report to stderr or the files the user named; what cannot be written costs one line, nothing else."""
+    """Write the report to standard error or to the files that the user named. A file that cannot be written costs one
+    line, nothing else."""
     from memopt.report import json
     from memopt.report.files import ReportError, write
     from memopt.report.text import lines

@@ -1,14 +1,17 @@
-"""How often one process is sampled: often where a hot loop may turn up, seldom where nothing does.
+"""The sampling rate of one process: high while a hot loop may turn up, low while nothing new does.
 
-A sample costs the process some 25 microseconds on a virtual machine, where both the timer and its interrupt leave the
-guest: a thousand a second would be all that memopt may cost. So the interval doubles each time that as long again
-passes without news; code that belongs to no settled loop is news. While a loop is worked on, samples only serve the
-report. Invariant: no more than BURST samples and PER_SECOND for each second are taken, beyond the slowest rate.
+Example: 0.1 s after the last news the interval doubles, after 0.2 s again, up to 16 times the shortest. News are
+samples in code that belongs to no settled loop.
+
+Why: a sample costs the process some 25 microseconds on a virtual machine, where both the timer and its interrupt leave
+the guest; a thousand a second would be all that memopt may cost. While a loop is worked on, the rate is the lowest: the
+samples only serve the report. Beyond the lowest rate, no more than ``BURST`` samples and ``PER_SECOND`` for each second
+are taken.
 """
 
 from __future__ import annotations
 
-from memopt.session.improving.hotness import Hotness
+from memopt.session.measuring.hotness import Hotness
 from runtime.sampling.perf_events import INTERVAL_NS
 from runtime.sampling.samples import Sampler, Source
 
@@ -20,7 +23,7 @@ LOOK_AFTER = 25  # intervals, between looks at what was sampled
 
 
 class SamplingRate:
-    """Samples of one process on their way from ``sampler`` to ``hotness``; times are seconds on any clock."""
+    """Moves the samples of one process from ``sampler`` to ``hotness``. Times are seconds on any clock."""
 
     def __init__(self, sampler: Sampler, hotness: Hotness, now: float) -> None:
         self._sampler, self._hotness = sampler, hotness
@@ -30,17 +33,17 @@ class SamplingRate:
 
     @property
     def look_after_seconds(self) -> float:
-        """How long to wait until the next ``step`` when there is nothing else to do."""
+        """Seconds to wait until the next ``step`` where there is nothing else to do."""
         return LOOK_AFTER * self._interval * INTERVAL_NS * 1e-9
 
     def news(self) -> None:
-        """A hot loop was taken up: others may follow."""
+        """Note that a hot loop was taken up: others may follow."""
         self._news = self._now
 
     def step(self, now: float, busy: bool) -> None:
-        """Take the new samples and see when the next ones are due. ``busy``: a loop is worked on, no other will be
-        taken up meanwhile."""
-        stopping = self._sampler.source is Source.INTERRUPT  # and the loop's stages stop the process often enough
+        """Take the new samples, and set the interval. ``busy``: a loop is worked on, and no other is taken up
+        meanwhile."""
+        stopping = self._sampler.source is Source.INTERRUPT  # samples by stopping: the stages stop the process, too
         new = [] if busy and stopping else [sample.address for sample in self._sampler.read()]
         fresh = self._hotness.add(new, self._interval)
         self._credit = min(BURST, self._credit + (now - self._now) * PER_SECOND) - len(new)
@@ -54,5 +57,5 @@ class SamplingRate:
 
 
 def interval_after(seconds: float) -> int:
-    """The interval, in units of the shortest, ``seconds`` after the last news."""
+    """The interval in units of the shortest, ``seconds`` after the last news."""
     return min(SLOWEST, 1 << int(max(0.0, seconds) / FRESH_SECONDS).bit_length())

@@ -1,4 +1,8 @@
-"""Where the program is now, by stopping it for a moment: samples where the system allows no perf events."""
+"""Sampling by stopping: the instruction pointers of a program that is stopped for a moment.
+
+This is the sampler of systems that allow no perf events. In: a process id, and a context in which the process may be
+stopped. Out: one ``Sample`` for each thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ LONGEST_SECONDS = 0.05  # to come to a stop; a program that does not run is not 
 
 
 def look(pid: int, attached: Callable[[], AbstractContextManager[None]]) -> Sequence[Sample]:
-    """The instruction pointer of each thread; none where the program cannot be stopped right now, or at all."""
+    """A sample of each thread; none where the program cannot be stopped right now, or at all."""
     try:
         with attached(), attach(pid) as tracee:
             tracee.stop(LONGEST_SECONDS)

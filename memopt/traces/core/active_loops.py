@@ -1,8 +1,13 @@
-"""Which loops are active while a trace goes on, in which iteration, and since when.
+"""Tracks the active loops of a thread from the blocks of its trace: which they are, in which iteration, and since when.
 
-Frames are told by their nodes: when one runs, those above it that have not called it are over. A loop is active from
-its header, or another of its blocks, until a block of its function outside it runs; times are numbers of runs of
-blocks.
+Example: in ``for (i ...) { for (j ...) f(); }`` with a loop in ``f``, three loops are active while that loop runs.
+
+In: the number and node of each block that begins. Out: a stack of active loops in tables that kernels read. Times are
+numbers of runs of blocks.
+
+A loop is active from a run of its header, or of another of its blocks, until a block of its function outside the loop
+runs. Frames are told apart by their nodes: when a node runs, all frames have ended but its own and those of its
+callers.
 """
 
 from __future__ import annotations
@@ -17,26 +22,29 @@ from memopt.traces.core.format import FLAGS, INSIDE, RESUMED
 from memopt.traces.core.reader import Reading, first_site
 from memopt.traces.core.tables import Array, larger, likely, new_table, pointer, slot
 
-FAR = 1 << 14  # iterations of which it is known when they began
+FAR = 1 << 14  # last iterations of a loop of which it is known when they began
 LEVELS = 64  # active loops, at most
-FRAMES = 4096
+FRAMES = 4096  # active frames, at most
 
-# Where numbers are kept from one call of a kernel to the next; what a kernel needs beyond comes from OWN on.
+# The state: numbers that are kept from one call of a kernel to the next. From OWN on, each analysis has its own.
 (TIME, FRAME, ACTIVE, BLOCK_NOW, CURRENT, CONTEXT_LOOPS, LOOP_PLACES, CONTEXT_PLACES, NODE_NOW, LOOP_NOW,
  CALLER_PLACES, OWN) = range(12)
 DONE, MORE_CONTEXTS, MORE_LOOPS, MORE_OWN = range(4)
 
-# What is known of an active loop: which it is, when it was entered, when the iteration that goes on began, its number
-# in its context, which iteration goes on, and when those before it began. Loops that are not active have NEVER for all
-# times; the row behind theirs holds a time before all others and a number that no loop has.
+# Columns of an active loop: the loop, the time of its entry, the time at which the current iteration began, the number
+# of the loop in its context, the number of the current iteration, and the times at which the TOLD_BEFORE iterations
+# before it began. Rows not in use have NEVER for all times. The row behind the last level has a time before all others
+# and a number that no loop has.
 ROW, TOLD_BEFORE = 8, 3
 LOOP, ENTERED, BEGAN, NUMBER, ITERATION, BEFORE = range(6)
 NEVER = 1 << 62
-_UNKNOWN = -2  # no loop, nor none
+_UNKNOWN = -2  # differs from every loop, and from -1 for no loop
 
 
 class Following(NamedTuple):
-    """Those of the tables by which loops are followed: a call hands on each of them; see begin_block."""
+    """The tables that the loops of a frame are followed with; see ``begin_block``. A separate tuple, since a call
+    passes each of its members.
+    """
 
     state: Any
     frames: Any
@@ -48,7 +56,7 @@ class Following(NamedTuple):
 
 
 class Calling(NamedTuple):
-    """Those by which frames are followed."""
+    """The tables that frames are followed with."""
 
     state: Any
     frames: Any
@@ -63,12 +71,13 @@ def _following(t):
 
 @kernel(forceinline=True)
 def calling(t):
+    """The tables that frames are followed with, out of a larger tuple."""
     return Calling(t.state, t.frames, t.active, t.callers)
 
 
 @kernel()
 def _enter(t, loop, node):
-    """Another loop is active."""
+    """Makes ``loop``, in the context ``node``, the innermost active loop."""
     at = 3 * slot(t.context_loops, 3, t.state[LOOP_PLACES], node, loop)
     if t.context_loops[at + 1] == -1:
         t.context_loops[at], t.context_loops[at + 1] = node, loop
@@ -84,7 +93,7 @@ def _enter(t, loop, node):
 
 @kernel(forceinline=True)
 def _leave(t, stay):
-    """Of the active loops, the outermost ones ``stay``."""
+    """Ends the active loops but for the ``stay`` outermost ones."""
     while t.state[ACTIVE] > stay:
         t.state[ACTIVE] -= 1
         row = ROW * t.state[ACTIVE]
@@ -95,7 +104,7 @@ def _leave(t, stay):
 
 @kernel(forceinline=True)
 def _next_iteration(t):
-    """Of the innermost active loop."""
+    """Begins another iteration of the innermost active loop."""
     level, time = t.state[ACTIVE] - 1, t.state[TIME]
     row = ROW * level
     iteration = t.active[row + ITERATION] + 1
@@ -108,8 +117,9 @@ def _next_iteration(t):
 
 @kernel()
 def caller_among(t, node, least):
-    """The nearest of ``node`` and those that called it that is no higher than ``least``; where that is not known, the
-    last one that is."""
+    """The nearest of ``node`` and its callers that is not higher than ``least``. If a caller is not known, the last one
+    that is.
+    """
     while node > least:
         at = 3 * slot(t.callers, 3, t.state[CALLER_PLACES], node, 0)
         if t.callers[at + 1] == -1:
@@ -120,14 +130,14 @@ def caller_among(t, node, least):
 
 @kernel()
 def _follow(t, node):
-    """``node`` runs: what it was called from stays, all else is over."""
+    """Changes to the frame of ``node``. The frames that it was called from stay; all others end, with their loops."""
     frame, above = t.state[FRAME], node
     while frame >= 0 and t.frames[2 * frame] != above:
         if t.frames[2 * frame] > above:
             frame -= 1
             continue
         above = caller_among(t, above, t.frames[2 * frame])
-        if above > t.frames[2 * frame]:  # what it was called from is not known: all of them
+        if above > t.frames[2 * frame]:  # its callers are not known: all frames below stay
             break
     if frame < t.state[FRAME]:
         _leave(t, t.frames[2 * frame + 3])
@@ -139,15 +149,15 @@ def _follow(t, node):
 
 @kernel()
 def _begin(t, block, node, inside):
-    """A run of ``block``, which is in a loop, of the function of the frame on top: which of its loops are active from
-    now on. ``inside``: it does not begin at its start.
+    """Updates the active loops of the top frame for a run of ``block``, which lies in a loop. ``inside``: the run
+    begins within the block, not at its start.
     """
     state, row = t.state, 5 * block
     base, loop = t.frames[2 * state[FRAME] + 1], t.blocks[row + 2]
     header, entry = t.blocks[row + 3] and not inside, t.blocks[row + 4] and not inside
     depth = t.loops[2 * loop + 1]
     _leave(t, base if entry else base + depth)
-    while state[ACTIVE] > base:  # those around the block stay
+    while state[ACTIVE] > base:  # the loops around the block stay
         around = loop
         for _ in range(depth - (state[ACTIVE] - base)):
             around = t.loops[2 * around]
@@ -168,18 +178,19 @@ def _begin(t, block, node, inside):
 
 @kernel(forceinline=True)
 def begin_block(t, block, word):
-    """A block begins, in the node of ``word``; 0, or what there must be more of first.
+    """Begins a run of ``block`` in the node of ``word``: updates time, frames and active loops. Returns what must grow
+    first, or 0.
 
-    ``t``: pointers to state, to frames (node, first of its active loops), active (see ROW), rings (of FAR, for each
-    active loop the times at which its iterations began), context_loops (node, loop, number), callers (node, 0, the one
-    that called it), and to the tables of Reading.
+    ``t`` has pointers to state, frames (node, first of its active loops), active (see ROW), rings (for each active loop
+    the times at which its last FAR iterations began), context_loops (node, loop, number), callers (node, 0, the node
+    that called it), and to the tables of ``Reading``.
     """
     state, node, row = t.state, word & ~FLAGS, 5 * block
     site = first_site(t.context_blocks, state[CONTEXT_PLACES], t.counts, t.last, block, node, t.blocks[row + 1])
     if not likely(site >= 0):
         return MORE_CONTEXTS
     if word == state[NODE_NOW] and t.blocks[row + 2] == state[LOOP_NOW] and not t.blocks[row + 4]:
-        state[TIME] += 1  # the same loops as before, if any
+        state[TIME] += 1  # the active loops are the same as before
         if t.blocks[row + 3]:
             _next_iteration(t)
     else:
@@ -208,7 +219,7 @@ def _know_callers(callers, nodes):
 
 
 class Activity(Reading):
-    """A trace that is followed. ``numbers``: how many a kernel keeps."""
+    """Base of the analyses that need to know the active loops. ``numbers``: how long the state of the analysis is."""
 
     def __init__(self, numbers: int) -> None:
         super().__init__()
@@ -221,8 +232,9 @@ class Activity(Reading):
         self._context_loops, self._callers, self._nodes = new_table(1 << 12, 3), new_table(1 << 12, 3), 0
 
     def know_nodes(self, nodes: Array) -> None:
+        """Adds nodes: rows of (node, the node that called it)."""
         self._nodes += len(nodes)
-        while 8 * self._nodes > len(self._callers):  # one look finds most of them
+        while 8 * self._nodes > len(self._callers):  # so sparse that the first probe finds most nodes
             self._callers = larger(self._callers)
         _know_callers(self._callers, nodes)
 
@@ -237,6 +249,6 @@ class Activity(Reading):
             self._context_loops = larger(self._context_loops)
 
     def _loops_by_number(self) -> Mapping[int, tuple[int, int]]:
-        """Node and loop."""
+        """By the number of a loop in its context: node and loop."""
         rows = self._context_loops[self._context_loops[:, 1] != -1].tolist()
         return {number: (node, loop) for node, loop, number in rows}

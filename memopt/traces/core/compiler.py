@@ -1,13 +1,13 @@
-"""How the kernels here are compiled, and where what was compiled is kept.
+"""Compiles the kernels with numba, and keeps the compiled code under a hash of all sources of memopt.traces.
 
-numba keeps code by the date of the one file a function stands in, though functions of other files are part of it, and
-takes no care of processes that compile at the same time: each can find the other's code under the name of its own
-(numba.core.caching, IndexDataCacheFile.save). Here it is kept by what all files of this folder say, and under a lock.
-Invariant: what a kernel is compiled from stands in this folder.
+numba itself keeps code by the date of the one file that a function stands in, although functions of other files are
+part of it. It also does not lock: of two processes that compile at the same time, each can find the code of the other
+under its own name (numba.core.caching, IndexDataCacheFile.save). Here the key is a hash of all files of the folder, and
+a lock is held. Invariant: all that a kernel is compiled from stands in this folder.
 
-What a call returns that is not inlined, numba clears where the function begins that makes the call, whether or not it
-comes to that. A call that is rare in a function that is not stands therefore in an inlined one of its own, named
-``_rarely_``: it is cleared there.
+A rule for kernels: numba zeroes the return slot of every call that is not inlined at the entry of the calling function,
+even if the call is never reached. A rare call therefore stands in an inlined helper named ``_rarely_...``, so that only
+the rare path pays for it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ _STAMP = sources()
 
 
 class Kept(caching.IndexDataCacheFile):  # type: ignore[misc]  # numba has no types
-    """What there is of one function: code by the types of its arguments."""
+    """The compiled code of one function, by the types of its arguments, with a lock for reading and writing."""
 
     def save(self, key: object, data: object) -> None:
+        """Writes the code for the key, under the lock, and enters it in the index."""
         with self._locked(fcntl.LOCK_EX):
             names = self._load_index()
             if key not in names:
                 used = set(names.values())
                 names[key] = next(name for name in map(self._data_name, count(1)) if name not in used)
-            self._save_data(names[key], data)  # first, so that the index never tells of code that is not there
+            self._save_data(names[key], data)  # first, so that the index never names code that is not there
             self._save_index(names)
 
     def load(self, key: object) -> object:
+        """Reads the code for the key, under the lock."""
         with self._locked(fcntl.LOCK_SH):
             return super().load(key)
 
     def _load_index(self) -> dict[object, str]:
-        """Nothing where another version has named what this one has no name for."""
+        """The index; empty if another version of the code has written it and it cannot be loaded."""
         try:
             found: dict[object, str] = super()._load_index()
         except (AttributeError, ImportError, EOFError, pickle.UnpicklingError):
@@ -60,12 +62,14 @@ class Kept(caching.IndexDataCacheFile):  # type: ignore[misc]  # numba has no ty
 
 
 def kernel(*, forceinline: bool = False, nogil: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Decorates what numba is to compile. ``forceinline``: into what calls it; ``nogil``: others run meanwhile."""
+    """Decorator that compiles a function with numba. ``forceinline``: inline it into its callers. ``nogil``: release
+    the interpreter lock while it runs.
+    """
     def compiled(function: Callable[..., Any]) -> Any:
         made: Any = numba.njit(forceinline=forceinline, nogil=nogil)(function)
         try:
             made.enable_caching()
-        except RuntimeError:  # no folder to keep it in can be written to
+        except RuntimeError:  # there is no folder to keep it in that can be written to
             return made
         cache = made._cache
         cache._cache_file = Kept(cache.cache_path, cache._impl.filename_base, _STAMP)

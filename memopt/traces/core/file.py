@@ -1,11 +1,19 @@
-"""A trace in a file, and as text: a line for each access, ``R8@4005e1 7f12a0c8``.
+"""Traces in files, and as text: a line for each access, such as ``R8@4005e1 7f12a0c8``.
 
-The file: ``memopt trace 1`` and a newline, then pieces, each with four letters, a thread and a length in bytes (32, 32
-and 64 bits, little endian), all compressed by themselves (zlib). ``CODE``: JSON, more blocks, each a list of accesses
-[address of the instruction, bytes, "R", "W" or "RW", whether it is repeated]; they are numbered on. ``NODE``:
-nodes of a thread that are met from then on, each with the node that called it, 64 bits each. ``WORD``: words of the
-trace of a thread, as memopt.traces.core.format says. ``MAPS``: JSON, [file, first address, last one plus 1, bias]; an
-address less the bias is that in the file.
+The text has the kind of the access, its size in bytes, the address of the instruction, and the address that it
+accessed.
+
+The file begins with ``memopt trace 1`` and a newline. Then come pieces, each compressed by itself (zlib), behind a head
+of four letters, a thread and a length in bytes (32, 32 and 64 bits, little endian):
+
+- ``CODE``: JSON, more blocks, numbered on. Each is a list of accesses [address of the instruction, bytes, "R", "W" or
+  "RW", whether it is repeated].
+- ``NODE``: new nodes of a thread, each with the node that called it, 64 bits each.
+- ``WORD``: words of the trace of a thread (``format.py``).
+- ``MAPS``: JSON, [file, first address, last address plus 1, bias]. An address minus the bias is the address in the
+  file.
+
+In: blocks, nodes and words while the program runs. Out: the file; its pieces; its text.
 """
 
 from __future__ import annotations
@@ -30,40 +38,43 @@ _HEAD = struct.Struct("<4sIQ")
 _CODE, _NODE, _WORD, _MAPS = b"CODE", b"NODE", b"WORD", b"MAPS"
 _FAST = 1  # level of compression
 _OUT = 1 << 22  # bytes of text at a time
-_LINE = 64  # bytes of a line, at most, less than half of it before the address
+_LINE = 64  # bytes of a line at most; less than half of them stand before the address
 
 Row = tuple[int, int, str, bool]
 
 
 class TraceError(Exception):
-    """The file is no trace, or is cut off; the message is for the user."""
+    """The file is no trace, or is cut off. The message is for the user."""
 
 
 class TraceWriter:
-    """Raises ``OSError``."""
+    """Writes a trace file. All methods raise ``OSError``."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "wb")  # noqa: SIM115 - closed by ``close``
         self.begin()
 
     def begin(self) -> None:
-        """From the start: what was written is of a program that is no more."""
+        """Begins the file anew: what was written is of a program that has executed another one."""
         if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             self._file.seek(0)
             self._file.truncate()
         self._file.write(MAGIC)
 
     def code(self, blocks: Sequence[Sequence[Row]]) -> None:
+        """Writes more blocks."""
         self._put(_CODE, 0, json.dumps(blocks).encode())
 
     def nodes(self, thread: int, nodes: Array) -> None:
-        """Rows (node, the one that called it)."""
+        """Writes new nodes of a thread: rows of (node, the node that called it)."""
         self._put(_NODE, thread, nodes.astype("<i8").tobytes())
 
     def words(self, thread: int, words: Words) -> None:
+        """Writes words of the trace of a thread."""
         self._put(_WORD, thread, words.astype("<u8").tobytes())
 
     def close(self, maps: Sequence[tuple[str, int, int, int]]) -> None:
+        """Writes the mappings, and closes the file."""
         self._put(_MAPS, 0, json.dumps(maps).encode())
         self._file.close()
 
@@ -73,9 +84,9 @@ class TraceWriter:
 
 
 def pieces(file: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
-    """Letters, thread and content of each piece. Raises ``TraceError``."""
+    """Yields letters, thread and content of each piece. Raises ``TraceError``."""
     if file.read(len(MAGIC)) != MAGIC:
-        raise TraceError("not a trace; memopt profile --trace FILE makes one")
+        raise TraceError("this is not a trace; memopt profile --trace FILE writes one")
     while head := file.read(_HEAD.size):
         try:
             kind, thread, length = _HEAD.unpack(head)
@@ -85,10 +96,12 @@ def pieces(file: BinaryIO) -> Iterator[tuple[bytes, int, bytes]]:
 
 
 def text(file: BinaryIO) -> Iterator[bytes]:
-    """The accesses, as lines; pieces of different threads follow each other as they came. Raises ``TraceError``."""
-    firsts: list[int] = []  # of each block, and of the access after its last
+    """Yields the accesses as lines. Pieces of different threads follow each other as they were written. Raises
+    ``TraceError``.
+    """
+    firsts: list[int] = []  # of each block: where its accesses begin in ``prefixes``
     prefixes: list[tuple[bytes, int, int, int]] = []
-    state: dict[int, tuple[int, Array]] = {}  # by thread: the block it is in, and words that wait for more
+    state: dict[int, tuple[int, Array]] = {}  # by thread: its block, and the words of a record that is not complete
     out, tables = numpy.zeros(_OUT, numpy.uint8), _tables([], [])
     for kind, thread, content in pieces(file):
         if kind == _CODE:
@@ -137,8 +150,9 @@ def _line(out, at, letters, length, address):
 
 @kernel()
 def _lines(words, at, block, done, firsts, shapes, letters, out):
-    """From the word ``at`` on, ``done`` times of which are out already: where it stopped, in which block, and the bytes
-    that were written."""
+    """Writes lines to ``out`` from the word ``at`` on, of which the first ``done`` repetitions are written already.
+    Returns where it stopped (word, block, repetitions) and the number of bytes written.
+    """
     count, size = len(words), 0
     while at < count:
         word = words[at]

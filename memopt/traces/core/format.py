@@ -1,13 +1,18 @@
-"""The form of a trace of memory accesses, as words of 64 bits.
+"""The format of a trace of memory accesses: words of 64 bits.
 
-What is called a block here is a hyperblock: its blocks are entered only at the first one, and run once at most each, in
-one iteration of all loops. A run of it begins with two words: its number with BLOCK in the upper 16 bits, and the node,
-plus RESUMED where the run goes on that was interrupted, or INSIDE where it begins behind the first block, from
-anywhere. Then comes a word for each access: its index in the block in the upper 16 bits, the address below. Behind an
-access that is repeated another word says how often. Before the accesses there may be words with EXTRA in the upper 16
-bits: where a call comes back, what rax holds; where a function begins that allocates memory, its first two arguments.
-Nodes are numbers that grow from callers to what they call; of a function without loops only the hyperblocks are told
-that access memory or have such words.
+A block here is a hyperblock: it is entered only at its first basic block, each of its basic blocks runs at most once,
+and all of them lie in one iteration of all loops. A run of a block is told by
+
+- a word with BLOCK in the upper 16 bits and the number of the block;
+- the node (the calling context), plus RESUMED if an interrupted run goes on here, or INSIDE if the run begins behind
+  the first basic block, from anywhere;
+- words with EXTRA in the upper 16 bits, if the block has any: rax where a call comes back; the first two arguments
+  where a function begins that allocates memory;
+- a word for each access: its index in the block in the upper 16 bits, the address below. Another word behind it says
+  how often, if the access is repeated (``rep movsb``).
+
+Nodes are numbers that grow from callers to callees. Of a function without loops, only the blocks are told that access
+memory or have EXTRA words.
 """
 
 from __future__ import annotations
@@ -22,36 +27,34 @@ Words = numpy.typing.NDArray[numpy.uint64]
 BLOCK, EXTRA = 0xFFFF, 0xFFFE
 RESUMED, INSIDE = 1, 2
 FLAGS = RESUMED | INSIDE
-LINE, PAGE = 64, 4096  # bytes that caches and mappings are made of
+LINE, PAGE = 64, 4096  # bytes of a cache line and of a page
 
 
 @dataclass(frozen=True, slots=True)
 class AccessShape:
-    """``size`` bytes; ``repeated``: a word with the number of times follows the address."""
+    """An access of a block."""
 
-    size: int
+    size: int  # bytes
     reads: bool
     writes: bool
-    repeated: bool = False
+    repeated: bool = False  # whether a word behind the address says how often
 
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
-    """``loop``: the innermost loop around, by its number among all, None for none; ``header``: whether it is that
-    loop's; ``entry``: whether its function, which has loops, begins here; ``allocates``: 0, or what
-    memopt.traces.allocators has for the function that begins here."""
+    """A block: where it lies, and what it accesses."""
 
-    loop: int | None
-    header: bool
-    entry: bool
+    loop: int | None  # the innermost loop around it, by its number among all loops; None if there is none
+    header: bool  # whether it is the header of that loop
+    entry: bool  # whether it is the entry of its function, and the function has loops
     accesses: tuple[AccessShape, ...]
-    allocates: int = 0
+    allocates: int = 0  # of the function whose entry it is: see ``memopt.traces.allocators.allocates``
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """In which node, and which of the accesses of which block."""
+    """An access in its calling context."""
 
     node: int
     block: int
-    index: int
+    index: int  # among the accesses of the block

@@ -1,7 +1,9 @@
-"""The most frequent of many values, counted in a few places (Misra and Gries, Finding repeated elements, 1982).
+"""Heavy hitters: the most frequent of many values, counted in a few places.
 
-With no more different values than places the counts are exact, otherwise each may be too low by the part of all that
-one place more would have, never too high.
+The algorithm is that of Misra and Gries, Finding repeated elements, 1982.
+
+If there are no more different values than places, the counts are exact. Otherwise each count is too low by at most the
+number of all values divided by the number of places plus one; none is too high.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ def _add_in_free(rows, first, end, value, times):
 
 @kernel(forceinline=True)
 def count_value(rows, first, end, value, times):
-    """``times`` more of ``value``. ``rows`` from ``first`` to ``end``: pairs of value and count."""
+    """Counts ``value`` ``times`` times. ``rows`` from ``first`` to ``end``: pairs of value and count."""
     free = -1
     for place in range(first, end, 2):
         if rows[place + 1] == 0:
@@ -41,5 +43,5 @@ def count_value(rows, first, end, value, times):
 
 
 def counted(row: Array) -> dict[int, int]:
-    """Of pairs of value and count: how often, by value."""
+    """The counts by value, out of a row of pairs of value and count."""
     return {value: count for value, count in zip(row[::2].tolist(), row[1::2].tolist(), strict=True) if count}

@@ -1,4 +1,8 @@
-"""What all that read a trace have in common: the shapes of its blocks, and a number for each access in each context."""
+"""Base of all analyses of a trace: the shapes of its blocks, and a number (a site) for each access in each context.
+
+In: blocks and loops as they become known, nodes, words. Out: for the kernels, tables of shapes; for results, the access
+that a site belongs to.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,12 @@ from memopt.traces.core.tables import Array, extended, joined, larger, likely, n
 
 @kernel(forceinline=True)
 def first_site(context_blocks, places, counts, last, block, node, accesses):
-    """The number of the first access of ``block`` in ``node``; below 0 where ``context_blocks`` (node, block, number)
-    is too full for another row. ``counts``: of its rows, and the next number; ``last``: of each block the node, and
-    what was returned, when it was asked for before."""
+    """The site of the first access of ``block`` in ``node``; its other accesses follow. Below 0 if ``context_blocks``
+    (node, block, site) is too full for another row.
+
+    ``counts``: how many rows there are, and the next site. ``last``: for each block the node and the result of the last
+    call.
+    """
     if not likely(last[2 * block] == node):
         place = 3 * slot(context_blocks, 3, places, node, block)
         if context_blocks[place + 1] == -1:
@@ -29,20 +36,21 @@ def first_site(context_blocks, places, counts, last, block, node, accesses):
 
 
 class Reading:
-    """A trace of one thread that comes in pieces. ``words``: of it until now."""
+    """Base class: reads the trace of one thread, buffer by buffer. ``words``: how many words were read."""
 
     def __init__(self) -> None:
         self.words = 0
-        self._blocks = numpy.zeros((0, 5), numpy.int64)  # first shape, how many, loop, header, entry and no header
+        self._blocks = numpy.zeros((0, 5), numpy.int64)  # first shape, how many, loop, header, entry but no header
         self._shapes = numpy.zeros((0, 3), numpy.int64)  # size, reads + 2 * writes, repeated
-        self._loops = numpy.zeros((0, 2), numpy.int64)  # around it, depth
+        self._loops = numpy.zeros((0, 2), numpy.int64)  # loop around it, depth
         self._context_blocks = new_table(1 << 12, 3)
         self._counts = numpy.array([0, 1], numpy.int64)
         self._last = numpy.zeros((0, 2), numpy.int64)
         self._rest = numpy.zeros(0, numpy.int64)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        """``blocks``: more of them, numbered on; ``loops``: so are these: (number of the loop around, depth from 1)."""
+        """Adds ``blocks`` and ``loops``; both are numbered on. A loop is (number of the loop around it, depth from 1).
+        """
         shapes: list[tuple[int, ...]] = []
         rows: list[tuple[int, ...]] = []
         for block in blocks:
@@ -55,19 +63,19 @@ class Reading:
         self._last = extended(self._last, [(-1, 0)] * len(blocks))
 
     def take(self, nodes: Array, words: Words) -> None:
-        """``nodes``: see ``know_nodes``; ``words``: see ``feed``."""
+        """Reads new nodes (``know_nodes``) and then words (``feed``)."""
         self.know_nodes(nodes)
         self.feed(words)
 
     def know_nodes(self, nodes: Array) -> None:
-        """Rows (node, the one that called it) of more of them."""
+        """Adds nodes: rows of (node, the node that called it)."""
 
     def feed(self, words: Words) -> None:
-        """The trace goes on. Precondition: its blocks are known."""
+        """Reads the next words of the trace. Precondition: their blocks are known."""
         raise NotImplementedError
 
     def _pending(self, words: Words) -> Array:
-        """With what was left of the piece before."""
+        """The words that are to be read: those left over from the last buffer, and the new ones."""
         self.words += len(words)
         return joined(self._rest, words)
 
@@ -75,7 +83,7 @@ class Reading:
         self._context_blocks = larger(self._context_blocks)
 
     def _sites(self) -> Array:
-        """Rows (node, block, first site) of those that have accesses, by the last column."""
+        """Rows (node, block, first site) of the blocks that have accesses, by site."""
         blocks = self._context_blocks[self._context_blocks[:, 1] != -1]
         blocks = blocks[self._blocks[blocks[:, 1], 1] > 0]
         ordered: Array = blocks[numpy.argsort(blocks[:, 2])]
@@ -83,6 +91,6 @@ class Reading:
 
 
 def named(sites: Array, site: int) -> Access:
-    """``sites``: as Reading has them."""
+    """The access that a site belongs to. ``sites``: as ``Reading._sites`` returns them."""
     node, block, first = sites[int(numpy.searchsorted(sites[:, 2], site, side="right")) - 1].tolist()
     return Access(node, block, site - first)

@@ -1,6 +1,6 @@
-"""Which sources the kernels of memopt.traces are compiled from, and whether they were compiled already.
+"""Hashes the sources that the kernels are compiled from, and tells whether they were compiled already.
 
-Nothing here imports numba: it is asked before that is worth its time.
+Nothing here imports numba, so that asking costs little.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FOLDER = Path(__file__).parents[1]
 
 
 def sources() -> str:
-    """Tells all that the kernels here are compiled from from what they were compiled from at other times."""
+    """A hash of all files of memopt.traces."""
     digest = hashlib.sha256()
     for path in sorted(_FOLDER.rglob("*.py")):
         digest.update(str(path.relative_to(_FOLDER)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -21,10 +21,12 @@ def sources() -> str:
 
 
 def lock_of(stamp: str) -> str:
-    """Name of the file that is there once kernels of these sources were compiled."""
+    """The name of the lock file that exists once kernels of these sources were compiled."""
     return f"kernels-{stamp[:16]}.lock"
 
 
 def waits_for_compiler() -> bool:
-    """Whether the kernels here were never compiled, which numba does when they are used first, and keeps."""
+    """Whether the kernels were never compiled from these sources. numba compiles them at first use, which takes about
+    half a minute, and keeps the result.
+    """
     return os.access(_FOLDER, os.W_OK) and not any(_FOLDER.rglob(f"__pycache__/{lock_of(sources())}"))

@@ -1,6 +1,7 @@
-"""Tables for kernels that numba compiles: rows of 64-bit numbers, open addressing, growth.
+"""Tables for kernels that numba compiles: rows of 64-bit numbers, hash tables with open addressing, growth, intrinsics.
 
-Kernels work on pointers: numba counts references to arrays at every call, which costs more than what is done there.
+Kernels work on pointers, since numba counts references to arrays at every call, which costs more than the work done
+there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from memopt.traces.core.format import PAGE, Words
 
 Array = numpy.typing.NDArray[numpy.int64]
 
-_MAP_NORESERVE = 0x4000  # mmap(2): the system need not be able to give all of it, not even to a child
+_MAP_NORESERVE = 0x4000  # mmap(2): no swap space is reserved for it, nor for a child that inherits it
 _MADV_POPULATE_WRITE = 23  # madvise(2)
 _LIBRARY = ctypes.CDLL(None)
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
@@ -28,7 +29,7 @@ _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
 
 @numba.extending.intrinsic
 def pointer(_typing, _address):
-    """To 64-bit numbers at an address: unlike arrays, pointers cost nothing to hand on."""
+    """A pointer to 64-bit numbers at an address. Unlike an array, it costs nothing to pass on."""
     kind = numba.types.CPointer(numba.types.int64)
 
     def generate(context, builder, _signature, arguments):
@@ -39,7 +40,7 @@ def pointer(_typing, _address):
 
 @numba.extending.intrinsic
 def behind(_typing, table, _count):
-    """The table so many numbers behind another one."""
+    """The pointer so many numbers behind another one."""
     def generate(_context, builder, _signature, arguments):
         return builder.gep(arguments[0], [arguments[1]])
 
@@ -48,13 +49,13 @@ def behind(_typing, table, _count):
 
 @numba.extending.intrinsic
 def prefetch(_typing, _table, _place):
-    """Of a table behind a pointer, the cache line that the number at ``place`` is in will be used."""
+    """Prefetches the cache line of the number at a place of a table, for writing, into all caches."""
     def generate(context, builder, _signature, arguments):
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
         place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), byte)
-        builder.call(fetch, [place, number(1), number(3), number(1)])  # to write, into all caches, data
+        builder.call(fetch, [place, number(1), number(3), number(1)])  # for writing, into all caches, data
         return context.get_dummy_value()
 
     return numba.types.void(_table, numba.types.int64), generate
@@ -62,7 +63,8 @@ def prefetch(_typing, _table, _place):
 
 @numba.extending.intrinsic
 def likely(_typing, _condition):
-    """A condition that nearly always holds: what is done where it does not costs no registers elsewhere."""
+    """Marks a condition that nearly always holds (``llvm.expect``), so that the rare path costs no registers elsewhere.
+    """
     def generate(_context, builder, _signature, arguments):
         bit = ir.IntType(1)
         expect = cgutils.get_or_insert_function(builder.module, ir.FunctionType(bit, [bit, bit]), "llvm.expect.i1")
@@ -82,7 +84,7 @@ def count_bits(_typing, _number):
 
 @numba.extending.intrinsic
 def lowest_bit(_typing, _number):
-    """Which is the lowest bit of a number that is 1; some are."""
+    """The index of the lowest bit that is 1. Precondition: the number is not 0."""
     def generate(_context, builder, _signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
@@ -91,7 +93,9 @@ def lowest_bit(_typing, _number):
 
 @kernel(forceinline=True)
 def slot(table, width, places, one, two):
-    """Where the row is that begins with the pair, or the free one for it (-1 in its second column)."""
+    """Where in a hash table the row is that begins with the pair (``one``, ``two``), or the free row for it, which has
+    -1 in its second column. ``places``: how many rows the table has, a power of two.
+    """
     mask = places - 1
     at = ((one * 0x1E3779B97F4A7C15 ^ two * 0x42B2AE3D27D4EB4F) >> 40) & mask
     while table[width * at + 1] != -1 and (table[width * at] != one or table[width * at + 1] != two):
@@ -100,13 +104,14 @@ def slot(table, width, places, one, two):
 
 
 def new_table(size: int, columns: int) -> Array:
+    """An empty hash table."""
     made = numpy.zeros((size, columns), numpy.int64)
     made[:, 1] = -1
     return made
 
 
 def larger(old: Array) -> Array:
-    """The same rows in a table of twice as many places."""
+    """A hash table with the same rows and twice as many places."""
     made = new_table(2 * len(old), old.shape[1])
     _move(old, made, len(old), old.shape[1])
     return made
@@ -121,10 +126,11 @@ def _move(old, made, places, width):
 
 
 def zeros(size: int, columns: int) -> Array:
-    """In memory that is not there before it is used, from the start of a page on. Raises MemoryError.
+    """A table of zeros, from the start of a page on, whose memory is allocated when it is touched first. Raises
+    MemoryError.
 
-    In small pages: numpy asks for huge ones, which the system may have to make room for when they are touched first;
-    that has taken it 1 to 4 ms each, up to half of the time in which a trace was read.
+    It is made of small pages. numpy asks for huge ones, which the system may have to make room for when they are
+    touched first: that took 1 to 4 ms each, up to half of the time in which a trace was read.
     """
     if not size:
         return numpy.zeros((0, columns), numpy.int64)
@@ -136,8 +142,10 @@ def zeros(size: int, columns: int) -> Array:
 
 
 def bring_in(table: Array, first: int, behind: int) -> None:
-    """Rows of a table made by ``zeros`` will be used soon: their memory is there from now on, if the system can do that
-    (since Linux 5.14). Touched page by page, it would cost three times as much."""
+    """Allocates the memory of the rows from ``first`` to ``behind`` of a table made by ``zeros``, which will be used
+    soon. Does nothing on systems that cannot do it (before Linux 5.14). Touching the pages one by one takes three times
+    as long.
+    """
     row, start = 8 * table.shape[1], table.ctypes.data
     begin, end = row * first // PAGE * PAGE, row * min(behind, len(table)) // PAGE * PAGE
     if end > begin:
@@ -145,7 +153,9 @@ def bring_in(table: Array, first: int, behind: int) -> None:
 
 
 def longer(array: Array, used: int | None = None) -> Array:
-    """``used``: of its rows, if not all; memory of others is not touched."""
+    """A table with the same rows and room for twice as many. ``used``: how many rows are in use, if not all; the memory
+    of the others is not touched.
+    """
     made = zeros(2 * len(array), array.shape[1])
     rows = len(array) if used is None else used
     made[:rows] = array[:rows]
@@ -153,22 +163,25 @@ def longer(array: Array, used: int | None = None) -> Array:
 
 
 def extended(array: Array, rows: Sequence[Sequence[int]]) -> Array:
+    """The array with ``rows`` behind its own."""
     return array if not rows else numpy.concatenate((array, numpy.array(rows, numpy.int64)))
 
 
 def addresses(tables: Sequence[Array]) -> Array:
+    """The addresses of the tables."""
     return numpy.array([table.ctypes.data for table in tables], numpy.int64)
 
 
 def joined(rest: Array, words: Words) -> Array:
-    """What was left of a piece of a trace, and the next one, which is copied only where something was left."""
+    """The words left over from the last buffer, then the new ones. The new ones are copied only if some were left over.
+    """
     following: Array = words.view(numpy.int64)
     return numpy.concatenate((rest, following)) if len(rest) else following
 
 
 @kernel()
 def sort(keys, start, count):
-    """Of the keys from ``start`` on, so many, in place (Shell, A high-speed sorting procedure, 1959; Knuth's gaps)."""
+    """Sorts ``count`` keys from ``start`` on, in place (Shell, A high-speed sorting procedure, 1959; gaps by Knuth)."""
     gap = 1
     while gap < count // 3:
         gap = 3 * gap + 1

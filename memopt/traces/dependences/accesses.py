@@ -1,4 +1,11 @@
-"""The places that an access touches, and what follows from it."""
+"""Looks up the shadow cells of one access, splits them where access sizes differ, and records the dependences.
+
+Example: a store of 8 bytes at ``p`` has written one cell. A load of 4 bytes at ``p + 4`` splits the cell into two
+parts, depends on the store (RAW, 4 bytes), and is noted as a reader of the second part.
+
+In: kind, site, address and size of the access. Out: counts in the table of dependences; new contents of the cells,
+lines or strips that the access touches. Splitting is exact: both parts have the history of the whole.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +50,7 @@ from memopt.traces.dependences.touch import after_write, touch
 
 @kernel(forceinline=True)
 def finding(t):
+    """The tables that dependences are found with, out of ``Tables``."""
     return Finding(t.state, t.active, t.rings, t.found, t.known)
 
 
@@ -58,13 +66,15 @@ def _lines_of(t):
 
 @kernel(forceinline=True)
 def places_of(t):
+    """The tables that places are found with, out of ``Tables``."""
     return Places(t.state, t.pages, t.cache, t.cells, t.chunks, t.recent, t.free, t.strips, t.free_strips)
 
 
 @kernel(forceinline=True)
 def _whole(cells, cell, first, size):
-    """The cell that is all of so many of the eight bytes of ``cell``, from ``first`` on, and in no strip; -1 where none
-    is."""
+    """The cell that stands for exactly the ``size`` bytes from the byte ``first`` on of the word of ``cell``, and that
+    is in no strip; -1 if there is none.
+    """
     value = cells[CELL * cell + WRITTEN]
     if value >= 0:
         return cell if likely(size == 8) else -1
@@ -79,14 +89,16 @@ def _whole(cells, cell, first, size):
 
 @kernel(forceinline=True)
 def _cut_at_both(value, first, behind):
-    """Whether a word whose cell says ``value`` has parts, and is cut at both bytes, or ends there."""
+    """Whether a word, whose cell has ``value``, is cut into parts so that one begins at ``first``, and one at
+    ``behind`` or the word ends there.
+    """
     ends = 1 << 8 | beginnings(parts_of(value))
     return value < 0 and strip_of(value) < 0 and ends >> first & ends >> behind & 1
 
 
 @kernel()
 def cut_at(tables, cell, address):
-    """From now on a place begins at ``address``, whose word has this cell."""
+    """Cuts the word of ``cell``, so that a place begins at ``address``. Takes it out of its strip first."""
     t = tables_at(tables)
     p, value = places_of(t), t.cells[CELL * cell + WRITTEN]
     if strip_of(value) >= 0:
@@ -108,9 +120,10 @@ def _touch_place(t, cell, kind, site, size):
 
 @kernel()
 def _tell_apart(tables, cell, address, stop):
-    """Places begin at ``address`` and ``stop``, in the word of ``cell``; what is in its column WRITTEN then."""
+    """Cuts the word of ``cell``, so that places begin at ``address`` and at ``stop``. Returns its new column WRITTEN.
+    """
     t = tables_at(tables)
-    if address & 7 == 0 and address & 63:  # bytes side by side, perhaps
+    if address & 7 == 0 and address & 63:  # perhaps an array of bytes: its words will be cut alike
         cut_alike(_keeping(t), cell, cell - 1, (stop - 1 & 7) + 1)
     cut_at(tables, cell, address)
     if stop & 7:
@@ -135,8 +148,9 @@ def _rarely_take_out(t, part, address, byte):
 
 @kernel(forceinline=True)
 def _touch_each(t, parts, kind, site, address, first, behind):
-    """The parts of a word between two bytes at which it is cut are read, written or both; those that were last written
-    together count as one. Whether they differed in who wrote or has read them."""
+    """Touches the parts of a word between two bytes at which it is cut. Parts that were last written together count as
+    one for the dependence on that write. Returns whether the parts differed in their writer or readers.
+    """
     f, k, cells, time = finding(t), _keeping(t), t.cells, t.state[TIME]
     rest, part = beginnings(parts) & (1 << behind) - (1 << first), part_at(parts, first)
     written = writer = told = 0
@@ -159,17 +173,21 @@ def _touch_each(t, parts, kind, site, address, first, behind):
 
 @kernel()
 def _write_parts(tables, cell, kind, site, address, stop):
-    """Those of a word between two bytes at which it is cut; they may be read, too."""
+    """Writes the parts of a word between two bytes at which it is cut; ``kind`` may include a read. Joins the parts if
+    nothing has distinguished them since they were written.
+    """
     t = tables_at(tables)
     first, behind = address & 7, (stop - 1 & 7) + 1
     differed = _touch_each(t, parts_of(t.cells[CELL * cell + WRITTEN]), kind, site, address, first, behind)
-    if kind & 2 and not differed:  # nobody has told them apart since they were written
+    if kind & 2 and not differed:  # nothing has distinguished the parts since they were written
         join(_keeping(t), cell, first, behind, site, t.state[TIME])
 
 
 @kernel()
 def _touch_parts(tables, cell, kind, site, address, stop):
-    """Several of the parts of ``cell``, or parts that were not told apart before, or what is in a strip."""
+    """Touches several parts of the word of ``cell``, or bytes that have no place of their own yet, or a place in a
+    strip.
+    """
     t = tables_at(tables)
     first, behind, value = address & 7, (stop - 1 & 7) + 1, t.cells[CELL * cell + WRITTEN]
     if not likely(_cut_at_both(value, first, behind)):
@@ -177,7 +195,7 @@ def _touch_parts(tables, cell, kind, site, address, stop):
         if value >= 0:
             _touch_word(tables, cell, kind, site)
             return
-    if likely(kind == 1):  # nothing of what follows a write is compiled here
+    if likely(kind == 1):  # a constant kind: the code for writes is not compiled into this call
         _touch_each(t, parts_of(value), 1, site, address, first, behind)
     else:
         _write_parts(tables, cell, kind, site, address, stop)
@@ -185,8 +203,9 @@ def _touch_parts(tables, cell, kind, site, address, stop):
 
 @kernel()
 def _touch_line(tables, row, kind, site, address, stop):
-    """Bytes of a line whose page is at ``row`` of the cache, and that is not in cells; False where it is from now on,
-    and they are to be looked for there."""
+    """Touches bytes of a line that is not in cells, and whose page is at ``row`` of the cache. Returns False if the
+    line had no room left: it is in cells now, and the bytes must be touched there.
+    """
     t = tables_at(tables)
     lines, at = _lines_of(t), t.cache[row + TOLD] + 2 * (address >> 6 & LINES_OF_PAGE - 1)
     if touch_line(lines, at, kind, site, bits_between(address & 63, (stop - 1 & 63) + 1), t.state[TIME]):
@@ -204,7 +223,7 @@ def _put_in_cells(t, row, line):
 
 @kernel()
 def have_cells(tables, first, behind):
-    """Words are in cells; False where there must be more room first."""
+    """Moves the words from ``first`` to ``behind`` from lines to cells. Returns False if tables must grow first."""
     t = tables_at(tables)
     line, end = first >> 3, (behind + 7) >> 3
     while line < end:
@@ -228,7 +247,7 @@ def _rarely_touch_parts(t, cell, kind, site, address, stop):
 
 @kernel()
 def _look_at_words(tables, kind, site, address, size):
-    """An access of one word or several ones, in cells or not."""
+    """Touches the bytes of an access of any number of words, in cells or in lines."""
     t, end = tables_at(tables), address + size
     while address < end:
         row, behind = page_of(places_of(t), address >> 12), min(end, (address | 63) + 1)
@@ -259,7 +278,7 @@ def _rarely_look_at_words(t, kind, site, address, size):
 
 @kernel(forceinline=True)
 def look_at_access(t, kind, site, address, size):
-    """An access of PIECE bytes at most, for which there is enough of everything."""
+    """Touches the bytes of an access of at most PIECE bytes. Precondition: all tables have room."""
     row = row_of_page(address >> 12)
     if likely(t.cache[row + NUMBER] == address >> 12):
         if not t.cache[row + IN_CELLS] >> (address >> 6 & 63) & 1:
@@ -278,7 +297,7 @@ def look_at_access(t, kind, site, address, size):
 
 @kernel(forceinline=True)
 def access(t, kind, site, address, size):
-    """An access of PIECE bytes at most; 0, or what there must be more of first."""
+    """Touches the bytes of an access of at most PIECE bytes. Returns what must grow first, or 0."""
     if not likely(t.state[SHORT] == 0):
         return t.state[SHORT]
     look_at_access(t, kind, site, address, size)

@@ -1,4 +1,15 @@
-"""Which loop carries a dependence, at which distance, and the table of those that were found."""
+"""Finds the loop that carries a dependence and its distance, and counts the dependence in the table of results.
+
+Example: in ``for (i ...) for (j ...) a[i][j] = a[i - 1][j];`` the loop over ``i`` carries the RAW dependence, at the
+distance 1.
+
+In: the kind, source and sink of the dependence, and the time of the source. Out: a row of ``found``: count, least and
+most distance.
+
+The carrier is the outermost active loop that has begun an iteration since the source; if it was entered only after the
+source, no loop carries the dependence. A cache (``known``) avoids the search: it has for each pair the two times
+between which the result is the same as it was last.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +34,24 @@ from memopt.traces.core.tables import Array, likely, slot
 from memopt.traces.dependences.shadow_memory import FOUND, FOUND_PLACES, FULL, LOW, WEIGHT, look_for_room
 
 RAW, WAR_OF_FIRST, WAR, WAW = range(4)
-DEPENDENCE = 8  # columns of those found
+DEPENDENCE = 8  # columns of ``found``; the first two are a packed key
 _COUNT, _LEAST, _MOST = 2, 3, 4
 
-# Rows of those met last, half a cache line each: source and sink; in which LOOP it is as far back as it was; in which
-# row of those found it belongs, with the least and the most of the distances that were met before; and how many bytes
-# of it were met since they were counted there. The second column has, from the lowest bit on, where in the table of
-# active loops the number of the loop is, where the times are between which it is as far back, whether that VARIES, so
-# that it is in an earlier iteration of the loop, and in the upper half the number of the loop.
+# The cache of dependences met last, half a cache line each. Columns: the key (source, sink, kind); the carrying LOOP
+# and the condition under which the result is the same; the row in ``found``, with the least and the most distance met
+# before; the bytes met since they were last counted in ``found``. The column LOOP has, from the lowest bit on: where
+# the number of the loop stands in the table of active loops; where the two times stand between which the source must
+# lie; whether the distance VARIES, so that the source may lie in any earlier iteration of the same entry; in the upper
+# half the number of the loop.
 KNOWN, KNOWN_ROW = 1 << 13, 4
 _KNOWN_KEY, _KNOWN_LOOP, _KNOWN_FOUND, _KNOWN_COUNT = range(KNOWN_ROW)
 _PLACE, _VARIES = (1 << 10) - 1, 30
-_FOUND_BITS = 32  # below them, in the column _KNOWN_FOUND: most, and below these bits least
-_FAR_BITS = 16
+_FOUND_BITS = 32  # the column _KNOWN_FOUND has the row above these bits, below them the most distance
+_FAR_BITS = 16  # and below these bits the least distance
 
 
 class Finding(NamedTuple):
-    """Those of the tables by which dependences are found: a call hands on each of them."""
+    """The tables that dependences are found with. A separate tuple, since a call passes each of its members."""
 
     state: Any
     active: Any
@@ -50,13 +62,16 @@ class Finding(NamedTuple):
 
 @kernel(forceinline=True)
 def distance(rings, first, iteration, time):
-    """Iterations begun since ``time``, one at least; the ring at ``first`` has when each began."""
-    low, high = max(1, iteration - FAR + 1), iteration  # the one at high began after time
+    """The number of iterations begun since ``time``, at least 1 and at most FAR. ``iteration`` is the current one; the
+    ring that begins at ``first`` has the times at which iterations began. Precondition: the current one began after
+    ``time``.
+    """
+    low, high = max(1, iteration - FAR + 1), iteration  # the iteration ``high`` began after ``time``
     if rings[first + (low & (FAR - 1))] > time:
         return FAR
     begun = rings[first + (high & (FAR - 1))]
     each = begun - rings[first + ((high - 1) & (FAR - 1))]
-    middle = min(high - 1, max(low, high - 1 - (begun - time - 1) // each))  # they often take as long as each other
+    middle = min(high - 1, max(low, high - 1 - (begun - time - 1) // each))  # a guess: they are often equally long
     step = 1
     while low < high - 1:
         if rings[first + (middle & (FAR - 1))] > time:
@@ -73,19 +88,20 @@ def distance(rings, first, iteration, time):
 
 @kernel(forceinline=True)
 def _place_of(key):
-    """Where it is known what ``key`` is."""
+    """The place of ``key`` in the cache."""
     return KNOWN_ROW * ((key ^ key >> 27) & (KNOWN - 1))
 
 
 @kernel(forceinline=True)
 def count_in(f, key, carrier, apart, count):
-    """So many bytes depend as ``key`` says, carried by the loop of this number (-1: by none), so many iterations apart.
-    Where their row is."""
+    """Counts ``count`` bytes of the dependence ``key``, carried by the loop of this number (-1: by none) at the
+    distance ``apart``. Returns the place of its row.
+    """
     state, found = f.state, f.found
     one, two = key >> 32 << 32 | (key & LOW) >> 2, (carrier + 1) << 2 | (key & 3) - ((key & 3) >> 1)
     at = DEPENDENCE * slot(found, DEPENDENCE, state[FOUND_PLACES], one, two)
     if found[at + 1] == -1:
-        if 8 * state[FOUND] > 7 * state[FOUND_PLACES]:  # far more than there was room to be for
+        if 8 * state[FOUND] > 7 * state[FOUND_PLACES]:  # far more than room was made for
             state[FULL] = 1
             return at
         state[FOUND] += 1
@@ -99,7 +115,9 @@ def count_in(f, key, carrier, apart, count):
 
 @kernel()
 def _find_again(f, key, time, size):
-    """A dependence of so many bytes on what happened at ``time``; what it was is known from now on."""
+    """Finds the carrier of a dependence of ``size`` bytes on what happened at ``time``, counts it, and puts it into the
+    cache.
+    """
     state, active, known = f.state, f.active, f.known
     level = state[ACTIVE]
     while level and time < active[ROW * (level - 1) + BEGAN]:
@@ -133,7 +151,7 @@ def _rarely_find_again(f, key, first, last, size):
 
 @kernel(forceinline=True)
 def _as_far(f, place, own, first, last):
-    """Whether dependences on both times are no nearer and no farther than those that were met before."""
+    """Whether the distances of dependences on both times lie between the least and the most that were met before."""
     met = f.known[place + _KNOWN_FOUND]
     least, most = met & (1 << _FAR_BITS) - 1, met >> _FAR_BITS & (1 << _FOUND_BITS - _FAR_BITS) - 1
     iteration, ring = f.active[own - NUMBER + ITERATION], FAR * (own // ROW)
@@ -144,18 +162,18 @@ def _as_far(f, place, own, first, last):
 
 @kernel(forceinline=True)
 def key_of(which, source, sink):
-    """``which``: the kind; WAR_OF_FIRST for the first reader."""
+    """The key of a dependence. ``which``: its kind; WAR_OF_FIRST if the source is the first reader of a cell."""
     return source << 32 | sink << 2 | which
 
 
 @kernel(forceinline=True)
 def find(f, key, first, last, size):
-    """Of ``size`` bytes a dependence of what ``key`` says on what was done at the time ``first``, and another one at
-    ``last`` if that is later.
+    """Records a dependence of ``size`` bytes of what ``key`` says on what happened at the time ``first``, and another
+    one on what happened at ``last`` if that is later.
 
-    It is known in which row it belongs if the same pair was met before, and both times lie in the same iteration of the
-    same loop as then, relative to the one that goes on: between two times of the table of active loops. Where that
-    varies, it is the same loop, and no distance that was not met before.
+    The cache knows the row of the dependence if the same pair was met before, and both times lie in the same iteration
+    of the same loop as then, counted back from the current one: between two times of the table of active loops. If the
+    distance varies, the cache knows it if the loop is the same one and the distance lies within those met before.
     """
     place, known, active = _place_of(key), f.known, f.active
     loop = known[place + _KNOWN_LOOP]
@@ -169,7 +187,7 @@ def find(f, key, first, last, size):
 
 
 def count_known(found: Array, known: Array) -> None:
-    """All that was met is counted among those found, and nothing is known any more."""
+    """Adds the counts of the cache to ``found``, and empties the cache."""
     rows = known[known[:, _KNOWN_COUNT] > 0]
     numpy.add.at(found[:, _COUNT], rows[:, _KNOWN_FOUND] >> _FOUND_BITS, rows[:, _KNOWN_COUNT])
     known[:] = 0

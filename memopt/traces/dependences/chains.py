@@ -1,5 +1,13 @@
-"""Chains of a run of alike iterations: places at a constant distance, each of which meets the same accesses in the same
-order, but for those at the ends.
+"""Applies the accesses of a cluster to its chains: places at a constant distance that meet the same accesses in order.
+
+Example: in ``for (i ...) a[i] = a[i - 1];`` each place of ``a`` meets the store first and the load an iteration later,
+but for the places at both ends, which meet only one of them.
+
+In: the units of a ``Run`` that belong to one chain: position at the first iteration, run of a block, site, kind. Out:
+strips that have met them (``strip_access.py``).
+
+A chain is cut where a unit begins or ends to meet places. Between two cuts all places meet the same units in the same
+order, so each strip there can be looked at as a whole.
 """
 
 from __future__ import annotations
@@ -28,17 +36,19 @@ from memopt.traces.dependences.state import tables_at
 from memopt.traces.dependences.steady_iterations import ITERATIONS, POSITION, UNIT, UNIT_KIND, numbered, run_at
 from memopt.traces.dependences.strip_access import meet
 
-_MOST_COPIED = 12  # readers of what is cut; each part has them all
+_MOST_COPIED = 12  # readers of a place that is cut: each part gets a copy of all of them
 
 
 @kernel()
 def _be_part(tables, cell, address, size):
-    """Whether it is a place of its own that so many bytes of a word are, from now on."""
+    """Cuts a word so that ``size`` bytes from ``address`` on are one place. Returns whether they are one now. They are
+    not if they have several parts, or if too many readers would have to be copied.
+    """
     t = tables_at(tables)
     place, value = cell, t.cells[CELL * cell + WRITTEN]
     if value < 0 and strip_of(value) < 0:
         if beginnings(parts_of(value)) >> (address & 7) + 1 & (1 << size - 1) - 1:
-            return False  # of several parts
+            return False  # it has several parts
         place = part_at(parts_of(value), address & 7)
     strip = strip_of(t.cells[CELL * place + WRITTEN])
     if (t.strips[STRIP * strip + READ] if strip >= 0 else readers_of(places_of(t), place)) > _MOST_COPIED:
@@ -51,7 +61,7 @@ def _be_part(tables, cell, address, size):
 
 @kernel(forceinline=True)
 def _place_is(cells, cell, address, size):
-    """Whether so many bytes of a word are a place of its own."""
+    """Whether ``size`` bytes of the word of ``cell`` are one place."""
     value = cells[CELL * cell + WRITTEN]
     if size == 8:
         return value >= 0 or strip_of(value) >= 0
@@ -60,8 +70,9 @@ def _place_is(cells, cell, address, size):
 
 @kernel()
 def _may_meet(tables, place, size, step, first, behind, reads, cuts):
-    """Whether the places at these positions of a chain can be looked at as strips: there is room for ``reads`` more
-    readers, and none has parts. ``cuts``: words may be cut where places begin and end."""
+    """Whether the places from position ``first`` to ``behind`` can be looked at as strips: each is one place, and
+    strips have room for ``reads`` more readers. ``cuts``: words may be cut for it.
+    """
     t = tables_at(tables)
     p = places_of(t)
     while first < behind:
@@ -88,7 +99,9 @@ def _may_meet(tables, place, size, step, first, behind, reads, cuts):
 
 @kernel()
 def _meet_all(tables, of_run, place, size, step, first, behind, count, forward):
-    """The places at these positions of a chain meet the ``count`` accesses among them."""
+    """Makes strips of the places from position ``first`` to ``behind``, and applies the ``count`` units in ``among`` to
+    them.
+    """
     t, r = tables_at(tables), run_at(of_run)
     p, strips = places_of(t), t.strips
     position, before = first, -1
@@ -117,8 +130,9 @@ def _meet_all(tables, of_run, place, size, step, first, behind, count, forward):
 
 @kernel()
 def look_at_chain(tables, of_run, first, behind, place, size, step, forward, ask, cuts):
-    """Of the units in ``keys``, those from ``first`` to ``behind`` are of one chain, whose position 0 is at ``place``.
-    With ``ask``: whether it can be looked at as strips, and nothing else; see ``_may_meet``."""
+    """Applies the units of one chain, whose keys are ``first`` to ``behind``, to its places; the position 0 is at
+    ``place``. With ``ask`` it only returns whether that is possible; see ``_may_meet``.
+    """
     r = run_at(of_run)
     iterations, ends = r.numbers[ITERATIONS], 0
     back = 0 if forward > 0 else iterations - 1

@@ -1,6 +1,10 @@
-"""Clusters of a run of alike iterations: accesses that share no word with those of other clusters.
+"""Splits the accesses of a steady run into clusters that share no word, and looks at a cluster by strips if it can.
 
-Where all of a cluster move on by the same distance, its places lie in chains.
+Example: in ``for (i ...) { a[i] = a[i - 1]; s += b[i]; }`` the accesses to ``a``, to ``b`` and to ``s`` are three
+clusters.
+
+In: the accesses of a ``Run``, sorted by the first word they touch. Out: for a cluster whose accesses all move on by the
+same distance, its places as chains: positions at that distance from each other (``chains.py``).
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from memopt.traces.dependences.steady_iterations import (
 )
 
 _MOST_POSITIONS, _MOST_STEP = 1 << 20, 1 << 22
-LEAST_SIZE = 4  # of places in strips: those of smaller ones are short, and take longer than walking does
+LEAST_SIZE = 4  # bytes of places in strips: strips of smaller places are short, and slower than reading word by word
 
 
 @kernel(forceinline=True)
@@ -49,7 +53,7 @@ def low_of(r, access):
 
 @kernel(forceinline=True)
 def high_of(r, access):
-    """The first word behind those."""
+    """The word behind the last one that an access touches in any of the iterations."""
     a = ACCESS * access
     far = (r.numbers[ITERATIONS] - 1) * r.accesses[a + DISTANCE]
     return (r.accesses[a + ADDRESS] + max(0, far) + r.accesses[a + SIZE] + 7) >> 3
@@ -57,8 +61,9 @@ def high_of(r, access):
 
 @kernel()
 def have_places(t, r, first, behind, low, high):
-    """Words between which those of a cluster are, or at least its own ones, are in cells; False where there must be
-    more room first."""
+    """Moves the words of a cluster from lines to cells: all from ``low`` to ``high``, or only its own if these are far
+    apart. Returns False if tables must grow first.
+    """
     if high - low <= 8 * (behind - first) * r.numbers[ITERATIONS]:
         return have_cells(t.own, low, high)
     for n in range(first, behind):
@@ -78,8 +83,9 @@ def have_places(t, r, first, behind, low, high):
 
 @kernel(forceinline=True)
 def distance_of(r, first, behind):
-    """By which all accesses of a cluster move on, below 0 is backwards; and the size of the largest places that they
-    are made of and move on by, eight bytes at most; 0 where they do not move on alike."""
+    """The distance by which all accesses of a cluster move on (negative: backwards), and the size of the largest places
+    that divides their addresses, sizes and distance, eight bytes at most. That size is 0 if they do not move on alike.
+    """
     far, all_of = r.accesses[ACCESS * numbered(r.keys[first]) + DISTANCE], 8
     for n in range(first, behind):
         a = ACCESS * numbered(r.keys[n])
@@ -92,8 +98,9 @@ def distance_of(r, first, behind):
 
 @kernel()
 def look_at_strips(t, r, first, behind, low, high, far, size, cuts):
-    """Look at a cluster by strips of places of this size. False, and nothing has happened, where that cannot be.
-    ``cuts``: see look_at_chain."""
+    """Looks at a cluster by strips of places of ``size`` bytes. Returns False, and has changed nothing, if that is not
+    possible. ``cuts``: words may be cut for it, see ``look_at_chain``.
+    """
     shift = lowest_bit(size)
     step, forward, low = abs(far) >> shift, 1 if far > 0 else -1, low << 3 - shift
     if step > _MOST_STEP or (high << 3 - shift) - low >= _MOST_POSITIONS * step:
@@ -102,7 +109,7 @@ def look_at_strips(t, r, first, behind, low, high, far, size, cuts):
     for n in range(first, behind):
         r.ends[n - first] = numbered(r.keys[n])
     sort(r.ends, 0, behind - first)
-    for n in range(behind - first):  # units are numbered in the order of the trace
+    for n in range(behind - first):  # so that units are numbered in the order of the trace
         a = ACCESS * r.ends[n]
         units = r.accesses[a + SIZE] >> shift
         if r.numbers[UNITS] + count + units > MOST_UNITS:
@@ -141,7 +148,7 @@ def look_at_strips(t, r, first, behind, low, high, far, size, cuts):
 
 @kernel(forceinline=True)
 def end_of_cluster(r, first):
-    """Behind the accesses that share words with those from ``first`` on, and the first word behind all of these."""
+    """The end of the cluster that begins with the access ``first``, and the word behind its last one."""
     end, high = first + 1, high_of(r, numbered(r.keys[first]))
     while end < r.numbers[ACCESSES] and r.keys[end] >> ORDER_BITS < high:
         high = max(high, high_of(r, numbered(r.keys[end])))

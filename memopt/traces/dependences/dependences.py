@@ -1,13 +1,18 @@
-"""Data dependences through memory between instructions in their contexts, told apart by the loop that carries them.
+"""Data dependences through memory (RAW, WAR, WAW) between accesses in their contexts, by the loop that carries them.
 
-For each place in memory the last write and the reads since then are kept, each with its time; a time is the number of a
-run of a block. A dependence is carried by the outermost active loop that has begun a new iteration since its source
-(Sato, Inoguchi and Nakamura, Whole program data dependence profiling to unveil parallel regions in dynamic execution,
-2012); its distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses to
-its word need.
+Example: in ``for (i = 1; i < n; i++) a[i] = a[i - 1] + 1;`` the store is the source and the load the sink of a RAW
+dependence that the loop carries at the distance 1.
 
-Of the reads by one instruction between two writes, the first and the last are kept, so the distances of the WAR
-dependences between are within those reported.
+In: words of a thread's trace. Out: a ``Dependence`` for each kind, source, sink and carrying loop.
+
+Shadow memory has for each place the last write and the reads since then, with their times; a time is the number of a
+run of a block. The outermost active loop that has begun a new iteration since the source carries the dependence (Sato,
+Inoguchi and Nakamura, Whole program data dependence profiling to unveil parallel regions in dynamic execution, 2012).
+The distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses to its word
+need.
+
+Of the reads by one instruction between two writes, only the first and the last are kept. The distances of the WAR
+dependences on the reads between lie within those reported.
 """
 
 from __future__ import annotations
@@ -69,12 +74,12 @@ from memopt.traces.dependences.state import (
 )
 from memopt.traces.dependences.steady_iterations import run_tables
 
-# Numbers in use, and how long each is.
+# For each table that counts against the limit: the state that has the number of rows in use, and their length.
 _TAKEN = ((NEXT_CELL, CELL), (NEXT_CHUNK, CHUNK), (NEXT_STRIP, STRIP), (NEXT_LINE, LINE))
 
 
 class Kind(Enum):
-    """By what comes first and what comes after it."""
+    """The kind of a dependence: read after write (flow), write after read (anti), write after write (output)."""
 
     RAW = 0
     WAR = 1
@@ -83,25 +88,26 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """``carrier``: node and number of the loop, None where it is within one iteration of all loops around both;
-    ``least`` and ``most`` of the distances in iterations, 0 without carrier; ``count``: how many bytes, divided by the
-    size of the smaller access."""
+    """A data dependence between two accesses in their contexts, and how often it occurred."""
 
     kind: Kind
     source: Access
     sink: Access
+    # Node and number of the carrying loop; None if it lies within one iteration of all loops around both.
     carrier: tuple[int, int] | None
-    least: int
+    least: int  # distance in iterations; 0 without carrier
     most: int
-    count: int
+    count: int  # how many bytes, divided by the size of the smaller access
 
 
 class Dependences(Activity):
-    """Those within one thread, found as its trace comes in. ``limit``: bytes of memory that it may take; beyond that
-    nothing is watched any more, and ``complete`` is false."""
+    """Finds the dependences within one thread.
+
+    ``limit``: bytes of memory that the tables may take. Beyond that nothing more is watched, and ``complete`` is False.
+    """
 
     def __init__(self, limit: int = 3 << 30, runs: bool = True) -> None:
-        """``runs``: iterations that are alike are looked at together."""
+        """``runs``: whether steady iterations are looked at together; without it, all is read word by word."""
         super().__init__(NUMBERS)
         self._limit, self._runs = limit, runs
         self.complete = True
@@ -118,25 +124,30 @@ class Dependences(Activity):
         self._lines = self._room(2 * LINES_AT_ONCE, LINE)
         self._free, self._free_strips = zeros(len(self._chunks), 1), zeros(len(self._strips), 1)
         self._found = new_table(1 << 17, DEPENDENCE)
-        self._taken: dict[int, tuple[int, int]] = {}  # rows, and how many there is memory for
+        self._taken: dict[int, tuple[int, int]] = {}  # by state: rows in use, and rows that have memory
         self._tries = numpy.zeros((0, 2), numpy.int64)
         self._ahead, self._worth = numpy.zeros(OF_AHEAD, numpy.int64), Worth()
         self._run = run_tables()
         self._directory_of_run = addresses(self._run)
 
     def _room(self, least: int, columns: int) -> Array:
-        """For as many rows as the limit allows, in memory that is not there before it is used; where addresses are few,
-        for the least, which grow."""
+        """A table for as many rows as the limit allows, in memory that is allocated when it is touched. If the address
+        space is limited, a table of ``least`` rows, which grows.
+        """
         if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
             with suppress(MemoryError):
                 return zeros(self._limit // (8 * columns) + least, columns)
         return zeros(least, columns)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
+        """Adds blocks and loops; both are numbered on."""
         super().know(blocks, loops)
         self._tries = extended(self._tries, [(0 if self._runs else 1 << 62, 0)] * len(loops))
 
     def feed(self, words: Words) -> None:
+        """Reads the next words of the trace; nothing more once the limit of memory is reached. Precondition: their
+        blocks are known.
+        """
         if not self.complete:
             return
         pending = self._pending(words)
@@ -157,7 +168,9 @@ class Dependences(Activity):
         self._worth.learn(len(words), time.thread_time() - began)
 
     def _bring_in(self) -> None:
-        """What will be taken of the tables that are filled from the front on, by what was taken for the last piece."""
+        """Allocates the memory that the next words will probably need of the tables that fill from the front: twice as
+        much as the last words needed.
+        """
         for number, table in ((NEXT_CHUNK, self._chunks), (NEXT_LINE, self._lines)):
             taken = int(self._state[number])
             before, there = self._taken.get(number, (0, 0))
@@ -186,7 +199,7 @@ class Dependences(Activity):
             self._chunks = longer(self._chunks, self._state[NEXT_CHUNK])
             self._free = longer(self._free, self._state[FREE_CHUNKS])
         elif more == MORE_FOUND:
-            count_known(self._found, self._known)  # they say where the rows were
+            count_known(self._found, self._known)  # the cache refers to rows, which are about to move
             self._found = larger(self._found)
         elif more == MORE_STRIPS:
             self._strips = longer(self._strips, self._state[NEXT_STRIP])
@@ -196,11 +209,11 @@ class Dependences(Activity):
 
     @property
     def together(self) -> int:
-        """Words of the trace that were looked at in runs."""
+        """How many words of the trace were looked at in steady runs."""
         return int(self._state[TOGETHER])
 
     def all(self) -> Iterator[Dependence]:
-        """Those found until now, in no order."""
+        """Yields the dependences found until now, in no order."""
         count_known(self._found, self._known)
         name = functools.cache(functools.partial(named, self._sites()))
         size = functools.cache(self._size)
@@ -211,5 +224,5 @@ class Dependences(Activity):
                              -(-met // min(size(source), size(sink))))
 
     def _size(self, access: Access) -> int:
-        """In bytes; of one that is repeated, each time."""
+        """The size of an access in bytes; of one that is repeated, the size of each."""
         return int(self._shapes[self._blocks[access.block, 0] + access.index, 0])

@@ -1,6 +1,10 @@
-"""What words of a trace will be looked up in is brought into the caches before they are looked at.
+"""Prefetches the shadow memory that the words of the trace coming next will be looked up in.
 
-Nothing depends on it but speed: what is found meanwhile may be out of date.
+The work for one word is spread: its cell is prefetched first, at the next call the cell of the part that it touches, at
+the call after that the readers of that part.
+
+In: the trace from the current word on. Out: nothing but speed, so what is prefetched may be out of date. ``Worth``
+decides by trial whether it is done at all.
 """
 
 from __future__ import annotations
@@ -31,15 +35,18 @@ from memopt.traces.dependences.shadow_strips import (
 )
 from memopt.traces.dependences.state import tables_at
 
-_AHEAD = 32  # words of a trace
-# What was looked ahead at: how many cells, how many parts; the ones, each with the byte in it; the others.
+_AHEAD = 32  # words of the trace that are prefetched at a time
+# Columns of the table ``ahead``: how many cells, how many parts; the cells, each with the byte in it; the parts.
 _CELLS, _PARTS, _OF_CELLS, _OF_PARTS, OF_AHEAD = 0, 1, 2, 2 + _AHEAD, 2 + 2 * _AHEAD
-_TURNS, _LEAST_WORDS = 12, 1 << 14
+_TURNS, _LEAST_WORDS = 12, 1 << 14  # buffers from one trial to the next; words of a buffer that counts
 
 
 class Worth:
-    """Whether it is worth its time, which is so where much of what is looked up is in no cache: found by trying, now
-    and then, both on two pieces of the trace that follow each other."""
+    """Whether prefetching pays. It does if much of the shadow memory is in no cache.
+
+    Now and then, of two successive buffers of the trace, one is read with it and one without it, and the faster way is
+    taken until the next trial.
+    """
 
     def __init__(self) -> None:
         self._turn, self._took, self._worth = 0, 0.0, True
@@ -48,7 +55,7 @@ class Worth:
         return self._turn == 0 or (self._turn > 1 and self._worth)
 
     def learn(self, words: int, seconds: float) -> None:
-        """What it took, with or without, to look at a piece."""
+        """Notes how many seconds it took to read a buffer of so many words, with or without prefetching."""
         if words < _LEAST_WORDS:
             return
         if self._turn == 0:
@@ -60,7 +67,9 @@ class Worth:
 
 @kernel()
 def _look_ahead(tables, words, at, count):
-    """First cells of eight bytes, by the next call those of their parts, then chunks of their readers."""
+    """Prefetches the cells of the words that lie 2 to 3 times _AHEAD ahead, the parts for those of the last call, and
+    the readers for those of the call before.
+    """
     t = tables_at(tables)
     cells, parts = t.ahead[_CELLS], t.ahead[_PARTS]
     for place in range(_OF_PARTS, _OF_PARTS + parts):
@@ -94,6 +103,6 @@ def _look_ahead(tables, words, at, count):
 
 @kernel(forceinline=True)
 def look_ahead(t, words, at, count):
-    """What the words of the trace that come soon behind ``at`` are looked up in comes into the caches."""
+    """Prefetches for the words soon behind ``at``, if that is due."""
     if not likely(at < t.state[DUE]):
         _look_ahead(t.own, words, at, count)

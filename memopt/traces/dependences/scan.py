@@ -1,4 +1,10 @@
-"""A trace, word by word, but for runs of iterations that are alike."""
+"""Scans a trace word by word: follows the active loops, and hands each access to ``accesses``.
+
+At the header of a loop it looks for steady iterations and hands them to ``steady_runs`` as a whole. After a failed
+attempt it waits for twice as many iterations as last time, up to _MOST_PATIENCE.
+
+In: words of a trace. Out: where the scan stopped, and which table must grow before it can go on.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +42,13 @@ from memopt.traces.dependences.steady_iterations import (
 )
 from memopt.traces.dependences.steady_runs import go_on_with_run, look_at_run
 
-_MOST_PATIENCE = 1023  # iterations
+_MOST_PATIENCE = 1023  # iterations, at most, until the next attempt
 _CUT_OFF = -1
 
 
 @kernel(forceinline=True)
 def _room_for_run(t):
-    """0, or what there must be more of before a run is looked at."""
+    """What must grow before a steady run can be looked at, or 0."""
     state = t.state
     if state[SHORT]:
         return state[SHORT]
@@ -53,8 +59,9 @@ def _room_for_run(t):
 
 @kernel()
 def _try_run(tables, of_run, words, count, at):
-    """How many words of a run there were from ``at`` on, where the header of a loop is told that has begun, and what
-    there must be more of before it goes on."""
+    """Tries a steady run from the word ``at`` on, where the header of a loop has just begun. Returns how many words it
+    had (0: none), and what must grow before it can go on.
+    """
     t, r = tables_at(tables), run_at(of_run)
     loop = t.blocks[5 * (words[at] & 0xFFFFFFFF) + 2]
     if words[at + 1] & FLAGS or t.state[LOOP_NOW] != loop or t.state[FRAME] + MOST_BLOCKS > FRAMES:
@@ -73,7 +80,9 @@ def _try_run(tables, of_run, words, count, at):
 
 @kernel()
 def _finish_run(t, r, words, at):
-    """Behind the run that there must have been more room for, if any, and what there must be more of first."""
+    """Completes the steady run that had to wait for a table to grow, if there is one. Returns the word behind it, and
+    what must grow first.
+    """
     if r.numbers[WALKED] == r.numbers[WALKS]:
         return at, 0
     if not go_on_with_run(t, r, words, at):
@@ -83,7 +92,7 @@ def _finish_run(t, r, words, at):
 
 @kernel()
 def _repeat(t, kind, site, address, size):
-    """An access of any size; 0, or what there must be more of before it goes on."""
+    """Handles a repeated access of any size, in pieces. Returns what must grow before it can go on, or 0."""
     while t.state[DONE_OF_REPEATED] < size:
         done = t.state[DONE_OF_REPEATED]
         piece = min(PIECE, size - done)
@@ -97,8 +106,9 @@ def _repeat(t, kind, site, address, size):
 
 @kernel(forceinline=True)
 def _begin(t, r, words, count, at):
-    """The block that is told at ``at`` begins, and with it perhaps a run: how many words that is, and what there must
-    be more of first: before the block, or before the run goes on, which _finish_run does from ``at``."""
+    """Begins the block at the word ``at``, and perhaps a steady run with it. Returns how many words were read, and what
+    must grow first: before the block, or before the run can go on, which ``_finish_run`` then completes from ``at`` on.
+    """
     block = words[at] & 0xFFFFFFFF
     header = t.blocks[5 * block + 3]
     more = _room_for_run(t) if header else 0
@@ -118,8 +128,9 @@ def _begin(t, r, words, count, at):
 
 @kernel(forceinline=True)
 def _go_on_in_block(t, words, count, at):
-    """Up to the end of what is told of it: where that is, and what there must be more of first (_CUT_OFF: of the
-    trace)."""
+    """Reads the accesses of the current block. Returns where it stopped, and what must grow first; _CUT_OFF if the
+    trace ends within an access.
+    """
     row, site = 5 * t.state[BLOCK_NOW], t.state[CURRENT]
     first, number = t.blocks[row], t.blocks[row + 1]
     while at < count:
@@ -129,7 +140,7 @@ def _go_on_in_block(t, words, count, at):
         if index >= number:
             if index == BLOCK:
                 break
-            at += 1  # of another kind
+            at += 1  # a word of another kind (EXTRA)
             continue
         row, address = 3 * (first + index), word & 0xFFFFFFFFFFFF
         if likely(t.shapes[row + 2] == 0):
@@ -147,8 +158,9 @@ def _go_on_in_block(t, words, count, at):
 
 @kernel(nogil=True)
 def look_at(block, run, trace, count, at):
-    """At ``count`` words of a trace, from the number ``at`` on: where it stopped, and what there must be more of before
-    it goes on. ``block``, ``run``, ``trace``: addresses; see directory.py."""
+    """Reads ``count`` words of a trace from the word ``at`` on. Returns where it stopped, and what must grow first, or
+    DONE. ``block``, ``run`` and ``trace`` are addresses; see ``state.py``.
+    """
     t, r, words = tables_at(pointer(block)), run_at(pointer(run)), pointer(trace)
     look_for_room(t.state)
     at, more = _finish_run(t, r, words, at)

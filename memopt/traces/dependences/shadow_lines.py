@@ -1,8 +1,13 @@
-"""Lines: what is kept of 64 bytes side by side as one, in entries, until there are so many that cells know it faster.
+"""Shadow memory by the cache line: keeps 64 bytes as a list of entries, as long as that is less work than cells.
 
-An entry is of the bytes that one access has written, or that accesses of one instruction have read, so that an access
-of many bytes is one entry however the words below it are cut. Bytes are written by one entry at most; those that an
-instruction has read may be in several of its entries, whose times then count together.
+Example: loads of 64 bytes at any address are one entry each, however stores of 8 bytes have cut the words below.
+
+An entry is either the bytes that one access has written, or bytes that accesses of one instruction have read, with the
+times. A byte belongs to at most one entry of a writer. It may belong to several entries of one reading instruction;
+their times then count together.
+
+In: bytes of a line (a mask of 64 bits), kind, site and time of an access. Out: counts in the table of dependences. A
+line that gets too many entries moves to cells (``put_in_cells``), which then know the same.
 """
 
 from __future__ import annotations
@@ -29,21 +34,21 @@ from memopt.traces.dependences.shadow_memory import (
 )
 from memopt.traces.dependences.touch import write_after_read
 
-# What is told of a line: 0 where nothing is known of it, or from the lowest bit on how many entries are of writers, how
-# many of readers, how often the room for four entries is doubled, whether an instruction MIXES bytes of several of its
-# entries, and where they are. There are first the bytes of each entry, a bit each, those of writers from the front on,
-# of readers from the end on, then the site of each, then of each when it wrote, or read first and last. The second
-# number that is told of a line says which sites may be those of readers, by their low bits.
+# The description of a line: 0 if nothing is known of it. Otherwise, from the lowest bit on: how many entries of
+# writers; how many of readers; how often the room for four entries was doubled; whether it MIXES: an instruction has
+# bytes in several of its entries; where the entries are. There stand first the bytes of each entry, a bit each (writers
+# from the front on, readers from the end on), then the site of each, then the times of each: when it wrote, or read
+# first and last. Behind the description stands a filter: which sites may be those of readers, by their low bits.
 _LEAST, _MOST_ROOM = 4, 4
 _COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20
 _COUNT, _READER = (1 << _COUNT_BITS) - 1, 1 << _COUNT_BITS
 HINTS = 1 << 13
-_WORDS = 0x0101010101010101  # where they begin
-_WORTH = 2  # parts of words
+_WORDS = 0x0101010101010101  # the bytes of a line at which a word begins
+_WORTH = 2  # parts of words an entry must touch on average, so that lines pay
 
 
 class Lines(NamedTuple):
-    """Those of the tables that know lines. hints: which of the readers of a line was the one that was looked for."""
+    """The tables that lines are kept in. hints: by line, site and bytes, which reader of the line it was last time."""
 
     finding: Finding
     keeping: Keeping
@@ -53,46 +58,49 @@ class Lines(NamedTuple):
 
 @kernel(forceinline=True)
 def bits_between(first, behind):
-    """Of 64 bytes of a line, or lines of a page: those from one number to another one."""
+    """A mask of 64 bits that has those from ``first`` up to ``behind`` set: bytes of a line, or lines of a page."""
     return (-1 if behind - first == 64 else (1 << behind - first) - 1) << first
 
 
 @kernel(forceinline=True)
 def writers_in(value):
+    """How many entries of writers a line has."""
     return value & _COUNT
 
 
 @kernel(forceinline=True)
 def readers_in(value):
+    """How many entries of readers a line has."""
     return value >> _COUNT_BITS & _COUNT
 
 
 @kernel(forceinline=True)
 def room_in(value):
-    """For so many entries."""
+    """How many entries a line has room for."""
     return _LEAST << (value >> _ROOM_AT & 7)
 
 
 @kernel(forceinline=True)
 def row_of(value):
+    """Where the entries of a line begin."""
     return LINE * (value >> _PLACE_AT)
 
 
 @kernel(forceinline=True)
 def _site_of(row, room, entry):
-    """Where the site of an entry is."""
+    """Where the site of an entry stands."""
     return row + room + entry
 
 
 @kernel(forceinline=True)
 def _times_of(row, room, entry):
-    """Where it is told when an entry wrote, or read first; when last stands behind it."""
+    """Where the time stands at which an entry wrote, or read first; behind it when it read last."""
     return row + 2 * (room + entry)
 
 
 @kernel()
 def _new_line(k, lines, room):
-    """Without entries."""
+    """A line without entries."""
     state = k.state
     place = state[FREE_LINES + room]
     if place:
@@ -121,7 +129,7 @@ def _move(lines, source, room, entry, target, other_room, other):
 
 @kernel()
 def _grown(k, lines, value):
-    """The same with room for twice as many entries."""
+    """The same line with room for twice as many entries."""
     new = _new_line(k, lines, (value >> _ROOM_AT & 7) + 1)
     one, two, count, writers = row_of(value), row_of(new), room_in(value), writers_in(value)
     for entry in range(writers):
@@ -141,7 +149,7 @@ def _set(lines, row, room, entry, mask, site, time):
 
 @kernel(forceinline=True)
 def _new_reader(lines, value, hint, hints, site, mask, time):
-    """What is told of the line from now on."""
+    """Adds an entry of a reader. Returns the new description of the line."""
     room, readers = room_in(value), readers_in(value)
     _set(lines, row_of(value), room, room - 1 - readers, mask, site, time)
     hints[hint] = readers
@@ -150,10 +158,12 @@ def _new_reader(lines, value, hint, hints, site, mask, time):
 
 @kernel()
 def _look_for_reader(lines, value, hint, hints, site, mask, time):
-    """Of these bytes; what is told of the line, from now on."""
+    """Notes a read by ``site`` of the bytes ``mask``, in its entry or a new one. Returns the new description of the
+    line.
+    """
     row, room, readers = row_of(value), room_in(value), readers_in(value)
     behind = others = 0
-    for entry in range(room - readers, room):  # to its end without branches, so that the compiler takes several at once
+    for entry in range(room - readers, room):  # without branches, so that LLVM vectorises it
         bytes_of_it = lines[row + entry] if lines[_site_of(row, room, entry)] == site else 0
         behind = max(behind, entry + 1 if bytes_of_it == mask else 0)
         others |= bytes_of_it & mask
@@ -166,7 +176,7 @@ def _look_for_reader(lines, value, hint, hints, site, mask, time):
 
 @kernel(forceinline=True)
 def _read(t, at, value, site, mask, time):
-    """What is told of the line at ``at``, from now on."""
+    """Records the dependences of a read, and notes it. Returns the new description of the line at ``at``."""
     lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
     rest = mask
     for entry in range(writers_in(value)):
@@ -192,8 +202,10 @@ def _read(t, at, value, site, mask, time):
 
 @kernel()
 def _write_after_mixed(t, value, reader, kind, site, mask):
-    """After the reads of these bytes by the instruction of a reader, with those of the readers before it by the same
-    one, which have not read them any more then."""
+    """Records the WAR dependences of a write of the bytes ``mask`` on the reads by the instruction of ``reader``, if
+    bytes are in several of its entries: for each byte these count together. Takes the bytes out of the entries before
+    it.
+    """
     lines, row, room = t.lines, row_of(value), room_in(value)
     own = _times_of(row, room, room - 1 - reader)
     source, rest = lines[_site_of(row, room, room - 1 - reader)], mask
@@ -219,7 +231,9 @@ def _write_after_mixed(t, value, reader, kind, site, mask):
 
 @kernel()
 def _write(t, at, value, kind, site, mask, time):
-    """What is told of the line, from now on."""
+    """Records the dependences of a write, takes its bytes out of all entries, and adds its own. Returns the new
+    description of the line.
+    """
     lines, f, row, room = t.lines, t.finding, row_of(value), room_in(value)
     writers, readers = writers_in(value), readers_in(value)
     for entry in range(writers - 1, -1, -1):
@@ -258,8 +272,9 @@ def _is_used(value, entry):
 
 @kernel()
 def _pays(lines, value):
-    """Whether cells would have far more to do: with each access like that of an entry, as often as this has parts of
-    words as they are cut then."""
+    """Whether cells would be far more work: an access like that of each entry touches so many parts of words, as the
+    entries cut them, compared with the number of entries.
+    """
     row, room, begins, parts = row_of(value), room_in(value), _WORDS, 0
     for entry in range(room):
         if _is_used(value, entry):
@@ -272,8 +287,9 @@ def _pays(lines, value):
 
 @kernel(forceinline=True)
 def touch_line(t, at, kind, site, mask, time):
-    """Bytes of the line that is told of at ``at``, and not in cells, are read, written or both. False, and
-    nothing has happened, where there is no room for more entries."""
+    """Reads or writes bytes of the line at ``at``, which is not in cells. Returns False, and has done nothing, if the
+    line would have to grow and cells are better.
+    """
     value = t.lines[at]
     if not value:
         value = _new_line(t.keeping, t.lines, 0)
@@ -291,7 +307,7 @@ def touch_line(t, at, kind, site, mask, time):
 
 @kernel()
 def _fill(t, value, cell, byte):
-    """All that is known of a byte of a line is in a cell, of which nothing was known."""
+    """Puts all that is known of a byte of a line into an empty cell."""
     k, lines, row, room = t.keeping, t.lines, row_of(value), room_in(value)
     cells, c = k.cells, CELL * cell
     cells[c + WRITTEN] = cells[c + WRITER] = cells[c + READERS] = cells[c + MAY_READ] = 0
@@ -308,7 +324,7 @@ def _fill(t, value, cell, byte):
 
 @kernel()
 def put_in_cells(t, at, cell):
-    """From now on what is known of the line that is told of at ``at`` is in its cells, from ``cell`` on."""
+    """Moves a line into its cells, which begin with ``cell``, cut as its entries require."""
     k, value = t.keeping, t.lines[at]
     if not value:
         return

@@ -1,7 +1,13 @@
-"""What dependences are found by: of each place in memory the last write and the reads since then, with their times.
+"""Shadow memory: a cell for each word, or part of a word, with the last write and the reads since then, with times.
 
-Tables of 64-bit numbers, and the kernels that keep the readers of a place beyond the second one. The times of a reader
-are those of its first and of its last read since the write.
+Example: after ``*(long *)p = 1; x = *(int *)p;`` the word at ``p`` has two parts. Both have the store as their writer;
+only the first one has the load as a reader.
+
+Of a reader the times of its first and of its last read since the write are kept. Two readers fit in the cell; further
+ones are in a list of chunks. The cell of a word that is cut says at which bytes, and where the cells of its parts are.
+
+In: cells, sites and times. Out: the tables, and kernels that cut words, join parts, and keep further readers. Tables do
+not grow within a kernel: ``look_for_room`` notes ahead of time that one must.
 """
 
 from __future__ import annotations
@@ -13,25 +19,27 @@ from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import PAGE
 from memopt.traces.core.tables import count_bits
 
-# Beside what Activity keeps. SHORT: what there must be more of before another access is looked at. WEIGHT: how often
-# what is found counts. TOGETHER: words of runs. FULL: what is found next cannot be kept. FREE_PAIRS, FREE_FOURS,
-# FREE_EIGHTS: cells for so many parts; 0: none; the next ones are in the column WRITER. FREE_LINES: the same for lines,
-# by how often the room for them is doubled. DUE: at which word of the trace to look ahead again, see ahead.py.
+# The state, beside that of Activity. NEXT_...: the first row of a table that was never used. ..._ROOM, ..._PLACES: how
+# long a table is. SHORT: what must grow before another access is looked at. WEIGHT: how often a dependence that is
+# found counts. TOGETHER: words read in steady runs. FULL: a table ran out within a step, so that further dependences
+# would be lost. FREE_PAIRS, FREE_FOURS, FREE_EIGHTS: free cells for so many parts (0: none), linked by the column
+# WRITER. FREE_LINES: the same for lines, by how often their room was doubled. DUE: the word of the trace at which to
+# prefetch again, see prefetch.py.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
  PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, LINE_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS,
  FREE_EIGHTS, NEXT_LINE, DUE, FREE_LINES) = range(OWN, OWN + 24)
 NUMBERS = FREE_LINES + 5
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS, MORE_LINES = range(MORE_OWN, MORE_OWN + 6)
-PIECE = 4096  # bytes of a repeated access that are looked at in one go
+PIECE = 4096  # bytes of a repeated access that are looked at at a time
 LOW = (1 << 32) - 1
-_COPIED = 64  # readers of a part that is cut in two, for which there always is room; of more there nearly always is
+_COPIED = 64  # readers of a part that is cut in two: so many always have room, more of them nearly always
 
-# What there is room for before anything is looked at in one go, which is all of a run of alike iterations that is
-# looked at by strips, or one iteration of it access by access, or a piece of a repeated access. By strips, each place
-# can be taken out of a strip of another step, which then is two, and its MOST_READERS readers are in chunks. Access by
-# access, each of two words that one of MOST_UNITS touches, can be cut twice, with _COPIED readers each, for which there
-# are _RESERVED chunks.
-MOST_AT_ONCE = 1 << 16  # places of alike iterations, each as often as it is accessed
+# Tables grow only between steps. A step is: all of a steady run that is looked at by strips; or one of its iterations,
+# access by access; or a piece of a repeated access. So much room is needed before each step. By strips, each place may
+# have to be taken out of a strip of another step, which makes that strip two, and its MOST_READERS readers go to
+# chunks. Access by access, each of the two words that one of MOST_UNITS touches may be cut twice, with _COPIED readers
+# each, for which there are _RESERVED chunks.
+MOST_AT_ONCE = 1 << 16  # places of steady iterations, each as often as it is accessed
 CHUNKS_AT_ONCE = 16 * MOST_AT_ONCE
 _RESERVED = 2 * MOST_AT_ONCE
 STRIPS_AT_ONCE = MOST_AT_ONCE + (MOST_AT_ONCE >> 1)
@@ -39,25 +47,27 @@ _CELLS_AT_ONCE = 8 * MOST_AT_ONCE + 3 * PAGE
 _FOUND_AT_ONCE = MOST_AT_ONCE >> 1
 LINES_AT_ONCE = 1 << 14
 
-# Columns of a cell; for a word whose parts are told apart, the first is below 0: see parts_of.
+# Columns of a cell (see ``state.Tables``). WRITTEN is below 0 if the word is cut (``parts_of``) or in a strip
+# (IN_STRIP).
 CELL = 8
 WRITTEN, WRITER, READERS, FIRST, LAST, SECOND_FIRST, SECOND_LAST, MAY_READ = range(CELL)
 
-# A chunk of further readers: its cell, the next chunk and how many it has; their sites; their first and last times.
+# Columns of a chunk of further readers: a head (its cell, the next chunk, how many readers it has); their sites; their
+# first and last times.
 CHUNK, OF_CHUNK = 16, 6
 _SITES, TIMES = 1, 4
 _CHUNK_NUMBERS = (1 << 28) - 1
 
-LINE = 16  # numbers: entries of a line take a multiple of so many
+LINE = 16  # the entries of a line take a multiple of so many numbers
 
-IN_STRIP = -(1 << 50)  # in place of the time of the last write, minus the number of the strip that the place is in
-CUTS = (1 << 7) - 1  # at which bytes from the second on a part of a word begins
+IN_STRIP = -(1 << 50)  # minus the number of its strip: in place of the time of the last write
+CUTS = (1 << 7) - 1  # a bit for each byte from the second on at which a part of a word can begin
 
-RECENT = 1 << 11  # further readers, by cell and site, that have been looked for
+RECENT = 1 << 11  # rows of a cache of further readers, by cell and site
 
 
 class Keeping(NamedTuple):
-    """Those that keep readers."""
+    """The tables that readers are kept in."""
 
     state: Any
     cells: Any
@@ -73,7 +83,7 @@ def _chunks_left(state):
 
 @kernel()
 def look_for_room(state):
-    """Whether there is enough of everything for what is looked at in one go."""
+    """Notes in SHORT which table must grow before more is looked at, or 0."""
     short = 0
     if _chunks_left(state) < CHUNKS_AT_ONCE:
         short = MORE_READERS
@@ -92,29 +102,32 @@ def look_for_room(state):
 
 @kernel(forceinline=True)
 def site_in(chunks, chunk, number):
+    """The site of a reader in a chunk."""
     return chunks[CHUNK * chunk + _SITES + (number >> 1)] >> ((number & 1) << 5) & LOW
 
 
 @kernel(forceinline=True)
 def next_chunk(head):
+    """The next chunk of a list, out of the head of a chunk; 0 if there is none."""
     return head >> 4 & _CHUNK_NUMBERS
 
 
 @kernel(forceinline=True)
 def _near(cell, site):
+    """The place of a reader of a cell in ``recent``."""
     return 2 * (cell + 61 * site & (RECENT - 1))
 
 
 @kernel(forceinline=True)
 def _note(k, cell, site, last):
-    """Where the last time of a further reader is."""
+    """Notes where the last time of a further reader stands."""
     row = _near(cell, site)
     k.recent[row], k.recent[row + 1] = cell << 32 | site, last
 
 
 @kernel(forceinline=True)
 def _forget_recent(k, chunk):
-    """Its readers are looked for again."""
+    """Removes the readers of a chunk from ``recent``."""
     head = k.chunks[CHUNK * chunk]
     for number in range(head & 15):
         site = site_in(k.chunks, chunk, number)
@@ -125,7 +138,7 @@ def _forget_recent(k, chunk):
 
 @kernel(forceinline=True)
 def free_chunk(k, chunk):
-    """It may be another place's; what its next one is."""
+    """Frees a chunk, and returns the next one of its list."""
     _forget_recent(k, chunk)
     following = next_chunk(k.chunks[CHUNK * chunk])
     k.chunks[CHUNK * chunk] = -1
@@ -136,7 +149,7 @@ def free_chunk(k, chunk):
 
 @kernel()
 def new_reader(k, cell, site, first, last):
-    """Another one of the further readers."""
+    """Adds a further reader to a cell that has two."""
     state, cells, chunks = k.state, k.cells, k.chunks
     writer = cells[CELL * cell + WRITER]
     chunk = writer & LOW
@@ -165,7 +178,7 @@ def new_reader(k, cell, site, first, last):
 
 @kernel()
 def _look_for_reader(k, cell, site, time):
-    """The third or a later one since the last write, which was not met there recently."""
+    """Notes a read by the third or a later reader, which is not in ``recent``."""
     chunks = k.chunks
     if k.cells[CELL * cell + MAY_READ] >> (site & 63) & 1:
         chunk = k.cells[CELL * cell + WRITER] & LOW
@@ -187,7 +200,7 @@ def _rarely_look_for_reader(k, cell, site, time):
 
 @kernel(forceinline=True)
 def further_reader(k, cell, site, time):
-    """The third or a later one since the last write."""
+    """Notes a read by the third or a later reader of a cell since its last write."""
     row = _near(cell, site)
     if k.recent[row] == cell << 32 | site:
         k.chunks[k.recent[row + 1]] = time
@@ -197,7 +210,7 @@ def further_reader(k, cell, site, time):
 
 @kernel()
 def read_before(k, cell, site, first, last):
-    """One of the readers since the last write, which may be among them at other times."""
+    """Adds the reads of ``site`` from ``first`` to ``last`` to the readers of a cell; it may be among them already."""
     cells, c = k.cells, CELL * cell
     readers = cells[c + READERS]
     if readers == 0:
@@ -223,9 +236,11 @@ def read_before(k, cell, site, first, last):
 
 @kernel(forceinline=True)
 def parts_of(value):
-    """Of a cell whose column WRITTEN is ``value``: at which bytes its word is cut, above these seven bits how many
-    parts there is room for (two, shifted by the next two bits), and where their cells are; below 0 where it is not cut.
-    Not of one in a strip; its parts may be in strips."""
+    """The parts of a word whose cell has ``value`` in its column WRITTEN; below 0 if it is not cut.
+
+    From the lowest bit on: the bytes at which it is cut (seven bits); the number of parts that there is room for (two,
+    shifted by the next two bits); where their cells are. Precondition: the cell is in no strip; its parts may be.
+    """
     return -1 - value
 
 
@@ -237,26 +252,26 @@ def beginnings(parts):
 
 @kernel(forceinline=True)
 def begins(parts, byte):
-    """Whether a part of a word begins at this one of its bytes."""
+    """Whether a part of a word begins at ``byte``."""
     return beginnings(parts) >> byte & 1
 
 
 @kernel(forceinline=True)
 def is_part(parts, first, size):
-    """Whether so many bytes of a word, from ``first`` on, are one of its parts."""
+    """Whether the ``size`` bytes of a word from ``first`` on are one of its parts."""
     bounds = 1 << 8 | beginnings(parts)
     return bounds >> first & (2 << size) - 1 == 1 << size | 1
 
 
 @kernel(forceinline=True)
 def part_at(parts, byte):
-    """The cell of the part of a word that has this one of its bytes."""
+    """The cell of the part that has the byte ``byte`` of a word."""
     return (parts >> 9) + count_bits(parts & (1 << byte) - 1)
 
 
 @kernel()
 def room_for_parts(k, room):
-    """Cells for two parts, shifted by ``room``; what is to be known of the word, but for where it is cut."""
+    """Allocates cells for ``2 << room`` parts. Returns the description of the parts, without cuts."""
     state = k.state
     new = state[FREE_PAIRS + room]
     if new:
@@ -270,7 +285,7 @@ def room_for_parts(k, room):
 
 @kernel(forceinline=True)
 def _give_up(k, parts):
-    """The cells of parts, without further readers, may be others'."""
+    """Frees the cells of parts. Precondition: they have no further readers."""
     first, free = parts >> 9, FREE_PAIRS + (parts >> 7 & 3)
     k.cells[CELL * first + WRITER] = k.state[free]
     k.state[free] = first
@@ -278,7 +293,7 @@ def _give_up(k, parts):
 
 @kernel()
 def _move(k, source, target):
-    """What is known of a place is in another cell from now on."""
+    """Moves all that is known of a place to another cell."""
     for column in range(CELL):
         k.cells[CELL * target + column] = k.cells[CELL * source + column]
     chunk = k.cells[CELL * source + WRITER] & LOW
@@ -291,7 +306,7 @@ def _move(k, source, target):
 
 @kernel()
 def _copy(k, source, target):
-    """What is known of a place is known of another one, too."""
+    """Copies all that is known of a place to another cell."""
     state, cells, chunks = k.state, k.cells, k.chunks
     for column in range(CELL):
         cells[CELL * target + column] = cells[CELL * source + column]
@@ -311,8 +326,9 @@ def _copy(k, source, target):
 
 @kernel()
 def cut(k, cell, byte):
-    """From now on a part of the word of ``cell`` begins at this one of its bytes, not the first. Precondition: what is
-    cut is in no strip."""
+    """Cuts the word of ``cell``, so that a part begins at ``byte``, which is not the first one. Both halves keep the
+    history. Precondition: what is cut is in no strip.
+    """
     cells, old = k.cells, parts_of(k.cells[CELL * cell + WRITTEN])
     if old < 0:
         old = room_for_parts(k, 0)
@@ -335,8 +351,9 @@ def cut(k, cell, byte):
 
 @kernel()
 def cut_alike(k, cell, like, byte):
-    """The word of ``cell`` is cut where that of ``like`` is, if that one is cut in front of this byte, and this one is
-    not at all; those with further readers stay as they are."""
+    """Cuts the word of ``cell`` like that of ``like``, if that one is cut at ``byte`` and this one is not cut at all. A
+    word with further readers stays as it is.
+    """
     cells, c, value = k.cells, CELL * cell, k.cells[CELL * like + WRITTEN]
     if not IN_STRIP < value < 0 or cells[c + WRITTEN] < 0 or cells[c + WRITER] & LOW:
         return
@@ -352,7 +369,7 @@ def cut_alike(k, cell, like, byte):
 
 @kernel()
 def join(k, cell, first, behind, site, time):
-    """All parts of a word from one of its bytes to another one were written, and are told apart no more."""
+    """Joins the parts of a word from the byte ``first`` up to ``behind``: they were written together."""
     cells, c = k.cells, CELL * cell
     parts = parts_of(cells[c + WRITTEN])
     if behind - first == 8:

@@ -1,8 +1,16 @@
-"""Strips: places side by side, at a constant distance, with one history but for when it happened.
+"""Shadow memory in compressed form: keeps places at a constant distance, with one history, as one strip.
 
-What is kept of a place (shadow.py) is kept once for all of a strip, each time as a first one and what it grows by from
-place to place. The cells of a strip say which it is and nothing else. Where a strip is asked for single places, they
-are taken out of it (``take_out``).
+Example: after ``for (i = 0; i < n; i++) a[i] = 0;`` the cells of ``a`` are one strip, written by one store at the times
+``t0 + i * dt``.
+
+A strip knows what a cell knows (``shadow_memory.py``), once for all of its places: each time is a first time and what
+it grows by from place to place. The cells of a strip only say which strip they are in. Single places are taken out
+again where they are asked for (``take_out``).
+
+In: cells, or strips that an access of a steady run has changed. Out: strips, cut and joined. Joining is exact: the
+history of the second strip must continue that of the first one.
+
+The module also has the table of pages, through which all cells are looked up.
 """
 
 from __future__ import annotations
@@ -43,29 +51,29 @@ from memopt.traces.dependences.shadow_memory import (
     site_in,
 )
 
-CACHE = 1 << 10  # pages
+CACHE = 1 << 10  # pages in the cache of pages
 WORDS_OF_PAGE, LINES_OF_PAGE = PAGE >> 3, PAGE >> 6
 
-# What is known of a page: its number, its first cell, which of its lines are in cells, a bit each, and where it is told
-# of the others, see lines.py.
+# Columns of a page: its number, its first cell, which of its lines are in cells (a bit each), and where the
+# descriptions of the other lines are (shadow_lines.py).
 CACHE_ROW, PAGE_ROW = 4, 5
 NUMBER, CELLS, IN_CELLS, TOLD = range(CACHE_ROW)
 
-# A strip: the address of its first place, the distance between two places, how many places; who wrote it last (0:
-# nobody), when, and what that grows by; how many have read it since; how many bytes each place has, which are a word or
-# a part of one. Then the sites of the readers, and of each when it first read and when last, each with what that grows
-# by.
+# Columns of a strip: the address of its first place, the distance between two places, how many places; the site that
+# wrote it last (0: none), when, and what that time grows by; how many readers since then; how many bytes each place has
+# (a word or a part of one). Then the sites of the readers, and for each reader the times of its first and last read,
+# each with what it grows by.
 READER, MOST_READERS = 4, 40
 PLACE, STEP, COUNT, SITE, WHEN, GROWS, READ, SIZE, R_SITE = range(9)
 OF_READERS = R_SITE + MOST_READERS
 STRIP = OF_READERS + READER * MOST_READERS
 R_FIRST, R_FIRST_GROWS, R_LAST, R_LAST_GROWS = range(READER)
 
-_WORTH_KEEPING = 4  # places
+_WORTH_KEEPING = 4  # places that a strip needs to be kept
 
 
 class Places(NamedTuple):
-    """Those of the tables by which places are found, and strips kept."""
+    """The tables that places are found with, and strips kept in."""
 
     state: Any
     pages: Any
@@ -85,7 +93,7 @@ def _keeping(p):
 
 @kernel()
 def find_page(state, pages, cache, number):
-    """What is known of it is in the cache from now on."""
+    """Puts a page into the cache of pages; a new page gets its cells first."""
     at, row = PAGE_ROW * slot(pages, PAGE_ROW, state[PAGE_PLACES], number, 0), row_of_page(number)
     if pages[at + 1] == -1:
         pages[at], pages[at + 1], pages[at + 2], pages[at + 3] = number, 0, state[NEXT_CELL], 0
@@ -100,13 +108,13 @@ def find_page(state, pages, cache, number):
 
 @kernel(forceinline=True)
 def row_of_page(number):
-    """Where it is in the cache, if at all."""
+    """Where a page would stand in the cache."""
     return CACHE_ROW * (number & (CACHE - 1))
 
 
 @kernel(forceinline=True)
 def page_of(p, number):
-    """Where it is in the cache."""
+    """Where a page stands in the cache; puts it there if needed."""
     row = row_of_page(number)
     if not likely(p.cache[row + NUMBER] == number):
         find_page(p.state, p.pages, p.cache, number)
@@ -115,7 +123,7 @@ def page_of(p, number):
 
 @kernel()
 def be_in_cells(p, line):
-    """The line of this number, counted from the address 0 on, is in cells."""
+    """Notes that a line is in cells. ``line``: its number, counted from the address 0 on."""
     row = page_of(p, line >> 6)
     p.cache[row + IN_CELLS] |= 1 << (line & 63)
     p.pages[PAGE_ROW * slot(p.pages, PAGE_ROW, p.state[PAGE_PLACES], line >> 6, 0) + 3] = p.cache[row + IN_CELLS]
@@ -129,7 +137,7 @@ def cell_of(p, word):
 
 @kernel(forceinline=True)
 def cell_at(p, address, size):
-    """The cell of a place that is a word, or a part of one."""
+    """The cell of a place that is a word or a part of one."""
     cell = cell_of(p, address >> 3)
     if size == 8:
         return cell
@@ -138,20 +146,20 @@ def cell_at(p, address, size):
 
 @kernel(forceinline=True)
 def strip_of(value):
-    """Of the cell whose column WRITTEN is ``value``; below 0 where it is in none."""
+    """The strip of a cell with ``value`` in its column WRITTEN; below 0 if it is in none."""
     return IN_STRIP - value if value <= IN_STRIP else -1
 
 
 @kernel(forceinline=True)
 def _cell_near(p, word):
-    """The cell of a word whose page is in the cache, else -1."""
+    """The cell of a word if its page is in the cache, else -1."""
     row = row_of_page(word >> 9)
     return p.cache[row + CELLS] + (word & (WORDS_OF_PAGE - 1)) if p.cache[row + NUMBER] == word >> 9 else -1
 
 
 @kernel(forceinline=True)
 def fetch_cell(p, word):
-    """It will be used."""
+    """Prefetches the cell of a word."""
     cell = _cell_near(p, word)
     if cell >= 0:
         prefetch(p.cells, CELL * cell)
@@ -159,7 +167,7 @@ def fetch_cell(p, word):
 
 @kernel(forceinline=True)
 def fetch_strip(p, word):
-    """The strip that a word is in, if it is in one, will be used."""
+    """Prefetches the strip of a word, if it is in one."""
     cell = _cell_near(p, word)
     if cell >= 0:
         strip = strip_of(p.cells[CELL * cell + WRITTEN])
@@ -170,6 +178,7 @@ def fetch_strip(p, word):
 
 @kernel()
 def _new_strip(p):
+    """A strip that is not in use."""
     state = p.state
     if state[FREE_STRIPS]:
         state[FREE_STRIPS] -= 1
@@ -187,7 +196,7 @@ def _give_up(p, strip):
 
 @kernel()
 def _mark(p, strip, first, count):
-    """Of the places of ``strip``, the cells of ``count`` from the number ``first`` on say so."""
+    """Makes the cells of ``count`` places of a strip, from the number ``first`` on, refer to it."""
     row = STRIP * strip
     place, step, size = p.strips[row + PLACE] + first * p.strips[row + STEP], p.strips[row + STEP], p.strips[row + SIZE]
     for _ in range(count):
@@ -197,7 +206,7 @@ def _mark(p, strip, first, count):
 
 @kernel(forceinline=True)
 def _move_times(strips, row, by):
-    """The first place is another one."""
+    """Makes the place of the number ``by`` the first one, as far as times are concerned."""
     strips[row + WHEN] += by * strips[row + GROWS]
     for reader in range(strips[row + READ]):
         at = row + OF_READERS + READER * reader
@@ -207,7 +216,9 @@ def _move_times(strips, row, by):
 
 @kernel()
 def cut(p, strip, first):
-    """In front of the place of this number, not the first. The strip of what is in front, and of what is behind."""
+    """Cuts a strip in front of the place of the number ``first``, which is not 0. Returns the strip in front and the
+    strip behind.
+    """
     strips, row, new = p.strips, STRIP * strip, _new_strip(p)
     made, count = STRIP * new, strips[row + COUNT]
     for column in range(R_SITE + strips[row + READ]):
@@ -227,7 +238,9 @@ def cut(p, strip, first):
 
 @kernel()
 def isolate(p, strip, first, count):
-    """The strip of ``count`` of its places, from the number ``first`` on, and no other."""
+    """Cuts a strip so that ``count`` of its places, from the number ``first`` on, are one by themselves. Returns that
+    one.
+    """
     if first:
         _, strip = cut(p, strip, first)
     if count < p.strips[STRIP * strip + COUNT]:
@@ -237,7 +250,7 @@ def isolate(p, strip, first, count):
 
 @kernel()
 def write_back(p, strip):
-    """Its cells have what is known of their places; there is no such strip any more."""
+    """Writes what a strip knows into its cells, and frees the strip."""
     strips, cells, row = p.strips, p.cells, STRIP * strip
     for place in range(strips[row + COUNT]):
         cell = cell_at(p, strips[row + PLACE] + place * strips[row + STEP], strips[row + SIZE])
@@ -262,7 +275,7 @@ def write_back(p, strip):
 
 @kernel()
 def take_out(p, cell, address):
-    """The place of ``cell``, which has the byte at ``address``, is in no strip any more."""
+    """Takes the place of ``cell``, which has the byte at ``address``, out of its strip."""
     strip = strip_of(p.cells[CELL * cell + WRITTEN])
     row = STRIP * strip
     write_back(p, isolate(p, strip, (address - p.strips[row + PLACE]) // p.strips[row + STEP], 1))
@@ -270,8 +283,9 @@ def take_out(p, cell, address):
 
 @kernel(forceinline=True)
 def _reads(strips, row, reader, place, site, first, last):
-    """Whether a reader of the strip at ``row`` has these times at the place of this number; the second one says what
-    they grow by."""
+    """Whether a reader of the strip continues at the place of this number, with these times. The place of the number 1
+    sets what times grow by.
+    """
     at = row + OF_READERS + READER * reader
     if strips[row + R_SITE + reader] != site:
         return False
@@ -285,7 +299,7 @@ def _reads(strips, row, reader, place, site, first, last):
 
 @kernel()
 def _begin(p, strip, cell):
-    """Its first place is ``cell``; no chunk of which is given up yet."""
+    """Makes a strip of one place out of ``cell``. The chunks of the cell are not freed yet."""
     strips, cells, chunks, row, c = p.strips, p.cells, p.chunks, STRIP * strip, CELL * cell
     strips[row + SITE], strips[row + WHEN], strips[row + GROWS] = cells[c + WRITER] >> 32, cells[c + WRITTEN], 0
     readers, count = cells[c + READERS], 0
@@ -314,7 +328,9 @@ def _begin(p, strip, cell):
 
 @kernel()
 def _goes_on(p, strip, cell, place):
-    """Whether ``cell`` may be its place of this number; the second one says what times grow by."""
+    """Whether ``cell`` continues a strip as the place of this number. The place of the number 1 sets what times grow
+    by.
+    """
     strips, cells, chunks, row, c = p.strips, p.cells, p.chunks, STRIP * strip, CELL * cell
     readers, count = cells[c + READERS], strips[row + READ]
     if cells[c + WRITTEN] < 0 or cells[c + WRITER] >> 32 != strips[row + SITE]:
@@ -346,6 +362,7 @@ def _goes_on(p, strip, cell, place):
 
 @kernel()
 def readers_of(p, cell):
+    """How many readers a cell has."""
     cells, chunks, c = p.cells, p.chunks, CELL * cell
     readers = cells[c + READERS]
     count = (readers != 0) + (readers & LOW != 0)
@@ -358,7 +375,7 @@ def readers_of(p, cell):
 
 @kernel()
 def _forget(p, cell):
-    """What was known of a place that a strip knows now."""
+    """Empties a cell whose history a strip has now."""
     chunk = p.cells[CELL * cell + WRITER] & LOW
     while chunk:
         chunk = free_chunk(_keeping(p), chunk)
@@ -367,8 +384,9 @@ def _forget(p, cell):
 
 @kernel()
 def gather(p, place, size, step, most):
-    """A strip, ``most`` places long at most, of those from ``place`` on, which are in none; the cells do not say so
-    yet."""
+    """Makes a strip of at most ``most`` places from ``place`` on, which are in no strip; as many as have one history.
+    The cells do not refer to it yet.
+    """
     strip = _new_strip(p)
     row, cell = STRIP * strip, cell_at(p, place, size)
     p.strips[row + PLACE], p.strips[row + SIZE], p.strips[row + STEP] = place, size, step
@@ -381,7 +399,7 @@ def gather(p, place, size, step, most):
             break
         _forget(p, cell)
         count += 1
-    if count == 1:  # the second may have said what times grow by, and then not gone on
+    if count == 1:  # the second place may have set what times grow by, and then not continued
         p.strips[row + GROWS] = 0
         for reader in range(p.strips[row + READ]):
             at = row + OF_READERS + READER * reader
@@ -392,7 +410,7 @@ def gather(p, place, size, step, most):
 
 @kernel()
 def _joins(p, front, behind):
-    """Whether the history of ``front`` goes on in ``behind``, which lies next to it."""
+    """Whether the strip ``behind`` lies next to ``front`` and continues its history."""
     strips, one, two = p.strips, STRIP * front, STRIP * behind
     count = strips[one + COUNT]
     if (strips[one + SITE] != strips[two + SITE] or strips[one + READ] != strips[two + READ]
@@ -415,8 +433,12 @@ def _joins(p, front, behind):
 
 @kernel()
 def settle(p, strip, before, whole, marked):
-    """A strip has changed: it is joined to the one before it, or kept, or no strip any more; which it is then, below 0
-    if none. ``whole``: it is all that there is to be one; ``marked``: its cells say which it is."""
+    """Joins a strip that has changed to the one before it, or keeps it, or writes it back to its cells. Returns the
+    strip, or below 0 if there is none any more.
+
+    ``whole``: it has all places that it could have, so it is kept although it is short. ``marked``: its cells refer to
+    it.
+    """
     strips, row = p.strips, STRIP * strip
     count = strips[row + COUNT]
     if before >= 0 and _joins(p, before, strip):

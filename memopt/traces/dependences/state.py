@@ -1,7 +1,6 @@
-"""Where the tables are that dependences are found by.
+"""The layout of the tables that dependences are found with: those of fixed size in one block, and others' addresses.
 
-Those of fixed size lie side by side in one block of memory, with the addresses of the others, so that kernels reach
-them from one register; an address each would cost a kernel more registers than there are.
+Kernels reach every table from one register this way. An address for each would need more registers than there are.
 """
 
 from __future__ import annotations
@@ -18,17 +17,21 @@ from memopt.traces.dependences.shadow_strips import CACHE, CACHE_ROW
 
 
 class Tables(NamedTuple):
-    """Pointers to 64-bit numbers; a table is made of rows, in columns:
+    """Pointers to tables of 64-bit numbers, in rows and columns. Those of ``Activity`` and ``Reading`` are described
+    there.
 
-    those that Activity and Reading have, as they say. cache: see strips.py. known: see find. recent: cell and site of
-    one of the further readers, where in chunks its last time is. hints: see Lines.
-    pages: number, 0, then as in cache. cells, of a cache line each: time of the last write (0: none); its site, and in
-    the lower half the chunk of the last further readers (0: none); the sites of two readers since then (0: none), the
-    first in the upper half; first and last time of the one, and of the other; which further readers there may be, by
-    the low bits of their sites. chunks: of further readers, two cache lines each. free: chunks that are not in use.
-    found: source and sink, carrier and kind, bytes, least, most. strips: see there; free_strips: those that are not in
-    use. tries: of each loop, how many iterations are not tried as the first of a run, and what that was before. ahead:
-    see ahead.py. own: the block, which costs less to hand on than each of them.
+    cache: see ``shadow_strips.py``. known: see ``carrier.py``. recent: cell and site of a further reader, and where in
+    chunks its last time is. hints: see ``Lines``.
+
+    pages: number, 0, then as in cache. cells, a cache line each: time of the last write (0: none); its site, and in the
+    lower half the last chunk of further readers (0: none); the sites of two readers since then (0: none), the first one
+    in the upper half; first and last time of the one, and of the other; which further readers there may be, by the low
+    bits of their sites. chunks: further readers, two cache lines each. free: chunks that are not in use.
+
+    found: source and sink; carrier and kind; bytes; least; most. strips: see ``shadow_strips.py``; free_strips: those
+    not in use. tries: for each loop, how many iterations pass until the next attempt at a steady run, and how many
+    passed last time. ahead: see ``prefetch.py``. own: the block itself, which costs less to pass on than all these
+    pointers.
     """
 
     active: Any
@@ -61,12 +64,12 @@ class Tables(NamedTuple):
 
 
 def _behind(start: int, numbers: int) -> int:
-    """What begins in the next cache line."""
+    """The start of the next cache line behind ``numbers`` numbers from ``start`` on."""
     return start + (numbers + 7 & -8)
 
 
-# Where what is in the block begins. First the active loops: where in them a time stands is known only when it is looked
-# up, and without a distance to add then, that is one instruction.
+# Where the tables of the block begin. The active loops come first: their columns are looked up by a computed index, and
+# without an offset to add that takes one instruction.
 ADDRESSES = _behind(0, ROW * (LEVELS + 1))
 STATE = _behind(ADDRESSES, len(Tables._fields))
 OF_FRAMES = _behind(STATE, NUMBERS)
@@ -78,12 +81,12 @@ LENGTH = _behind(OF_HINTS, HINTS)
 
 
 def room(block: Array, start: int, rows: int, columns: int) -> Array:
-    """A table of the block, from ``start`` on."""
+    """The table of the block that begins at ``start``."""
     return block[start:start + rows * columns].reshape(rows, columns)
 
 
 def put(block: Array, start: int, table: Array) -> Array:
-    """The same table in the block, from ``start`` on."""
+    """Copies a table into the block, from ``start`` on, and returns the copy."""
     place = block[start:start + table.size].reshape(table.shape)
     place[:] = table
     return place
@@ -91,7 +94,7 @@ def put(block: Array, start: int, table: Array) -> Array:
 
 @kernel(forceinline=True)
 def tables_at(d):
-    """Those of the block at ``d``."""
+    """The tables of the block at ``d``."""
     a = behind(d, ADDRESSES)
     return Tables(d, behind(d, STATE), behind(d, OF_FRAMES), behind(d, OF_CACHE), behind(d, OF_KNOWN),
                   behind(d, OF_RECENT), behind(d, OF_HINTS), pointer(a[0]), pointer(a[1]), pointer(a[2]), pointer(a[3]),

@@ -1,9 +1,17 @@
-"""What follows from a run of alike iterations, without looking at each of them.
+"""Computes the dependences of a run of steady iterations, and the shadow memory behind it, without reading all of them.
 
-Its accesses fall into clusters (clusters.py). Where all of a cluster move on by the same distance, its places lie in
-chains (chains.py), and what follows is found for all places at once that have a history alike (strips.py, meeting.py).
-Where all of a cluster stay where they are, what the second iteration does is what all further ones do, later. All else
-is looked at access by access.
+Example: of the steady iterations of ``for (i ...) a[i] = a[i - 1];`` one strip of places is looked at, not n
+iterations.
+
+In: a ``Run`` (``steady_iterations.py``). Out: what the scan word by word would find, counts included.
+
+The accesses fall into clusters that share no word (``clusters.py``). There are three cases:
+
+- All accesses of a cluster move on by the same distance: its places lie in chains (``chains.py``), and the dependences
+  are found for all places at once that have one history (``shadow_strips.py``, ``strip_access.py``).
+- All accesses of a cluster stay where they are: all further iterations do what the second one does, only later. Two
+  iterations are walked through, and the second one counts for all others.
+- All other clusters are looked at access by access.
 """
 
 from __future__ import annotations
@@ -82,12 +90,12 @@ from memopt.traces.dependences.steady_iterations import (
     WALKS,
 )
 
-_MOST_TRIPS = 15  # of loops in an iteration: longer ones are runs themselves
+_MOST_TRIPS = 15  # iterations of a loop within an iteration: a longer one is a steady run itself
 
 
 @kernel(forceinline=True)
 def _close(t, level):
-    """No loop is active from this level on."""
+    """Marks the levels of loops from ``level`` on as not active."""
     for row in range(ROW * level, ROW * min(LEVELS, level + MOST_WITHIN + 2), ROW):
         t.active[row + ENTERED] = t.active[row + BEGAN] = NEVER
         for before in range(TOLD_BEFORE):
@@ -96,8 +104,9 @@ def _close(t, level):
 
 @kernel()
 def _look_within(t, r, words, at):
-    """Which loops are active within the first iteration; False where there are too many, or one is a run itself.
-    Nothing has happened then."""
+    """Notes which loops are active within the first iteration. Returns False, and has changed nothing, if they are too
+    many or one of them has so many iterations that it is a steady run itself.
+    """
     state, level = t.state, t.state[ACTIVE] - 1
     frame, block, current = state[FRAME], state[BLOCK_NOW], state[CURRENT]
     node, loop, since = state[NODE_NOW], state[LOOP_NOW], state[TIME]
@@ -142,7 +151,7 @@ def _look_within(t, r, words, at):
 
 @kernel()
 def _walk(t, r, words, at, iteration):
-    """Through an iteration, its accesses that are looked at alone."""
+    """Walks through an iteration, access by access, but for the accesses that are looked at by strips."""
     length = r.numbers[LENGTH]
     here = at + iteration * length
     k = 0 if iteration else 2
@@ -161,7 +170,7 @@ def _walk(t, r, words, at, iteration):
 
 @kernel()
 def _pass_over(t, r):
-    """From the end of the second iteration to the end of the last one."""
+    """Updates time and active loops from the end of the second iteration to the end of the last one."""
     iterations, period, level = r.numbers[ITERATIONS], r.numbers[BLOCKS], r.numbers[LEVEL]
     later = (iterations - 2) * period
     t.state[TIME] += later
@@ -186,7 +195,7 @@ def _pass_over(t, r):
 
 @kernel(forceinline=True)
 def _next_part(parts, byte):
-    """The byte behind this one at which a part of a word begins, or behind the word; ``parts`` below 0: it is not cut.
+    """The byte behind ``byte`` at which the next part of a word begins, or 8. ``parts`` below 0: the word is not cut.
     """
     byte += 1
     while byte < 8 and (parts < 0 or not begins(parts, byte)):
@@ -196,7 +205,9 @@ def _next_part(parts, byte):
 
 @kernel()
 def _written_before(t, r):
-    """Whether any was last written by the same loop, but not in this run: further and further back."""
+    """Whether a place that stays was last written in the same entry of the loop, but before this run. The distance to
+    that write grows with each iteration, so the second iteration cannot stand for the others.
+    """
     since, entered = r.numbers[SINCE], t.active[ROW * r.numbers[LEVEL] + ENTERED]
     for n in range(r.numbers[FIXED]):
         for word in range(r.fixed[2 * n], r.fixed[2 * n + 1]):
@@ -211,12 +222,14 @@ def _written_before(t, r):
 
 @kernel(forceinline=True)
 def _later(table, at, since, later):
+    """Moves a time of the second iteration to the last one."""
     if table[at] >= since:
         table[at] += later
 
 
 @kernel()
 def _happens_later(t, cell, since, later):
+    """Moves all times of a cell that lie in the second iteration to the last one."""
     for column in (WRITTEN, FIRST, LAST, SECOND_FIRST, SECOND_LAST):
         _later(t.cells, CELL * cell + column, since, later)
     chunk = t.cells[CELL * cell + WRITER] & LOW
@@ -229,7 +242,7 @@ def _happens_later(t, cell, since, later):
 
 @kernel()
 def _happen_later(t, r):
-    """What the second iteration has done there, the last one has done."""
+    """Moves what the second iteration did to the places that stay to the last iteration."""
     period = r.numbers[BLOCKS]
     since, later = r.numbers[SINCE] + period, (r.numbers[ITERATIONS] - 2) * period
     for n in range(r.numbers[FIXED]):
@@ -243,7 +256,7 @@ def _happen_later(t, r):
 
 @kernel()
 def go_on_with_run(t, r, words, at):
-    """What is left of the run at ``at``, whose strips were looked at. False where there must be more room first."""
+    """Completes the run at ``at`` once its strips were looked at. Returns False if tables must grow first."""
     numbers = r.numbers
     while numbers[WALKED] < numbers[WALKS]:
         if t.state[SHORT]:
@@ -262,8 +275,9 @@ def go_on_with_run(t, r, words, at):
 
 @kernel(forceinline=True)
 def _fetch(t, r, strips):
-    """The cells of the first and the last words that accesses touch, or the ``strips`` that these are in, will be used.
-    Where they are far away, all of them come in the time of one."""
+    """Prefetches the cells of the first and last word that each access touches, or the ``strips`` that these are in. If
+    they are far away, all of them arrive in the time of one.
+    """
     for access in range(r.numbers[ACCESSES]):
         for word in (low_of(r, access), high_of(r, access) - 1):
             if strips:
@@ -274,8 +288,10 @@ def _fetch(t, r, strips):
 
 @kernel()
 def look_at_run(t, r, words, at):
-    """The iterations that ``r`` has found from the one on whose header is told at ``at`` and has begun. False where
-    they must be looked at word by word; nothing has happened then. What is left then is for ``go_on_with_run``."""
+    """Looks at the steady iterations in ``r``, from the one on whose header is at ``at`` and has begun: does all that
+    strips can do, and leaves the rest to ``go_on_with_run``. Returns False, and has changed nothing, if they must be
+    read word by word.
+    """
     _fetch(t, r, False)
     if not _look_within(t, r, words, at):
         return False
@@ -301,7 +317,7 @@ def look_at_run(t, r, words, at):
             looked, cuts = False, size < 8
             while size >= LEAST_SIZE and not looked:
                 looked = look_at_strips(t, r, first, end, low, high, far, size, cuts)
-                size >>= 1  # words are cut, perhaps
+                size >>= 1  # try again with smaller places, which may cut words
             alone |= not looked
         first = end
     r.numbers[FIXED] = -1 if alone else fixed

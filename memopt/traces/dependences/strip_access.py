@@ -1,7 +1,13 @@
-"""What follows when all places of a strip meet an access of a run of alike iterations.
+"""Applies one access of all iterations of a steady run to all places of a strip, and records the dependences.
 
-Times are linear along a strip, and so is the iteration that meets a place: where the first and the last place depend on
-what came before in the same way, all between them do.
+Example: of ``for (i ...) s += a[i];`` after ``for (i ...) a[i] = 0;`` the load meets the strip of ``a`` once: n RAW
+dependences on the store, which no loop carries.
+
+In: a strip, and a unit: the access with the position that it has in the first iteration. Out: counts in the table of
+dependences; the strip with its new writer or reader.
+
+Why it is sound: times are linear along a strip, and so is the iteration that meets a place. If the first and the last
+place of a stretch have the same carrier and distance, all places between them have.
 """
 
 from __future__ import annotations
@@ -44,8 +50,9 @@ from memopt.traces.dependences.steady_iterations import (
 
 @kernel(forceinline=True)
 def _carrier(t, r, run, iteration, time):
-    """Of a dependence of what happens in this run of a block in this iteration on what did at ``time``: the number of
-    the loop, how many iterations apart, and whether that is so for all between two places for which it is."""
+    """The carrier of a dependence of this run of a block in this iteration on what happened at ``time``: number of the
+    loop (-1: none), distance, and whether the same result for two places implies it for all places between.
+    """
     active, level = t.active, r.numbers[LEVEL]
     for around in range(level):
         row = ROW * around
@@ -81,8 +88,10 @@ def _carrier(t, r, run, iteration, time):
 
 @kernel()
 def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, behind, size):
-    """Dependences of places ``first`` to ``behind``, of ``size`` bytes each, on what happened at ``time``; the first
-    place of the strip meets its access in ``iteration``, the next ones ``step`` later each."""
+    """Records the dependences of the places ``first`` to ``behind``, of ``size`` bytes each, on what happened at
+    ``time`` (growing by ``grows`` from place to place). The first place of the strip meets its access in ``iteration``,
+    each further one ``step`` iterations later. Halves a stretch until its ends agree.
+    """
     t, r = tables_at(tables), run_at(of_run)
     f = finding(t)
     while first < behind:
@@ -99,14 +108,14 @@ def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, beh
 
 @kernel()
 def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, iteration, step):
-    """A write of all places after one of those that have read them."""
+    """Records the WAR dependences of a write to all places on the reads by one reader."""
     strips = tables_at(tables).strips
     first, behind, size = 0, strips[STRIP * strip + COUNT], strips[STRIP * strip + SIZE]
     at, source = STRIP * strip + OF_READERS + READER * reader, strips[STRIP * strip + R_SITE + reader]
     key = key_of(WAR, source, site)
     one, one_grows = strips[at + R_FIRST], strips[at + R_FIRST_GROWS]
     two, two_grows = strips[at + R_LAST], strips[at + R_LAST_GROWS]
-    if source == site and kind & 1:  # each has just read what it writes
+    if source == site and kind & 1:  # the last read is that of the same access
         two, two_grows = now, grows
     else:
         _find_all(tables, of_run, key, run, one, one_grows, iteration, step, first, behind, size)
@@ -123,7 +132,7 @@ def _write_after(tables, of_run, strip, reader, run, site, kind, now, grows, ite
 
 @kernel()
 def meet(tables, of_run, strip, position, unit, forward):
-    """All places of ``strip``, the first of which is at ``position`` of its chain, meet the access of ``unit``."""
+    """Applies the access of ``unit`` to all places of ``strip``, the first of which is at ``position`` of its chain."""
     r, strips, row, u = run_at(of_run), tables_at(tables).strips, STRIP * strip, UNIT * unit
     run, site, kind = r.units[u + UNIT_BLOCK], r.units[u + UNIT_SITE], r.units[u + UNIT_KIND]
     iteration = forward * (position - r.units[u + POSITION])

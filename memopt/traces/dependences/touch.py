@@ -1,4 +1,10 @@
-"""What follows from an access to one place: dependences on what was done there before, and what is kept of it."""
+"""Applies a read or write to one shadow cell: records its dependences, and updates writer and readers of the cell.
+
+A read depends on the last write (RAW). A write depends on the last write (WAW) and on all reads since then (WAR), and
+makes the cell forget its readers.
+
+In: cell, kind (1 read, 2 write, 3 both), site, time, size in bytes. Out: counts in the table of dependences.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +32,10 @@ from memopt.traces.dependences.shadow_memory import (
 
 @kernel(forceinline=True)
 def write_after_read(f, which, kind, site, source, first, last, size):
-    """A write at ``site`` after the reads at ``source``."""
-    if source == site and kind & 1:  # it has just read what it writes
+    """Records the WAR dependences of a write at ``site`` on the reads at ``source``, whose first and last times are
+    given. If the same access reads and writes (``source == site``), its own read just now is no dependence.
+    """
+    if source == site and kind & 1:  # the last read is that of the same access
         if first != f.state[TIME]:
             find(f, key_of(which, source, site), first, first, size)
     else:
@@ -36,7 +44,7 @@ def write_after_read(f, which, kind, site, source, first, last, size):
 
 @kernel()
 def _write_after_further(f, k, kind, site, chunk, size):
-    """Also gives up the chunks."""
+    """Records the WAR dependences on the readers in a list of chunks, and frees the chunks."""
     chunks = k.chunks
     while chunk:
         for number in range(chunks[CHUNK * chunk] & 15):
@@ -54,7 +62,7 @@ def _rarely_write_after_further(f, k, kind, site, cell, size):
 
 @kernel(forceinline=True)
 def after_write(f, kind, site, written, writer, size):
-    """So many bytes, that ``writer`` was the last one to write at this time if not 0, are read, written or both."""
+    """Records the dependences on the last write of so many bytes, at the time ``written`` (0: none) by ``writer``."""
     if written:
         if kind & 1:
             find(f, key_of(RAW, writer, site), written, written, size)
@@ -64,7 +72,7 @@ def after_write(f, kind, site, written, writer, size):
 
 @kernel(forceinline=True)
 def _be_read(k, cell, site, time):
-    """A place is read; who has read it since it was written, as in its column READERS."""
+    """Notes a read of a cell. Returns its column READERS."""
     cells, c = k.cells, CELL * cell
     readers = cells[c + READERS]
     if readers >> 32 == site:
@@ -84,7 +92,9 @@ def _be_read(k, cell, site, time):
 
 @kernel(forceinline=True)
 def touch(f, k, cell, kind, site, time, size):
-    """A place of so many bytes is read, written or both, after what ``after_write`` finds."""
+    """Applies a read or write to a cell of ``size`` bytes: notes the read, records the WAR dependences, notes the
+    write. Precondition: ``after_write`` has recorded the dependences on the last write.
+    """
     cells, c = k.cells, CELL * cell
     readers = _be_read(k, cell, site, time) if kind & 1 else cells[c + READERS]
     if kind & 2:

@@ -1,7 +1,24 @@
-"""One function -> its instrumented copy.
+"""Translates one function into its instrumented copy: a unit of a dynamic binary translator.
 
-In: ``FlowGraph``, ``Recording``. Out: ``Unit``, bytes. May be touched: knows no process.
+In: the flow graph of the function and its loops, the address of the copy, what is to be recorded (``Recording``).
 
-Modules: ``code_map``, ``encode``, ``layout``, ``probe_routines``, ``relocated``, ``trace_probes``, ``translate``,
-``unit``, ``writer``.
+Out: a ``Unit``: the bytes of the copy, its counters and call sites, the original address of each copied instruction.
+
+May be touched: nothing. The code here makes bytes and knows no process, but for ``code_map``, which reads the mappings
+and the code of one.
+
+- ``call_sites``: the places at which a copy may be left: calls, tail calls, indirect jumps; the calling context.
+- ``translate``: writes the copy of a function, with its probes.
+- ``trace_probes``: what copies tell in traces, and the probes that write it.
+- ``probe_routines``: the code that the probes of all functions share: lookup of targets, calling contexts, questions.
+- ``relocated``: moves an instruction to another address.
+- ``encode``: the few instructions that probes are made of, as bytes.
+- ``writer``: writes code from front to back, with labels.
+- ``layout``: the memory that probes and memopt share: page of a thread, nodes, stack of calls, table of targets.
+- ``unit``: the data type of a translated function.
+- ``code_map``: where the code of a process lies, and which functions it has.
+
+Tested by: tests/unit/runtime/recording/translation/test_encode.py for ``encode``. tests/live/test_recording.py runs
+copies, which ``translate``, ``call_sites``, ``unit``, ``relocated``, ``code_map``, ``layout``, ``probe_routines`` and
+``writer`` make; tests/live/test_paths.py and tests/live/test_values.py those with the probes of ``trace_probes``.
 """

@@ -1,4 +1,9 @@
-"""Where the code of a process lies: its files, their functions, and the bytes that run."""
+"""The code of a process: the files it is mapped from, their functions, and the bytes that run.
+
+In: a process, addresses. Out: a ``Text`` for the mapping around an address, with the functions of its file at their
+live addresses. Only code that cannot change is given out: that of mappings of files which are executable, not writable
+and not shared, and that of the kernel's vdso.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +23,16 @@ from runtime.target.memory import Mapping, Memory, mapping_at, mappings
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A mapping of code. ``functions``: by live address; ``bias``: live less link-time address; ``endings``: of what is
-    called there."""
+    """A mapping of code."""
 
     mapping: Mapping
     bytes: bytes
-    bias: int
-    functions: tuple[Function, ...]
-    endings: NoReturn
+    bias: int  # live address minus link-time address
+    functions: tuple[Function, ...]  # by live address
+    endings: NoReturn  # which calls in it do not return
 
     def bounds(self, address: int) -> tuple[int, int]:
-        """Of the function around ``address``; of what lies between two functions where there is none."""
+        """Start and end of the function around ``address``. If there is none: from ``address`` to the next function."""
         found = function_among(self.functions, address)
         if found is not None:
             return found.start, found.end
@@ -37,12 +41,12 @@ class Text:
         return address, max(following, address + 1)
 
     def pads(self, address: int) -> tuple[LandingPad, ...]:
-        """Of the function that begins there."""
+        """The landing pads (exception handlers) of the function that begins at ``address``."""
         image = _with_exceptions(self.mapping.path)
         return () if image is None else tuple(pad.moved(self.bias) for pad in landing_pads(image, address - self.bias))
 
     def name(self, address: int) -> str:
-        """Of the function that begins there; "" where none is known."""
+        """The name of the function that begins at ``address``; "" if none is known."""
         index = bisect.bisect_left(self.functions, address, key=lambda f: f.start)
         found = index < len(self.functions) and self.functions[index].start == address
         return self.functions[index].name if found else ""
@@ -50,7 +54,7 @@ class Text:
 
 @functools.cache
 def _with_exceptions(path: str) -> Image | None:
-    """The file, which stays open, if any of its functions catches exceptions."""
+    """The file, which stays open, if any of its functions catches exceptions; else None."""
     with suppress(ElfError, OSError):
         image = Image(path)
         if any(section.name == ".gcc_except_table" for section in image.sections):
@@ -60,38 +64,45 @@ def _with_exceptions(path: str) -> Image | None:
 
 
 class CodeMap:
-    """Code in files that are mapped to be executed and not written, and the kernel's own. What else is executed may
-    change at any time, so no copy of it would do. ``all``: what has been mapped, gone or not."""
+    """The code of one process that can be copied: it lies in files that are mapped as executable and not writable, or
+    it is the kernel's own (vdso). Other code may change at any time, so a copy of it could become wrong.
+
+    ``texts``: the mappings that exist. ``all``: also those that are gone.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._memory = Memory(pid)
         self.texts: list[Text] = []
         self.all: list[Text] = []
-        self._symbols: dict[str, tuple[tuple[Function, ...], tuple[int, ...]]] = {}  # with slots: see Endings
+        # By path: functions, and the GOT slots of those that do not return.
+        self._symbols: dict[str, tuple[tuple[Function, ...], tuple[int, ...]]] = {}
         self.maps: tuple[Mapping, ...] = ()
 
     def text(self, address: int) -> Text:
-        """Raises Rejected: UNSUPPORTED_INSTRUCTION for code in no file, ENDED."""
+        """The mapping around ``address``. Raises Rejected(UNSUPPORTED_INSTRUCTION) for code in no file,
+        Rejected(ENDED).
+        """
         found = next((t for t in self.texts if address in t.mapping), None)
         if found is None:
             self.maps = mappings(self._pid)
             mapping = mapping_at(self.maps, address)
             if mapping is None or not mapping.executable or mapping.writable or mapping.shared or not (
                     (mapping.path.startswith("/") and mapping.inode) or mapping.path == "[vdso]"):
-                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code that is in no file, at {address:#x}")
+                raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"code in no file, at {address:#x}")
             found = self._text(mapping)
             self.texts.append(found)
             self.all.append(found)
         return found
 
     def forget(self, start: int, end: int) -> list[Text]:
-        """Those that lie in ``[start, end)``, which is unmapped."""
+        """Removes and returns the mappings that overlap ``[start, end)``, which is unmapped."""
         gone = [t for t in self.texts if t.mapping.start < end and start < t.mapping.end]
         self.texts = [t for t in self.texts if t not in gone]
         return gone
 
     def read(self, address: int, size: int) -> bytes:
+        """Bytes of the process's code, or of its other memory; fewer than ``size`` at the end of what can be read."""
         for text in self.texts:
             if address in text.mapping:
                 offset = address - text.mapping.start
@@ -99,13 +110,14 @@ class CodeMap:
         return self._memory.read_some(address, size)
 
     def forked(self, pid: int) -> CodeMap:
-        """That of a child."""
+        """The code of a forked child."""
         child = CodeMap(pid)
         child.texts, child.all, child.maps = list(self.texts), list(self.all), self.maps
         child._symbols = self._symbols
         return child
 
     def close(self) -> None:
+        """Closes the memory of the process."""
         self._memory.close()
 
     def _text(self, mapping: Mapping) -> Text:

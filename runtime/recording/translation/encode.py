@@ -1,8 +1,10 @@
-"""The few instructions that probes are made of, as bytes; tests hold each against what Capstone reads.
+"""Encodes the few instructions that probes are made of, as bytes.
 
-Probes are made by the ten thousand, in the time in which the program waits for them, so they are not assembled from
-text. Those from ``compare`` to ``increment`` change flags, no other does. Registers go by their numbers (Intel SDM
-volume 2, table 3-1); ``state`` names offsets in the page of the thread, which gs points to.
+Probes are made by the ten thousand while the program waits for them, so they are not assembled from text. Tests compare
+each encoding with what Capstone decodes.
+
+Functions from ``compare`` to ``increment`` change flags, no other does. Registers are given by their numbers (Intel SDM
+volume 2, table 3-1). ``state`` names offsets in the page of the thread, which gs points to.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def store_state(offset: int, register: int) -> bytes:
 
 
 def store_state_32_bits(offset: int, register: int) -> bytes:
-    """mov gs:[offset], the low half of register, which is below r8"""
+    """mov gs:[offset], the low half of register; register below r8"""
     return bytes((0x65, 0x89, 0x04 | register << 3, 0x25)) + _int32(offset)
 
 
@@ -72,7 +74,7 @@ def move(register: int, source: int) -> bytes:
 
 
 def lea_sum(register: int, first: int, second: int, more: int = 0, bits: int = 64) -> bytes:
-    """lea register, [first + second + more], the sum modulo 2**32 where that is asked for; second is not rsp"""
+    """lea register, [first + second + more], modulo 2**32 if ``bits`` is 32; second is not rsp"""
     rex = (0x48 if bits == 64 else 0x40) | register >> 3 << 2 | second >> 3 << 1 | first >> 3
     return bytes((rex, 0x8D, 0x44 | (register & 7) << 3, (second & 7) << 3 | first & 7, more))
 
@@ -154,7 +156,7 @@ def increment(base: int, offset: int) -> bytes:
 
 
 def relative(opcode: bytes, at: int, target: int) -> bytes:
-    """``opcode`` at the address ``at`` with a distance to ``target`` for its last four bytes."""
+    """``opcode`` at the address ``at``, followed by the 32-bit distance to ``target``."""
     return opcode + _int32(target - at - len(opcode) - 4)
 
 

@@ -1,36 +1,39 @@
-"""What probes and memopt agree on: the page of a thread, its tree, its stack of calls, the table of targets.
+"""The memory that probes and memopt share: page, calling-context tree and stack of calls of a thread, table of targets.
 
-A thread's page lies where gs points to. A node is a function in a calling context:
+All of it is made of words of eight bytes.
 
-    0 unit   8 caller   16 callees of no site   24 site   32 counters ...   then a slot for each site
+- The page of a thread lies where gs points to.
+- A node is a function in a calling context. Its words, by offset:
 
-The site is told by its record, or by its slot in the caller's node. A slot of a direct call holds the node of its
-callee, or 0; one of an indirect call holds a list of cells (unit, node, next). Nodes are made upwards and cells
-downwards in chunks of memory, by the probes themselves. The stack of calls holds (caller's node, record of the site,
-stack pointer with the return address on top) for each call that has not returned. The table maps original addresses to
-copies by their low 16 bits, then upwards to the next free entry: (minus the original, copy). Everything is made of
-words of eight bytes.
+    0 unit   8 caller   16 callees without a site   24 site   32 counters ...   then a slot for each site
+
+- The site is given by its record, or by its slot in the caller's node. The slot of a direct call has the node of its
+  callee, or 0. The slot of an indirect call has a list of cells (unit, node, next).
+- Probes make nodes and cells themselves, in chunks of memory: nodes upwards, cells downwards.
+- The stack of calls has (caller's node, record of the site, stack pointer with the return address on top) for each call
+  that has not returned.
+- The table of targets maps original addresses to copies: a hash table, by the low 16 bits, then upwards to the next
+  free entry. An entry is (minus the original address, copy).
 """
 
 from __future__ import annotations
 
-# The buffer for the trace of a thread (memopt.traces.core.format) lies in front of a multiple of TRACE_ALIGNMENT, with
-# room
-# behind: the bits of TRACE from 16 to 23 are zero where it is full.
+# The buffer for the trace of a thread (memopt.traces.core.format) ends at a multiple of TRACE_ALIGNMENT, with room
+# behind. So it is full when the bits 16 to 23 of TRACE are zero.
 TRACE_ALIGNMENT = 1 << 24
 TRACE_START = (1 << 24) - (1 << 22)  # behind a multiple of the alignment
 TRACE_BYTES = 2 * TRACE_ALIGNMENT  # of address space
-MOST_ACCESSES = 4000  # of a block
+MOST_ACCESSES = 4000  # of a block: what it tells must fit in the room behind the buffer
 
-SAVED = (0, 8, 16)  # rax, rcx, rdx while a probe works
+SAVED = (0, 8, 16)  # the program's rax, rcx, rdx while a probe runs
 TARGET, DESTINATION, NODE, TOP, SLOT, RECORD, FLAGS = range(24, 80, 8)
-KEPT = (80, 88, 96)  # r11, rdi, rsi while it is looked whether memopt lives
-NEXT_NODE, LAST_CELL = 104, 112  # what is free of the chunk lies between
-ASKED = 120  # what memopt is waited for: the number of a question, 0 for nothing
-LOWEST_TEXT, END_OF_TEXTS = 128, 136  # where code lies that may be unmapped
+KEPT = (80, 88, 96)  # the program's r11, rdi, rsi while a probe checks whether memopt is alive
+NEXT_NODE, LAST_CELL = 104, 112  # the free part of the chunk lies between them
+ASKED = 120  # the number of the question that the thread waits for memopt to answer; 0 for none
+LOWEST_TEXT, END_OF_TEXTS = 128, 136  # code that may be unmapped lies between them
 TRACE = 144  # where the next word of the trace goes
-ASKED_AT, ANSWERED_AT, WAITED = 152, 160, 168  # by the time stamp counter; how long memopt was waited for, in all
-GO_ON = 176  # where the program goes on when it has been answered
+ASKED_AT, ANSWERED_AT, WAITED = 152, 160, 168  # time stamps of the last question; cycles waited for memopt in all
+GO_ON = 176  # where the program goes on behind the answer
 
 NODE_UNIT, NODE_CALLER, NODE_STRAY, NODE_SITE, NODE_COUNTERS = 0, 8, 16, 24, 32
 CELL_BYTES, CELL_NODE, CELL_NEXT = 24, 8, 16
@@ -40,10 +43,10 @@ CALL_BYTES, CALL_NODE, CALL_SITE, CALL_STACK = 32, 0, 8, 16
 TABLE_ENTRIES = 1 << 16
 TABLE_BYTES = 16 * TABLE_ENTRIES
 
-# What the probes of a site know: of the call, of the callee once it is known, and of the code behind the probe.
+# The record of a site: the call, the callee once it is known, and the code behind the probe.
 (SITE_MINUS_RETURN, SITE_COPY_RETURN, SITE_RETURN, SITE_LINK, SITE_TARGET, SITE_UNIT, SITE_NODE_BYTES, SITE_SLOT,
  SITE_GO_ON) = range(0, 72, 8)
 
-# A way in from the table: the unit, where its copy goes on, how large its nodes are.
+# The record of a way in (a target in the table): the unit, where its copy goes on, the size of its nodes.
 WAY_UNIT, WAY_COPY, WAY_NODE_BYTES = 0, 8, 16
 WAY_BYTES = 24

@@ -1,8 +1,13 @@
-"""What the probes of all functions share, once near each of the places where code lies.
+"""The code that the probes of all functions share: lookup of targets, new nodes, questions to memopt.
 
-Every routine is entered by a jump with rax, rcx and rdx in the thread's page and leaves with them, the flags and all
-other registers as the program had them. Where memopt must do something, the thread asks and waits; where memopt was
-killed meanwhile, it goes on in the program's own code, for good.
+A copy of it lies near each place where code lies. A routine is entered by a jump, with the program's rax, rcx and rdx
+in the thread's page. It leaves with these, the flags and all other registers as the program had them.
+
+If memopt must do something (a function is met for the first time), the thread asks and waits. If memopt was killed
+meanwhile, the thread goes on in the program's own code, for good.
+
+In: an address for the code, the table of targets, the numbers of memopt. Out: the bytes and the addresses of the
+routines.
 """
 
 from __future__ import annotations
@@ -84,7 +89,7 @@ from runtime.recording.translation.layout import (
 from runtime.recording.translation.writer import Writer
 
 ASKING = 12  # SIGUSR2, from the program to memopt
-_WAIT_MS = 50  # between looks whether memopt still lives
+_WAIT_MS = 50  # between checks whether memopt is still alive
 _SYS_POLL, _SYS_KILL, _SYS_TGKILL = 7, 62, 234
 _NO_SUCH_THREAD = -3  # ESRCH
 _EAX, _EDX, _ESI, _EDI, _SYSCALL = b"\xb8", b"\xba", b"\xbe", b"\xbf", b"\x0f\x05"  # mov register, 32 bits
@@ -92,12 +97,12 @@ _JB, _JAE, _JE, _JNE, _JBE, _JA = (bytes((0x0F, opcode)) for opcode in range(0x8
 
 
 class Question(Enum):
-    """What memopt is asked for, by the number in ASKED."""
+    """The questions that a thread can ask memopt, by the number in ASKED."""
 
     MISSING = 1  # no copy of TARGET is known
-    LINK = 2  # no copy of the callee of the site at RECORD
-    ROOM_FOR_SITE = 3  # the chunk is full
-    ROOM_FOR_WAY = 4
+    LINK = 2  # no copy of the callee of the site at RECORD is known
+    ROOM_FOR_SITE = 3  # the chunk is full; a call needs a node
+    ROOM_FOR_WAY = 4  # the chunk is full; a way in needs a node
     SIGNAL_RETURN = 5  # a handler is about to return, to go on at DESTINATION
     UNMAP = 6  # code may be about to be unmapped, by the system call at DESTINATION
     DRAIN = 7  # the trace is full; RECORD is where to go on then, DESTINATION where without memopt
@@ -106,39 +111,37 @@ class Question(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Routines:
-    """Addresses. ``code`` belongs at ``start``.
-
-    ``lookup``: the copy of the original code at TARGET. ``enter``: by the way in at rax, a function. ``resume``: by the
-    way in at rax, the middle of one, calls that will not return forgotten. ``call``: the site at RECORD has no callee
-    yet, for this caller. ``ask_return``, ``ask_unmap``, ``ask_call``: before the system calls of these names, at
-    DESTINATION. ``drain``: see Question.DRAIN. ``answered``: on to GO_ON, behind a question, where it matters how long
-    that took.
-    """
+    """The addresses of the routines. ``code`` belongs at ``start``."""
 
     start: int
     code: bytes
-    lookup: int
-    enter: int
-    resume: int
-    call: int
+    lookup: int  # goes to the copy of the original code at TARGET
+    enter: int  # enters a function by the way in at rax
+    resume: int  # enters the middle of a function by the way in at rax; forgets the calls that will not return
+    call: int  # makes the callee's node for the site at RECORD, which has none for this caller yet
+    # Before the system calls sigreturn, munmap, and execve or ptrace; the call is at DESTINATION.
     ask_return: int
     ask_unmap: int
     ask_call: int
-    drain: int
-    answered: int
+    drain: int  # see Question.DRAIN
+    answered: int  # goes on to GO_ON behind an answer, and adds up how long the thread has waited
 
 
 def restore(write: Writer) -> None:
+    """Loads the program's rax, rcx and rdx."""
     write(load_state(RAX, SAVED[0]), load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
 
 
 def save(write: Writer) -> None:
+    """Saves the program's rax, rcx and rdx."""
     write(store_state(SAVED[0], RAX), store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
 
 
 def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
-    """``memopt``: its number, and that of a thread of it that is gone as soon as it has ended, which it itself may not
-    be until its parent asks."""
+    """Writes the routines at ``start``. ``memopt``: the number of its process, and that of one of its threads. When
+    memopt is killed, the thread is gone at once; the process stays in the list of processes until its parent collects
+    it.
+    """
     w = Writer(start)
     w.place("lookup")
     w(SAVE_FLAGS, store_state(FLAGS, RAX))
@@ -197,7 +200,7 @@ def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
     w(store_state(RECORD, RAX), move(RCX, RAX), SAVE_FLAGS, store_state(FLAGS, RAX), load_state(RDX, TOP))
     w.place("unwind")
     w(compare(RSP, RDX, CALL_STACK - CALL_BYTES))
-    w.to_label(_JBE, "unwound")  # the return address of this call is still there
+    w.to_label(_JBE, "unwound")  # the return address of this call is still on the stack
     w(load(RAX, RDX, CALL_NODE - CALL_BYTES), store_state(NODE, RAX), lea(RDX, RDX, -CALL_BYTES))
     w.jump("unwind")
     w.place("unwound")
@@ -250,12 +253,12 @@ def routines(start: int, table: int, memopt: tuple[int, int]) -> Routines:
 
 
 def _time_to(offset: int) -> tuple[bytes, ...]:
-    """In rax and rdx, too, by halves."""
+    """Stores the time stamp counter at an offset of the page; its halves stay in rax and rdx."""
     return READ_TIME_STAMP, store_state_32_bits(offset, RAX), store_state_32_bits(offset + 4, RDX)
 
 
 def way_in(start: int, record: int, routine: int) -> bytes:
-    """The code at ``start`` by which ``routine`` is entered with the way in at ``record``."""
+    """The code at ``start`` that enters ``routine`` with the way in at ``record``."""
     w = Writer(start)
     save(w)
     w.to(lea_relative(RAX), record)
@@ -267,9 +270,10 @@ WAY_CODE_BYTES = len(way_in(0, 0, 0))
 
 
 def _find_caller(w: Writer, unit: int, found: str) -> None:
-    """Go to ``found`` if the unit of the record at rcx is among the callers, with its node in rdx: a recursive call
-    leads back to the node it comes from (Ammons, Ball and Larus, Exploiting hardware performance counters with flow and
-    context sensitive profiling, 1997, section 4.1)."""
+    """Goes to ``found`` if the unit of the record at rcx is among the callers, with its node in rdx. So a recursive
+    call leads back to the node it comes from (Ammons, Ball and Larus, Exploiting hardware performance counters with
+    flow and context sensitive profiling, 1997, section 4.1).
+    """
     again = (found, "again")
     w(load(RAX, RCX, unit), load_state(RDX, NODE))
     w.place(again)
@@ -280,7 +284,7 @@ def _find_caller(w: Writer, unit: int, found: str) -> None:
 
 
 def _make_node(w: Writer, unit: int, size: int, full: str) -> None:
-    """A node for the record at rcx, in rdx; memory of a chunk is zero."""
+    """Makes a node for the record at rcx, in rdx, or goes to ``full``. Relies on the chunk being zero."""
     w(load_state(RDX, NEXT_NODE), move(RAX, RDX), add(RAX, RCX, size), compare_state(RAX, LAST_CELL))
     w.to_label(_JA, full)
     w(store_state(NEXT_NODE, RAX), load(RAX, RCX, unit), store(RDX, NODE_UNIT, RAX))
@@ -288,9 +292,12 @@ def _make_node(w: Writer, unit: int, size: int, full: str) -> None:
 
 
 def _ask(w: Writer, question: Question, memopt: tuple[int, int]) -> None:
-    """Tell memopt, and wait to be taken from here to where the program goes on; without memopt, to the original code at
-    DESTINATION. A trap would do it faster, but the program would die of one that memopt does not live to answer. That
-    it lives cannot be told by getppid: children of the program ask, too."""
+    """Asks memopt, and waits to be taken from here to where the program goes on. If memopt is gone: goes on in the
+    original code at DESTINATION.
+
+    A trap would be faster, but the program would die of one that memopt does not live to answer. getppid would not tell
+    whether memopt lives, since children of the program ask, too.
+    """
     again, alone = (question, "again"), (question, "alone")
     pid, witness = (number.to_bytes(4, "little") for number in memopt)
     is_gone = (_EDI + pid, _ESI + witness, _EDX + bytes(4), _EAX + _SYS_TGKILL.to_bytes(4, "little"), _SYSCALL,

@@ -1,6 +1,9 @@
-"""Instructions of the program at other addresses: what they are there, and what becomes of those that jump.
+"""Moves instructions of the program to other addresses.
 
-What cannot be moved raises Rejected(UNSUPPORTED_INSTRUCTION).
+Example: ``mov rax, [rip + 0x100]`` gets another displacement, so that it still reads the same address.
+
+In: an instruction and its new address. Out: bytes that do the same there. Raises Rejected(UNSUPPORTED_INSTRUCTION) for
+what cannot be moved, Rejected(NO_ROOM) if an operand is out of reach.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2,
 
 
 def repeats(instruction: DecodedInstruction) -> bool:
-    """A string instruction that does it as often as rcx says."""
+    """Whether it is a string instruction that repeats rcx times (``rep movsb``)."""
     name = instruction.mnemonic
     return name.startswith("rep") and name.partition(" ")[2].startswith(_STRINGS)
 
 
 def target_of(instruction: DecodedInstruction) -> int:
-    """Where a direct jump leads. Raises ``Rejected`` where that is not known."""
+    """The target of a direct jump. Raises Rejected(UNSUPPORTED_INSTRUCTION) if it is not known."""
     if instruction.target is None:
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction} cannot be copied")
     return instruction.target
 
 
 def opcode_of(instruction: DecodedInstruction) -> bytes:
-    """Of the form with a distance of 32 bits; one byte where there is none."""
+    """The opcode of a jump's form with a 32-bit distance; a single byte if there is no such form."""
     data = _bare(instruction)
     if data[0] & 0xF0 == 0x70:
         return bytes((0x0F, 0x80 | data[0] & 0x0F))
@@ -43,13 +46,15 @@ def _bare(instruction: DecodedInstruction) -> bytes:
 
 
 def moved(instruction: DecodedInstruction, at: int) -> bytes:
-    """The bytes that do at ``at`` what the instruction does where it is."""
+    """The bytes that do at the address ``at`` what the instruction does at its own."""
     target = rip_target(instruction)
     return instruction.bytes if target is None else _toward(instruction.bytes, target, instruction, at)
 
 
 def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) -> bytes:
-    """``data``, a form of ``instruction`` of the same tail, at ``at`` with its operand still at ``target``."""
+    """``data``, a form of ``instruction`` with the same operand bytes, changed so that at ``at`` its rip-relative
+    operand is still at ``target``.
+    """
     old = (target - instruction.end).to_bytes(4, "little", signed=True)
     places = [n for n in range(2, len(data) - 3) if data[n:n + 4] == old and data[n - 1] & 0xC7 == 0x05]
     place = places[0] if len(places) == 1 else None
@@ -64,10 +69,10 @@ def _toward(data: bytes, target: int, instruction: DecodedInstruction, at: int) 
 
 
 def load_target(instruction: DecodedInstruction, at: int) -> bytes:
-    """mov rcx, operand, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
+    """``mov rcx, operand``, for the operand of an indirect call or jump (FF /2, FF /4: Intel SDM volume 2)."""
     data, prefixes = instruction.bytes, b""
     while data[0] in _LEGACY:
-        if data[0] not in (0xF2, 0x3E, 0x66):  # bnd, notrack: no matter for a load
+        if data[0] not in (0xF2, 0x3E, 0x66):  # bnd, notrack, data16: without meaning for a load
             prefixes += data[:1]
         data = data[1:]
     rex = 0x48

@@ -1,7 +1,12 @@
-"""What copies tell in a trace (memopt.traces.core.format), and the probes that write its words.
+"""Selects what a copy tells in traces (memopt.traces.core.format), and writes the probes that append it.
 
-Precondition of every probe: it stands between two instructions of the program. When the trace is full behind it, the
-thread asks memopt to take it, and goes on there.
+Example: the probe of a block stores two words, its number and the node, and moves TRACE on by 16 bytes; the probe in
+front of a load stores its address.
+
+In: the flow graph and loops of a function. Out: its hyperblocks that are told (``Watched``), and probes.
+
+Precondition of every probe: it stands between two instructions of the program. If the trace is full behind a probe, the
+thread asks memopt to take it, and then goes on there.
 """
 
 from __future__ import annotations
@@ -51,8 +56,9 @@ from runtime.recording.translation.writer import Writer
 
 
 class Told(Enum):
-    """ACCESSES: to memory, and the runs of blocks around them; BLOCKS: the runs of all, and nothing else is counted;
-    VALUES: of functions and loops as they are entered and left."""
+    """What copies tell in their traces. ACCESSES: accesses to memory, and the runs of blocks around them. BLOCKS: the
+    runs of all blocks; nothing is counted then. VALUES: values of functions and loops as they are entered and left.
+    """
 
     NOTHING = "nothing"
     ACCESSES = "accesses"
@@ -62,25 +68,31 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What copies tell in their traces. ``elided``: what a register says is not counted. ``allocations``: with
-    accesses, what functions that allocate memory are called with, and what calls return."""
+    """What copies tell in traces, and what they count."""
 
     told: Told = Told.NOTHING
-    elided: bool = True
-    allocations: bool = True
+    elided: bool = True  # loops whose iterations a register tells have no counter inside
+    allocations: bool = True  # with ACCESSES: also arguments of functions that allocate, and what calls return
 
     @property
     def traces(self) -> bool:
+        """Whether copies write traces at all."""
         return self.told is not Told.NOTHING
 
 
 def watching(graph: FlowGraph, nesting: Nesting, first: int, name: str,
              allocations: bool) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
-    """The hyperblocks whose runs are told: those that access memory, and, where the function has loops, those by which
-    one knows which iteration of which ones an access belongs to (behind calls, too: they may have called the function
-    itself); and the instructions whose accesses cannot be told. ``name``: of the function; for ``allocations``, one
-    that allocates tells its arguments, and what comes back from a call is told. Raises Rejected for a block with too
-    many accesses."""
+    """The hyperblocks of a function whose runs are told, and the addresses of instructions whose accesses cannot be
+    told.
+
+    Told are those that access memory. If the function has loops, also those from which one knows the iteration that an
+    access belongs to: the entry, headers, and blocks behind calls, since the callee may have called this function
+    again.
+
+    ``first``: the number of the first one. ``name``: of the function. With ``allocations``, a function that allocates
+    memory tells its arguments, and all functions tell what comes back from calls. Raises
+    Rejected(UNSUPPORTED_INSTRUCTION) for a block with too many accesses.
+    """
     behind_calls = {b.end for b in graph.blocks.values() if b.kind is Kind.CALL}
     turns = {graph.entry, *(loop.header for loop in nesting.loops), *behind_calls} if nesting.loops else set()
     found: dict[int, list[tuple[int, Access]]] = {}
@@ -94,7 +106,7 @@ def watching(graph: FlowGraph, nesting: Nesting, first: int, name: str,
             elif not instruction.kind.ends_block:
                 found[start] += ((instruction.address, access) for access in made)
         if len(found[start]) > MOST_ACCESSES:
-            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{len(found[start])} accesses to memory in one block")
+            raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"a block with {len(found[start])} accesses to memory")
     sizes = {start: len(of_block) for start, of_block in found.items()}
     watched: list[Watched] = []
     for start, blocks in sorted(hyperblocks(graph, nesting, turns | behind_calls, sizes, MOST_ACCESSES).items()):
@@ -110,13 +122,15 @@ def watching(graph: FlowGraph, nesting: Nesting, first: int, name: str,
 
 
 def _leaves(graph: FlowGraph, start: int) -> bool:
-    """Whether something else may run behind the block before its function goes on."""
+    """Whether other code may run behind the block before its function goes on."""
     block = graph.blocks[start]
     return block.kind in (Kind.CALL, Kind.INDIRECT) or any(s not in graph.blocks for s in block.successors)
 
 
 def tell_block(w: Writer, block: Watched, key: object, inside: bool = False) -> None:
-    """That ``block`` runs. ``inside``: it is entered behind its first block."""
+    """Writes the probe that tells a run of ``block``. ``inside``: the run begins behind its first block. ``key`` names
+    the probe.
+    """
     w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX), load_state(RCX, TRACE))
     w(encode.move_64_bits(RDX, BLOCK << 48 | block.number), store(RCX, 0, RDX))
     w(load_state(RDX, NODE), lea(RDX, RDX, INSIDE) if inside else b"", store(RCX, 8, RDX))
@@ -127,7 +141,7 @@ def tell_block(w: Writer, block: Watched, key: object, inside: bool = False) -> 
 
 
 def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:
-    """What belongs to ``point``. ``trips``: where the node counts those of the loop."""
+    """Writes the probe that tells the values of ``point``. ``trips``: where the node counts the loop's iterations."""
     w(store_state(SAVED[0], RAX), store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
     w(encode.READ_TIME_STAMP, load_state(RCX, TRACE), store_32_bits(RCX, 16, RAX), store_32_bits(RCX, 20, RDX))
     w(encode.move_64_bits(RAX, BLOCK << 48 | point.number), store(RCX, 0, RAX), load_state(RDX, NODE))
@@ -153,7 +167,9 @@ def tell_point(w: Writer, point: Point, trips: int, key: object) -> None:
 
 
 def _behind(w: Writer, size: int, key: object) -> None:
-    """``size`` bytes at rcx are written; rcx and rdx are saved."""
+    """Ends a probe: ``size`` bytes were written at rcx. Moves TRACE on, and goes to the question if the trace is full.
+    Precondition: rcx and rdx are saved.
+    """
     w(lea(RCX, RCX, size), store_state(TRACE, RCX), encode.load_state_byte(RCX, TRACE + 2))
     w.if_zero(("near full", key))
     w(encode.SKIP_JUMP)
@@ -164,7 +180,7 @@ def _behind(w: Writer, size: int, key: object) -> None:
 
 
 def ask_to_drain(w: Writer, key: object, original: int, shared: Routines) -> None:
-    """Where the probe that ``key`` names goes when the trace is full; the program is at ``original``."""
+    """Writes what the probe named ``key`` goes to when the trace is full. ``original``: where the program is then."""
     w.place(("full", key))
     w(store_state(SAVED[0], RAX))
     w.to_label(lea_relative(RDX), ("drained", key))

@@ -1,8 +1,13 @@
-"""The copy of one function, with probes: what runs in place of the function while it is recorded.
+"""Translates one function into its copy with probes, which runs in place of the function while it is recorded.
 
-The copy leaves on the stack what the original would have left there, return addresses included, so that unwinding,
-backtraces and code that looks at its caller find what they expect. Calls and returns inside copies go from copy to copy
-by the thread's own stack of calls; every other jump whose target is in a register or in memory goes by the table.
+Example: the copy of ``call f`` pushes the original return address, makes the callee's node the current one, pushes the
+call on the thread's own stack of calls, and jumps to the copy of ``f``.
+
+In: flow graph, loops, address of the copy. Out: a ``Unit``.
+
+The copy leaves on the stack what the original would have left there, return addresses included. So unwinding,
+backtraces and code that looks at its caller find what they expect. Calls and returns go from copy to copy by the
+thread's stack of calls. Every other jump whose target is in a register or in memory goes by the table of targets.
 
 Invariant: between two copied instructions every register and flag is the program's, and memory below the stack pointer
 is as it was wherever the program may still read it (System V AMD64 ABI 3.2.2: 128 bytes; a call gives them up).
@@ -24,6 +29,7 @@ from memopt.instrumentation.value_probes import Moment, Point, points
 from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, Loop
 from memopt.ir.reasons import Reason, Rejected
 from runtime.recording.translation import encode
+from runtime.recording.translation.call_sites import CallSites
 from runtime.recording.translation.encode import (
     JUMP_RELATIVE,
     NAMES,
@@ -32,7 +38,6 @@ from runtime.recording.translation.encode import (
     RCX,
     RDX,
     RSP,
-    double,
     increment,
     invert,
     jump_by_state,
@@ -40,9 +45,7 @@ from runtime.recording.translation.encode import (
     lea_relative,
     lea_sum,
     load,
-    load_indexed,
     load_state,
-    low_16_bits,
     move,
     store,
     store_state,
@@ -51,12 +54,10 @@ from runtime.recording.translation.layout import (
     CALL_BYTES,
     CALL_NODE,
     CALL_SITE,
-    CALL_STACK,
     DESTINATION,
     NODE,
     NODE_COUNTERS,
     NODE_STRAY,
-    RECORD,
     SAVED,
     SITE_COPY_RETURN,
     SLOT,
@@ -67,7 +68,7 @@ from runtime.recording.translation.layout import (
 from runtime.recording.translation.probe_routines import Routines, restore, save
 from runtime.recording.translation.relocated import load_target, moved, opcode_of, repeats, target_of
 from runtime.recording.translation.trace_probes import Recording, Told, ask_to_drain, tell_block, tell_point, watching
-from runtime.recording.translation.unit import NodeLayout, Site, Unit, Watched
+from runtime.recording.translation.unit import NodeLayout, Unit, Watched
 from runtime.recording.translation.writer import Writer
 
 _ENTRY: Place = (-1, -1)  # the edge by which a function is entered
@@ -78,9 +79,11 @@ _SYS_MUNMAP, _SYS_SIGRETURN, _SYS_EXECVE, _SYS_PTRACE, _SYS_EXECVEAT = 11, 15, 5
 
 def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, shared: Routines, table: int,
               recording: Recording, first: int = 0, name: str = "") -> Unit:
-    """The copy of ``graph`` at ``start``, within reach of all it refers to. ``first``: number of the first block that
-    is watched, or point where values are told; ``name``: of the
-    function. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied."""
+    """The copy of ``graph`` at ``start``, within reach of all it refers to.
+
+    ``first``: the number of its first hyperblock that is told, or of its first point where values are told. ``name``:
+    of the function. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied.
+    """
     for block in graph.blocks.values():
         for instruction in block.instructions:
             if "gs:" in instruction.operands_text or instruction.mnemonic.endswith(("gsbase", "swapgs")):
@@ -110,6 +113,8 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
 
 
 class _Translation:
+    """The translation of one function: it writes the copy once, from front to back."""
+
     def __init__(self, number: int, graph: FlowGraph, nesting: Nesting, counting: Counting,
                  stepped: dict[int, tuple[Loop, Stepping]], watched: tuple[Watched, ...], points: tuple[Point, ...],
                  start: int, shared: Routines, table: int, name: str) -> None:
@@ -118,21 +123,21 @@ class _Translation:
         self.told_by = {start: found for found in watched for start in found.blocks}
         self.start, self.shared, self.table = start, shared, table
         self.write, self.name = Writer(start), name
-        self.begins_anywhere = False  # a return that leaves the frame recording began in leads to no callee of it
+        self.begins_anywhere = False  # then a return from the frame that recording began in leads to no callee of it
         self.counter: dict[Place, int] = {
             place: index for index, place in enumerate(counting.places) if index not in stepped}
-        self.left: dict[Place, list[int]] = {}  # indices of what is stepped, by the edges on which its loop is left
-        self.entered: dict[Place, list[int]] = {}
+        self.left: dict[Place, list[int]] = {}  # by edge: stepped counters whose loop is left on it
+        self.entered: dict[Place, list[int]] = {}  # by edge: stepped counters whose loop is entered on it
         self.repeated: list[int] = []
-        self.sites: list[tuple[int, int | None, int, bool]] = []  # address, target, end, returns
-        self.later: list[tuple[object, Place | None, int]] = []  # out of line: label, what to count, where to go
-        self.full: dict[object, int] = {}  # probes that may find the trace full, and where the program is then
+        self.later: list[tuple[object, Place | None, int]] = []  # code out of line: label, edge to count, where to go
+        self.full: dict[object, int] = {}  # by probe that may find the trace full: where the program is
         self.told: dict[Place, list[Point]] = {}
         self.copies: list[int] = []
         self.originals: list[int] = []
         strings = sum(repeats(i) for b in graph.blocks.values() for i in b.instructions)
         counted = tuple(p.loop for p in points if p.counts_trips)
         self.node = NodeLayout(len(counting.places) + strings, tuple(stepped), counted)
+        self.calls = CallSites(self.write, self.node, shared, table)
         self.headers = {nesting.loops[loop].header: loop for loop in counted if loop is not None}
         for index, (loop, _) in stepped.items():
             for edge in loop.exits:
@@ -150,7 +155,9 @@ class _Translation:
             yield _ENTRY
 
     def _place_points(self) -> None:
-        """Loops are left from the innermost one on, and entered from the outermost one on."""
+        """Assigns the points to edges. Loops are left from the innermost one outwards, and entered from the outermost
+        one inwards.
+        """
         exits = [p for p in reversed(self.points) if p.moment is Moment.LOOP_EXIT]
         others = [p for p in self.points if p.moment in (Moment.ENTRY, Moment.LOOP_ENTRY)]
         for point in (*exits, *others):
@@ -162,6 +169,7 @@ class _Translation:
                 self.told.setdefault(place, []).append(point)
 
     def unit(self, untold: tuple[int, ...]) -> Unit:
+        """Writes the copy."""
         blocks = list(self.graph.blocks.values())
         for block, following in zip(blocks, (*blocks[1:], None), strict=True):
             self._block(block, None if following is None else following.start)
@@ -182,7 +190,7 @@ class _Translation:
             self._tell_inside(start, watched)
         for key, original in self.full.items():
             ask_to_drain(self.write, key, original, self.shared)
-        sites = self._records()
+        sites = self.calls.records()
         code = self.write.finish()
         labels = self.write.labels
         ways = {b.start: labels[b.start] for b in blocks} | {start: labels[_INSIDE, start] for start, _ in within}
@@ -221,6 +229,7 @@ class _Translation:
                 self.write(last.bytes)
 
     def _mark(self, instruction: DecodedInstruction) -> None:
+        """Notes that the copy of the instruction is here."""
         self.copies.append(self.write.here)
         self.originals.append(instruction.address)
 
@@ -235,7 +244,9 @@ class _Translation:
         w(moved(instruction, w.here))
 
     def _ask_before(self, previous: DecodedInstruction | None) -> None:
-        """Ask memopt before those system calls that matter to it. ``previous``: the instruction in front of it."""
+        """Writes a question to memopt in front of a system call that matters to it. ``previous``: the instruction in
+        front of the call, which may tell its number.
+        """
         w, number = self.write, None
         if previous is not None and previous.mnemonic == "mov":
             number = _NUMBER.fullmatch(previous.operands_text)
@@ -262,7 +273,7 @@ class _Translation:
         w.place(call)
 
     def _repeated(self, instruction: DecodedInstruction) -> None:
-        """What rcx loses is added up."""
+        """Copies a repeated string instruction, and counts by how much it decreases rcx."""
         w = self.write
         offset = NODE_COUNTERS + 8 * (len(self.counting.places) + len(self.repeated))
         self.repeated.append(instruction.address)
@@ -277,7 +288,7 @@ class _Translation:
     @contextmanager
     def _scratch(self, unused: frozenset[str], number: int, kept: frozenset[int] = frozenset()
                  ) -> Iterator[tuple[int, ...]]:
-        """Registers to use where these are ``unused``, ``kept`` not among them; saved where that is needed."""
+        """Registers for a probe: ``unused`` ones first, others are saved around it; none of ``kept``."""
         free = [r for r in (NAMES.index(name) for name in sorted(unused)) if r not in kept]
         others = (r for r in range(len(NAMES)) if r not in free and r not in kept and r != RSP)
         saved = tuple(itertools.islice(others, max(0, number - len(free))))
@@ -289,6 +300,7 @@ class _Translation:
 
     def _count(self, place: Place, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
                ) -> None:
+        """Counts ``place``, if it has a counter."""
         index = self.counter.get(place)
         if index is None:
             return
@@ -296,7 +308,7 @@ class _Translation:
 
     def _increment(self, offset: int, following: Sequence[DecodedInstruction], kept: frozenset[int] = frozenset()
                    ) -> None:
-        """The number of a node at this offset."""
+        """Increments the word of the node at this offset."""
         w, (unused, flags_unused) = self.write, idle(following)
         if flags_unused:
             with self._scratch(unused, 1, kept) as (node,):
@@ -306,12 +318,15 @@ class _Translation:
                 w(load_state(node, NODE), load(count, node, offset), lea(count, count, 1), store(node, offset, count))
 
     def _enter_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
+        """Notes the register of a stepped loop at its entry."""
         register = NAMES.index(self.stepped[index][1].register)
         with self._scratch(idle(following)[0], 1, kept) as (node,):
             self.write(load_state(node, NODE), store(node, self.node.start_of(index), register))
 
     def _leave_stepped(self, index: int, following: Sequence[DecodedInstruction], kept: frozenset[int]) -> None:
-        """Add what the register has gone since the loop was entered, in the direction of its steps."""
+        """Adds to a stepped counter how far the register has gone since the loop was entered, in the direction of its
+        steps.
+        """
         w, stepping = self.write, self.stepped[index][1]
         register, counter = NAMES.index(stepping.register), NODE_COUNTERS + 8 * index
         with self._scratch(idle(following)[0], 3, kept) as (node, way, other):
@@ -323,7 +338,9 @@ class _Translation:
             w(load(other, node, counter), lea_sum(other, other, way), store(node, counter, other))
 
     def _go(self, place: Place | None, target: int, following: int | None) -> None:
-        """Count ``place`` and go on at the original address ``target``; ``following`` is what is written next."""
+        """Counts the edge ``place`` and goes on at the original address ``target``. ``following``: what is written
+        next.
+        """
         inside = target in self.graph.blocks
         behind = self.graph.blocks[target].instructions if inside else ()
         if place is not None:
@@ -336,7 +353,7 @@ class _Translation:
             for index in entered:
                 self._enter_stepped(index, behind, kept)
         if not inside:
-            self._leave(self._site(None, target, target, False))
+            self.calls.leave(self.calls.add(None, target, target, False))
         elif target != following:
             self.write.jump(target)
 
@@ -358,7 +375,7 @@ class _Translation:
         opcode = opcode_of(last)
         if len(opcode) == 2:
             w.to_label(opcode, label)
-        else:  # jrcxz, loop: no form with a far target
+        else:  # jrcxz, loop: they have no form with a 32-bit distance
             near, on = ("near", block.start), ("on", block.start)
             w(*(bytes((p,)) for p in last.bytes[:-2]))
             w.if_zero(near, last.bytes[-2])
@@ -371,8 +388,9 @@ class _Translation:
     # -- what is told --------------------------------------------------------------------------------------------------
 
     def _watch(self, block: BasicBlock) -> dict[int, list[tuple[int, Access]]]:
-        """Tell that a hyperblock runs which begins with ``block``; the accesses by their instructions, with their
-        indices."""
+        """Tells a run of the hyperblock that begins with ``block``, if one does. Returns, by instruction, the accesses
+        of the block with their indices.
+        """
         watched = self.told_by.get(block.start)
         told: dict[int, list[tuple[int, Access]]] = {}
         if watched is None:
@@ -385,7 +403,7 @@ class _Translation:
         return told
 
     def _tell_inside(self, start: int, watched: Watched) -> None:
-        """Where one comes to the block at ``start`` from anywhere, not from those of ``watched``."""
+        """Writes the entry to the block at ``start`` from anywhere but the other blocks of ``watched``."""
         key = _INSIDE, start
         self.write.place(key)
         tell_block(self.write, watched, key, inside=True)
@@ -393,7 +411,7 @@ class _Translation:
         self.write.jump(start)
 
     def _tell_points(self, place: object, points: Sequence[Point], original: int) -> None:
-        """``place``: where the program is, at ``original``."""
+        """Tells the values of ``points``. ``place``: names where the program is, at ``original``."""
         for point in points:
             key = (place, point.number)
             trips = self.node.trips_of(point.loop) if point.loop in self.node.trips else 0
@@ -401,7 +419,7 @@ class _Translation:
             self.full[key] = original
 
     def _tell(self, told: Sequence[tuple[int, Access]], instruction: DecodedInstruction) -> None:
-        """Where the accesses of ``instruction`` go to."""
+        """Tells the addresses that ``instruction`` is about to access."""
         w = self.write
         for index, access in told:
             kept = frozenset((RCX,) if access.repeated else ())
@@ -418,40 +436,9 @@ class _Translation:
 
     # -- what may leave the function -----------------------------------------------------------------------------------
 
-    def _site(self, instruction: DecodedInstruction | None, address: int, target: int | None, returns: bool) -> int:
-        end = address if instruction is None else instruction.end
-        self.sites.append((address if instruction is None else instruction.address, target, end, returns))
-        return len(self.sites) - 1
-
-    def _leave(self, site: int) -> None:
-        """A direct jump to another function, which will return to this one's caller."""
-        w = self.write
-        w(store_state(SAVED[1], RCX), store_state(SAVED[2], RDX))
-        w(load_state(RDX, NODE), load(RCX, RDX, self.node.slot_of(site)))
-        w.if_zero(("new", site))
-        w.place(("go on", site))
-        w(store_state(NODE, RCX), load_state(RCX, SAVED[1]), load_state(RDX, SAVED[2]))
-        w.to_label(JUMP_RELATIVE, ("link", site))
-        self._new(site)
-
-    def _new(self, site: int) -> None:
-        """Right behind a site: its node has no callee yet."""
-        w = self.write
-        w.place(("new", site))
-        w.to_label(lea_relative(RCX), ("record", site))
-        w(store_state(RECORD, RCX), store_state(SAVED[0], RAX))
-        w.to(encode.JUMP, self.shared.call)
-
-    def _push_call(self, site: int) -> None:
-        """Precondition: the caller's node is in rdx, rcx is in use, rax is free. Leaves rdx free."""
-        w = self.write
-        w(load_state(RAX, TOP), store(RAX, CALL_NODE, RDX))
-        w.to_label(lea_relative(RDX), ("record", site))
-        w(store(RAX, CALL_SITE, RDX), store(RAX, CALL_STACK, RSP), lea(RAX, RAX, CALL_BYTES), store_state(TOP, RAX))
-
     def _call(self, block: BasicBlock, last: DecodedInstruction, following: int | None) -> None:
         w = self.write
-        site = self._site(last, last.address, last.target, True)
+        site = self.calls.add(last, last.address, last.target, True)
         self._mark(last)
         if last.target is not None:
             w.to_label(PUSH_RELATIVE, ("return address", site))
@@ -460,41 +447,28 @@ class _Translation:
             w.if_zero(("new", site))
             w.place(("go on", site))
             w(store_state(NODE, RCX))
-            self._push_call(site)
+            self.calls.push(site)
             restore(w)
             w.to_label(JUMP_RELATIVE, ("link", site))
-            self._new(site)
+            self.calls.no_callee_yet(site)
         else:
             w(store_state(SAVED[1], RCX))
             w(load_target(last, w.here))
             w.to_label(PUSH_RELATIVE, ("return address", site))
             w(store_state(SAVED[0], RAX), store_state(SAVED[2], RDX), load_state(RDX, NODE))
-            self._push_call(site)
-            self._by_table(site)
+            self.calls.push(site)
+            self.calls.by_table(site)
         w.place(("return", site))
         self._tell_points(("return", site), [p for p in self.points if p.moment is Moment.BACK], block.end)
         self._go((block.start, block.end), block.end, following)
 
     def _indirect_jump(self, last: DecodedInstruction) -> None:
         w = self.write
-        site = self._site(last, last.address, None, False)
+        site = self.calls.add(last, last.address, None, False)
         self._mark(last)
         w(store_state(SAVED[1], RCX))
         w(load_target(last, w.here), store_state(SAVED[0], RAX), store_state(SAVED[2], RDX))
-        self._by_table(site)
-
-    def _by_table(self, site: int) -> None:
-        """Go to the original address in rcx; rax, rcx, rdx are saved."""
-        w, found = self.write, ("found", site)
-        w(load_state(RDX, NODE), lea(RDX, RDX, self.node.slot_of(site)), store_state(SLOT, RDX))
-        w(store_state(TARGET, RCX))
-        w(low_16_bits(RAX, RCX), double(RAX), load_indexed(RDX, RAX, self.table), lea_sum(RCX, RCX, RDX))
-        w.if_zero(found)
-        w.to(encode.JUMP, self.shared.lookup)
-        w.place(found)
-        w(load_indexed(RDX, RAX, self.table + 8), store_state(DESTINATION, RDX))
-        restore(w)
-        w(jump_by_state(DESTINATION))
+        self.calls.by_table(site)
 
     def _return(self, block: BasicBlock, last: DecodedInstruction) -> None:
         w, found = self.write, ("return found", block.start)
@@ -516,21 +490,3 @@ class _Translation:
         w(store_state(TOP, RAX), lea(RSP, RSP, popped))
         restore(w)
         w(jump_by_state(DESTINATION))
-
-    def _records(self) -> tuple[Site, ...]:
-        """The records of the sites, behind the code."""
-        w, made = self.write, []
-        w(bytes(-w.here % 8))
-        for index, (address, target, end, returns) in enumerate(self.sites):
-            record = w.here
-            w.place(("record", index))
-            labels = w.labels
-            copy = labels.get(("return", index), 0)
-            w((-end % (1 << 64)).to_bytes(8, "little"), copy.to_bytes(8, "little"))
-            w.place(("return address", index))
-            w(end.to_bytes(8, "little"))
-            w.place(("link", index))
-            w(bytes(8), (target or 0).to_bytes(8, "little"), bytes(16), self.node.slot_of(index).to_bytes(8, "little"))
-            w(labels.get(("go on", index), 0).to_bytes(8, "little"))
-            made.append(Site(address, target, end, returns, self.node.slot_of(index), record, copy))
-        return tuple(made)

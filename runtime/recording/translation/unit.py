@@ -1,4 +1,4 @@
-"""What there is of a function that was copied: its counters, its sites, and where its instructions lie now."""
+"""The data type of a translated function: its counters, its sites, and where its instructions lie now."""
 
 from __future__ import annotations
 
@@ -19,106 +19,108 @@ SYSCALL_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A call, or a jump that may leave the function. ``target``: None where it is not in the instruction.
-    ``record``: address of what its probes know."""
+    """A call, or a jump that may leave the function."""
 
     address: int
-    target: int | None
-    end: int
-    returns: bool
-    slot: int
-    record: int
-    copy_return: int
+    target: int | None  # None if it is not in the instruction
+    end: int  # of a call: its return address
+    returns: bool  # whether it is a call
+    slot: int  # offset in the node of its callee
+    record: int  # address of what its probes know (layout.py)
+    copy_return: int  # where the copy goes on behind the call
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLayout:
-    """Offsets in the nodes of a unit, in bytes: so many ``counters``, what registers held when the loops of ``stepped``
-    ones were entered, trip counts of the loops ``trips``, and for each site its callee's node."""
+    """Offsets in the nodes of a unit, in bytes, in this order: counters, the registers of stepped loops at entry, trip
+    counts, and for each site its callee's node.
+    """
 
-    counters: int
-    stepped: tuple[int, ...]
-    trips: tuple[int | None, ...]
+    counters: int  # how many
+    stepped: tuple[int, ...]  # indices of the stepped counters
+    trips: tuple[int | None, ...]  # the loops whose trips are counted
 
     def start_of(self, index: int) -> int:
-        """What the register held when the loop of a stepped counter was entered."""
+        """The register's value at the entry of the loop of a stepped counter."""
         return NODE_COUNTERS + 8 * (self.counters + self.stepped.index(index))
 
     def trips_of(self, loop: int | None) -> int:
+        """The trip count of a loop."""
         return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + self.trips.index(loop))
 
     def slot_of(self, site: int) -> int:
-        """The callee's node of the site of this number, and the end of the node for the number of sites."""
+        """The callee's node of the site of this number. For the number of sites: the end of the node."""
         return NODE_COUNTERS + 8 * (self.counters + len(self.stepped) + len(self.trips) + site)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A hyperblock whose runs are told one by one, with the accesses of its blocks in their order: (address of the
-    instruction, access). ``number``: by which the trace knows it. ``registers``: numbers of those whose values are told
-    as it begins."""
+    """A hyperblock whose runs are told one by one."""
 
-    number: int
+    number: int  # by which the trace knows it
     start: int
-    accesses: tuple[tuple[int, Access], ...]
-    registers: tuple[int, ...] = ()
-    blocks: tuple[int, ...] = ()
+    accesses: tuple[tuple[int, Access], ...]  # in order: address of the instruction, access
+    registers: tuple[int, ...] = ()  # numbers of the registers whose values are told as it begins
+    blocks: tuple[int, ...] = ()  # its basic blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``number``: above 0, by which nodes know it; ``node``: what these hold. ``code`` belongs at ``start``; ``entry``
-    is the copy of the graph's entry. ``stepped``: what is told by a register, by the index of its place in
-    ``counting``; its counter grows by the step. ``repeated``: addresses of repeated string instructions, whose
-    repetitions have a counter each, after those of ``counting``. ``blocks``: where to go on from anywhere, by original
-    address. ``copies`` and ``originals``: addresses of instructions, in the order of the copies; there, a signal finds
-    the program's own state. ``told_by``: for each block the hyperblock that is told. ``untold``: addresses of
-    instructions that access memory unwatched though it is watched. ``points``: where values are told. ``name``: of the
-    function, "" where it has none.
+    """A translated function.
+
+    A stepped counter belongs to a loop whose iterations a register tells (an induction variable): nothing is counted
+    inside the loop, and what the register has gone is added where the loop is left. ``in_stepped_loop`` and
+    ``not_stepped`` deal with threads that leave it elsewhere.
     """
 
-    number: int
+    number: int  # above 0, by which nodes know it
     graph: FlowGraph
     nesting: Nesting
     counting: Counting
-    node: NodeLayout
-    stepped: dict[int, tuple[Loop, Stepping]]
-    repeated: tuple[int, ...]
+    node: NodeLayout  # what its nodes hold
+    stepped: dict[int, tuple[Loop, Stepping]]  # stepped counters, by the index of their places in ``counting``
+    repeated: tuple[int, ...]  # repeated string instructions; each has a counter, after those of ``counting``
     sites: tuple[Site, ...]
     start: int
-    code: bytes
-    entry: int
-    blocks: dict[int, int]
+    code: bytes  # belongs at ``start``
+    entry: int  # the copy of the graph's entry
+    blocks: dict[int, int]  # by original address of a block: where to enter its copy from anywhere
+    # Copies of instructions, and their originals, in the order of the copies. There a signal finds the program's state.
     copies: tuple[int, ...]
     originals: tuple[int, ...]
     watched: tuple[Watched, ...] = ()
-    told_by: Mapping[int, Watched] = field(default_factory=dict)
-    untold: tuple[int, ...] = ()
-    points: tuple[Point, ...] = ()
-    name: str = ""
+    told_by: Mapping[int, Watched] = field(default_factory=dict)  # by block: the hyperblock that tells it
+    untold: tuple[int, ...] = ()  # instructions whose accesses are not told, although accesses are
+    points: tuple[Point, ...] = ()  # where values are told
+    name: str = ""  # of the function; "" if it has none
 
     @property
     def counters(self) -> int:
+        """How many counters a node has."""
         return self.node.counters
 
     @property
     def node_bytes(self) -> int:
+        """The size of a node."""
         return self.node.slot_of(len(self.sites))
 
     @property
     def end(self) -> int:
+        """The address behind the code."""
         return self.start + len(self.code)
 
     def in_stepped_loop(self, block: int) -> bool:
+        """Whether the block lies in a loop with a stepped counter."""
         return any(block in loop.blocks for loop, _ in self.stepped.values())
 
     def block_around(self, address: int) -> int | None:
-        """Where the block with the instruction at ``address`` begins."""
+        """The start of the block with the instruction at ``address``, or None."""
         return next((b.start for b in self.graph.blocks.values() if b.start <= address < b.end), None)
 
     def place_of_copy(self, copy: int) -> tuple[int, int] | None:
-        """Where the block begins that the thread is in, and the original address of what comes next, where it is about
-        to execute the instruction at ``copy``, or is behind a system call there. None where it is in a probe."""
+        """The block that a thread is in and the original address of its next instruction, if the thread is about to
+        execute the instruction at ``copy``, or stands behind a system call there. None if it is in a probe.
+        """
         for behind in (0, SYSCALL_BYTES):
             address = self.original(copy - behind)
             block = None if address is None else self.block_around(address)
@@ -127,26 +129,27 @@ class Unit:
         return None
 
     def not_stepped(self, block: int, address: int) -> dict[int, int]:
-        """By their index, the steps of the stepped counters of a block that has begun, but not stepped where the
-        instruction at ``address`` comes next."""
+        """For a thread whose next instruction is at ``address`` of ``block``: by index of each stepped counter, the
+        step that it has not done yet although the block has begun.
+        """
         return {index: abs(stepping.step) for index, (_, stepping) in self.stepped.items()
                 if stepping.block == block and address <= stepping.address}
 
     def loop_around(self, address: int) -> int | None:
-        """Index of the innermost loop around the instruction at ``address``."""
+        """The index of the innermost loop around the instruction at ``address``, or None."""
         block = self.block_around(address)
         return None if block is None else self.nesting.innermost.get(block)
 
     def watched_around(self, address: int) -> Watched | None:
-        """The hyperblock with the instruction at ``address``, if it is told."""
+        """The hyperblock with the instruction at ``address``, if its runs are told."""
         starts = list(self.graph.blocks)
         return self.told_by.get(starts[bisect.bisect_right(starts, address) - 1])
 
     def copy_of(self, address: int) -> int | None:
-        """Where the instruction at ``address`` is copied to."""
+        """The address of the copy of the instruction at ``address``, or None."""
         return self.copies[self.originals.index(address)] if address in self.originals else None
 
     def original(self, copy: int) -> int | None:
-        """The address of the instruction whose copy is at ``copy``."""
+        """The address of the instruction whose copy is at ``copy``, or None."""
         index = bisect.bisect_left(self.copies, copy)
         return self.originals[index] if index < len(self.copies) and self.copies[index] == copy else None

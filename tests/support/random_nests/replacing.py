@@ -1,7 +1,7 @@
 """The stages of ``memopt exec`` on a traced program, one nest after the other: no sampling, no trial.
 
 The program stops at int3 before each call of a nest; breakpoints at the headers of its loops then show where a loop
-is entered, and the driver's own stages (memopt.session.improving.stages) are run with the program itself in the place
+is entered, and the driver's own stages (memopt.session.replacing.stages) are run with the program itself in the place
 of the copy they would work on. What stays in the program is what they install.
 """
 
@@ -13,7 +13,7 @@ import signal
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from unittest import mock
 
@@ -24,11 +24,11 @@ from memopt.ir.region import Region
 from memopt.ir.scop import TRIPS
 from memopt.machine.description import Machine
 from memopt.options import Options
-from memopt.session.improving.decision import Decision
-from memopt.session.improving.improver import Improver
-from memopt.session.improving.site import Site, find_site
-from memopt.session.improving.stages import TRANSIENT
-from memopt.session.improving.worker import Worker
+from memopt.session.replacing.decision import TRANSIENT, Installed
+from memopt.session.replacing.history import History
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.site import Site, find_site
+from memopt.session.replacing.stages import replace_loop
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion
 from passes.contraction_schedule.profitability import Profitability
@@ -93,33 +93,24 @@ class Here:
         return self.tracee.memory.read(address, size)
 
 
-@dataclass
-class Direct(Improver):
-    """The driver's stages without its thread."""
+@dataclass(frozen=True, kw_only=True)
+class StandingProcess(Process):
+    """The program stopped at the header, which is its own copy."""
 
-    tracee: Tracee | None = None
-    worker: Worker = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._stage = "find"
-        self._current = self._aside = None
+    tracee: Tracee
 
     @contextmanager
-    def _shadows(self, count: int) -> Iterator[tuple[Here, ...]]:  # type: ignore[override]
-        assert self.tracee is not None
+    def traced(self) -> Iterator[Tracee]:
+        yield self.tracee
+
+    @contextmanager
+    def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Here, ...]]:
         yield (Here(self.tracee),) * count
 
-    def _trips(self, region: Region, _exits: frozenset[int], shadow: Shadow) -> int:
-        return live_values(region, shadow)[TRIPS]
-
-    def replace(self, site: Site, loop: Loop, sizes: bool) -> Decision:
-        """Raises what the stages raise. ``sizes``: as if small numbers had been others at an earlier entry."""
-        if sizes and self.tracee is not None:
-            registers = general_registers(self.tracee.registers())
-            self._earlier[loop.header] = [{r: v + OTHER if v < SMALL else v for r, v in registers.items()}]
-        decision = Decision(0, (), site=site)
-        self._replace(decision, site, loop)
-        return decision
+    def earlier(self, loop: Loop) -> History:
+        """As if small numbers had been others at an earlier entry of ``loop``."""
+        registers = general_registers(self.tracee.registers())
+        return History(earlier={loop.header: [{r: v + OTHER if v < SMALL else v for r, v in registers.items()}]})
 
 
 @dataclass
@@ -130,7 +121,7 @@ class Nest:
     skips: dict[int, int] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)
     results: list[LoopResult] = field(default_factory=list)
-    installed: list[tuple[LoopResult, Decision]] = field(default_factory=list)
+    installed: list[tuple[LoopResult, Installed]] = field(default_factory=list)
 
 
 class Follower:
@@ -238,7 +229,7 @@ class Follower:
         before = time.monotonic()
         try:
             with time_limit():
-                decision = self._replaced(site, loop)
+                installed = self._replaced(site, loop)
         except Rejected as rejected:
             nest.tries[header] += 1
             if rejected.reason in TRANSIENT and nest.tries[header] < RETRIES:
@@ -252,10 +243,10 @@ class Follower:
             nest.results.append(LoopResult(header - self.bias, INTERNAL, f"{type(error).__name__}: {error}"))
             self._inner(nest, site, loop)
         else:
-            result = LoopResult(header - self.bias, REPLACED, decision.plan.summary if decision.plan else "",
+            result = LoopResult(header - self.bias, REPLACED, installed.compiled.plan.summary,
                                 seconds=time.monotonic() - before)
             nest.results.append(result)
-            nest.installed.append((result, decision))
+            nest.installed.append((result, installed))
             for other in [h for h in nest.waiting if h in loop.blocks]:
                 del nest.waiting[other]
 
@@ -270,33 +261,29 @@ class Follower:
                 for each in following:
                     self._wait_for(nest, inner, each)
 
-    def _replaced(self, site: Site, loop: Loop) -> Decision:
+    def _replaced(self, site: Site, loop: Loop) -> Installed:
         program = self.batch.programs[self.number]
         options = Options(arguments=(str(self.batch.path),), shadow=False, quiet=True, print_after=PRINT_AFTER,
                           isa=Isa(program.isa) if program.isa else None)
-        with in_place_of_the_runtime(self.tracee, self.machines[program.small_caches]), preferring(program.prefer):
-            return Direct(options, self.pid, _nothing, time.monotonic(), tracee=self.tracee).replace(
-                site, loop, program.seed % 2 == 0)
+        process = StandingProcess(self.pid, options, nullcontext, time.monotonic(), tracee=self.tracee,
+                                  machine=lambda: self.machines[program.small_caches])
+        history = process.earlier(loop) if program.seed % 2 == 0 else History()
+        with any_gain_at_any_entry(), preferring(program.prefer):
+            return replace_loop(process, site, loop, history)
 
     def _finish(self) -> None:
         """Read the statistics of what was installed for the current program."""
         if self.current is None:
             return
-        for result, decision in self.current.installed:
-            if decision.cache is not None:
-                statistics = decision.cache.read_statistics()
-                result.iterations, result.entries = statistics.iterations, statistics.entries
-                if self.tracee.stopped:  # nothing enters it again, and there is not room for many
-                    decision.cache.release(self.tracee)
-                decision.cache.close()
+        for result, installed in self.current.installed:
+            statistics = installed.cache.read_statistics()
+            result.iterations, result.entries = statistics.iterations, statistics.entries
+            if self.tracee.stopped:  # nothing enters it again, and there is not room for many
+                installed.cache.release(self.tracee)
+            installed.cache.close()
         self.current.results += [LoopResult(h - self.bias, Reason.NOT_REACHED.value) for h in self.current.waiting]
         self.results[self.number] = self.current.results
         self.current = None
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 @contextmanager
@@ -316,22 +303,14 @@ def time_limit() -> Iterator[None]:
 
 
 @contextmanager
-def in_place_of_the_runtime(tracee: Tracee, machine: Machine) -> Iterator[None]:
-    """Stages that attach get ``tracee``; the machine is ``machine``; any loop plan is worth while."""
+def any_gain_at_any_entry() -> Iterator[None]:
+    """Any loop plan is worth while; of a loop's entries only the one at which the program stands is looked at."""
 
-    @contextmanager
-    def attach(pid: int) -> Iterator[Tracee]:
-        yield tracee
+    def trip_count(region: Region, exits: frozenset[int], shadow: Shadow) -> int:
+        return live_values(region, shadow)[TRIPS]
 
-    with ExitStack() as stack:
-        patches: list[AbstractContextManager[object]] = [
-            mock.patch("runtime.target.tracee.attach", attach),
-            mock.patch("memopt.session.improving.stages.detected_machine", return_value=machine),
-            mock.patch("runtime.patching.perf_map.add"),
-            mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
-        ]
-        for patch in patches:
-            stack.enter_context(patch)
+    with (mock.patch("passes.planning.loop_plans", functools.partial(loop_plans, least_gain=0.0)),
+          mock.patch("memopt.session.replacing.capture.trip_count", trip_count)):
         yield
 
 

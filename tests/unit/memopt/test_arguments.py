@@ -69,4 +69,4 @@ def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     folder.rmdir()
     assert plain(("profile", "true")) is None
     assert parse(("profile", "true")) == 2
-    assert capfd.readouterr().err.startswith("memopt: this folder is gone")
+    assert capfd.readouterr().err.startswith("memopt: the current folder is gone")

@@ -56,8 +56,7 @@ def test_defaults() -> None:
     assert shown("exec", "prog") == (
         "Options(arguments=('prog',), pid=None, undo=False, fp='exact', dry_run=False, quiet=False, verbose=False, "
         "shadow=True, isa=None, print_after=(), follow=False, report=None, json=None, profile=None, "
-        "exact=False, elide=True, memory=False, dependences=False, reuse=False, trace=None, affine=False, paths=False, "
-        "unhook=5000, rehook=None, overhead=5.0, values=False)\n")
+        "mode='sampled', elide=True, reuse=False, trace=None, unhook=5000, rehook=None, overhead=5.0)\n")
 
 
 def test_every_option(tmp_path: Path) -> None:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from memopt.cfg.loop_nesting import find_nesting
 from memopt.cfg.natural_loops import find_loops
 from memopt.ir.graph import FlowGraph
-from tests.unit.memopt.cfg.test_natural_loops import graph_of, reachable_without
-
-
-def drawn(seed: int) -> FlowGraph:
-    source = random.Random(seed)
-    count = source.randrange(2, 14)
-    edges = {n: tuple({source.randrange(1, count + 3) for _ in range(source.randrange(4))})
-             for n in range(1, count + 1)}
-    there = reachable_without(graph_of(edges), 0)
-    return graph_of({n: targets for n, targets in edges.items() if n in there})
+from tests.support.graphs import drawn, graph_of
 
 
 def reached(graph: FlowGraph, start: int, inside: frozenset[int]) -> set[int]:

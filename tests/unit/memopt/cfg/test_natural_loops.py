@@ -4,50 +4,22 @@ import random
 
 import pytest
 
-from memopt.cfg.dominators import dominates, immediate_dominators, reverse_postorder
+from memopt.cfg.dominators import dominates, immediate_dominators
 from memopt.cfg.natural_loops import (
     entered_in_the_middle,
     find_loops,
     innermost_loop_at,
 )
-from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind, LoopForest
+from memopt.ir.graph import FlowGraph, LoopForest
 from memopt.ir.reasons import Reason, Rejected
-
-
-def graph_of(edges: dict[int, tuple[int, ...]], entry: int = 1) -> FlowGraph:
-    """Blocks of one byte each, numbered; an address without a key lies outside."""
-    blocks = {}
-    for start, successors in sorted(edges.items()):
-        nop = DecodedInstruction(start, 1, "nop", "", Kind.PLAIN, None, b"\x90")
-        blocks[start] = BasicBlock(start, start + 1, (nop,), successors)
-    return FlowGraph(entry, blocks)
-
-
-def reachable_without(graph: FlowGraph, removed: int) -> set[int]:
-    if graph.entry == removed:
-        return set()
-    found, pending = {graph.entry}, [graph.entry]
-    while pending:
-        for successor in graph.successors(pending.pop()):
-            if successor != removed and successor not in found:
-                found.add(successor)
-                pending.append(successor)
-    return found
+from tests.support.graphs import drawn_with_dead_blocks, graph_of, reachable_without
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_dominators_and_loops_against_their_definitions(seed: int) -> None:
-    source = random.Random(seed)
-    count = source.randrange(2, 12)
-    edges = {n: tuple({source.randrange(1, count + 3) for _ in range(source.randrange(3))})
-             for n in range(1, count + 1)}
-    graph = graph_of(edges)
+def test_loops_against_their_definition(seed: int) -> None:
+    graph = drawn_with_dead_blocks(seed)
     found = immediate_dominators(graph)
     everything = reachable_without(graph, 0)
-    assert set(found) == everything == set(reverse_postorder(graph))
-    for first in everything:
-        cut = everything - reachable_without(graph, first)
-        assert {b for b in everything if dominates(found, first, b)} == cut
     forest = find_loops(graph)
     back = {(s, t) for s in everything for t in graph.successors(s) if dominates(found, t, s)}
     assert {e for loop in forest.loops for e in loop.back_edges} == back

@@ -8,8 +8,7 @@ import pytest
 
 from memopt.cfg.loop_nesting import find_nesting
 from memopt.instrumentation.hyperblocks import hyperblocks
-from tests.unit.memopt.cfg.test_loop_nesting import drawn
-from tests.unit.memopt.cfg.test_natural_loops import graph_of
+from tests.support.graphs import drawn, graph_of
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -11,7 +11,7 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, LiveIn, Region, Register, Rejoin, Relation
-from memopt.lifting.lift import Lifted
+from memopt.lifting.lift import PASSES, Lifted
 from tests.support.lifting import STACK, lift_assembly
 
 A, B, C = 0x10000, 0x20000, 0x30000
@@ -57,19 +57,21 @@ def refusal(registers: dict[str, int] | None = None, memory: dict[int, int] | No
 
 def test_the_region_of_a_matrix_product() -> None:
     assert str(lift().region) == """region 0x401002
+  displaced 90 90 90 90 90
   r8 = s64 r8
   r9 = s64 r9
   rbx = s64 rbx
   rdi = s64 rdi
   rsi = s64 rsi
   R = (-rbx + 10) / 1
-  guard r8 - 10 == 0
-  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [80*rbx + rdi, 80*R + 80*rbx + rdi)
-  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [rsi, rsi + 800)
+  guard r8 - 10 == 0 "specialised"
+  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [80*rbx + rdi, 80*R + 80*rbx + rdi) "arrays do not overlap"
+  guard [r9 + 80*rbx, 80*R + r9 + 80*rbx) disjoint [rsi, rsi + 800) "arrays do not overlap"
   rejoin rbx := H + rbx
   footprint A0 [r9 + 80*rbx, 80*R + r9 + 80*rbx) rw
   footprint A1 [80*rbx + rdi, 80*R + 80*rbx + rdi) r
   footprint A2 [rsi, rsi + 800) r
+  dead registers rax, rcx, rdx
   array A0: f64 at r9 + 80*rbx, strides (80, 8)
   array A1: f64 at 80*rbx + rdi, strides (80, 8)
   array A2: f64 at rsi, strides (80, 8)
@@ -384,3 +386,12 @@ def test_what_an_instruction_clears_under_a_condition_is_clear_throughout_if_it_
     with pytest.raises(Rejected) as refused:
         _diagonal(3)
     assert refused.value.reason is Reason.CARRIED_VALUE
+
+
+def test_an_observer_sees_the_statements_after_each_pass() -> None:
+    """In every attempt that gets there; the last one is the one that the region is made of."""
+    seen: list[tuple[str, str]] = []
+    lifted = lift_assembly(nest(), REGISTERS, observer=lambda name, statements: seen.append((name, str(statements))))
+    names = [step.name for step in PASSES]
+    assert [name for name, _ in seen[-len(names):]] == names
+    assert seen[-1] == ("quotients", str(lifted.statements))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -30,6 +31,36 @@ def test_malformed_descriptions_are_named(before: str, after: str) -> None:
     assert before in text
     with pytest.raises(ValueError, match="machine description"):
         parse(text.replace(before, after, 1))
+
+
+@pytest.mark.parametrize(("before", "after", "key"), [
+    ("xcr0 = 0xe7", 'xcr0 = "many"', "xcr0"),
+    ("xcr0 = 0xe7", "xcr0 = []", "xcr0"),
+    ("cores = 2", "cores = 2.5", "cores"),
+    ("cores = 2", "cores = true", "cores"),
+    ("page_size = 4096", "page_size = {}", "page_size"),
+    ('name = "L2"', "name = 2", "name"),
+    ("ways = 12", "ways = [12]", "ways"),
+    ("model = ", "model = 5 # ", "model"),
+    ("extensions = ", "extensions = 7 # ", "extensions"),
+    ("extensions = [", "extensions = [1, ", "extensions"),
+    ("[[levels]]", "levels = 3\n[caches]", "levels"),
+    ("[[levels]]", "levels = [1, 2]\n[caches]", "levels"),
+])
+def test_a_value_of_the_wrong_type_is_named_by_its_key(before: str, after: str, key: str) -> None:
+    text = ZEN5.to_toml()
+    assert before in text
+    if key == "levels":
+        text = text[:text.index(before) + len(before)]
+    with pytest.raises(ValueError, match=rf"^machine description: {key} must be"):
+        parse(text.replace(before, after, 1))
+
+
+def test_a_missing_key_is_named() -> None:
+    for key in ("xcr0", "model", "cores", "page_size", "extensions", "ways"):
+        text = re.sub(rf"^{key} = .*$", "", ZEN5.to_toml(), count=1, flags=re.MULTILINE)
+        with pytest.raises(ValueError, match=rf"^machine description: the key '{key}' is missing"):
+            parse(text)
 
 
 def test_isas_need_both_the_processor_and_the_operating_system() -> None:

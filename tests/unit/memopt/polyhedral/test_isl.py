@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memopt.ir.linear import Linear
@@ -9,11 +11,13 @@ from memopt.polyhedral.isl import (
     IntegerSet,
     Polyhedron,
     budget,
+    instances,
     iterations,
     no_pairs,
     no_points,
     patience,
 )
+from tests.support.nests import region
 
 
 def test_equality_is_of_sets_not_of_texts() -> None:
@@ -92,3 +96,14 @@ def test_nothing_bounds_a_symbol_that_the_points_are_not_about() -> None:
     assert points.least(Linear.symbol("j") + other) is None
     assert points.most(other) is None
     assert points.least(Linear.symbol("j") + other - other) == 0
+
+
+def test_cells_may_depend_on_what_no_bound_names() -> None:
+    """``B[i - n, j]`` is ``B[j, i]`` for some n, and ``B[i - n, j + 9]`` never."""
+    (statement,) = region("for i < R\n  for j < 5\n    B[i,j] = add(B[i,j], B[j,i])", {"B": (20, 20)}).scop.statements
+    row, column = statement.write.subscripts
+    cell = (row - Linear.symbol("n"), column)
+    moved = replace(statement, write=replace(statement.write, subscripts=cell))
+    for other, meets in (((column, row), True), ((row, column + 9), False)):
+        equal = [a - b for a, b in zip(cell, other, strict=True)]
+        assert instances(moved).where(equal=equal).is_empty is not meets

@@ -22,8 +22,8 @@ def test_replaced_and_kept_loops() -> None:
         "  tiled (i/96), 8x24 register tile",
         "  21.6 ms per outer iteration before, 170 us after: 127 times as fast",
         "  entered 1 time, 1,999 outer iterations",
-        "main at 0x6666, 2.3 % of the time: kept, because the loop calls a function (call at 0x1122)",
-        "next: memopt exec --json FILE -- ./dgemm 2048   (the same figures for machines)",
+        "main at 0x6666, 2.3 % of the time: left alone, because the loop calls a function (call at 0x1122)",
+        "next: memopt exec --json FILE -- ./dgemm 2048   (the same figures as JSON)",
     ]
     assert "  find: 2 ms" in lines(report, verbose=True)
 
@@ -32,7 +32,7 @@ def test_nothing_hot_and_the_command_is_quoted() -> None:
     report = RunReport("0.1.0", ("./a b", "$x"), (LoopReport(1, 0.01, Outcome.KEPT, reason=Reason.CALL),))
     assert lines(report) == [
         "no hot loop was found",
-        "next: memopt exec --verbose -- './a b' '$x'   (what each stage did)",
+        "next: memopt exec --verbose -- './a b' '$x'   (with the time of each stage)",
     ]
 
 

@@ -92,8 +92,9 @@ def test_every_named_query_is_answered(profile: Path, name: str) -> None:
 
 def test_an_answer_without_rows_says_what_the_profile_lacks(profile: Path) -> None:
     *_, why = answer(str(profile), "counted-loops", "table")
-    assert why.startswith("no rows: context, context_loop empty in this profile; it answers hot-functions, hot-loops, ")
-    answered = why.split("; ")[1].removeprefix("it answers ").split(", ")
+    assert why.startswith("no rows: this profile has nothing in context, context_loop; "
+                          "this profile can answer hot-functions, hot-loops, ")
+    answered = why.split("; ")[1].removeprefix("this profile can answer ").split(", ")
     assert all(asked(profile, name) for name in answered if name in ("hot-functions", "hot-loops", "hot-instructions"))
     assert "counted-loops" not in answered
     assert len(list(answer(str(profile), "SELECT * FROM function WHERE name = 'none'", "table"))) == 1

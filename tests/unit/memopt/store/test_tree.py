@@ -54,7 +54,7 @@ def test_samples(tmp_path: Path) -> None:
     assert unit == "seconds"
     assert shown(root) == [
         (0, "prog 5", 0, 1.5), (1, "thread 7", 0, 1.5), (2, "main", 0.25, 1.0), (3, "loop 0x100a", 0, 0.75),
-        (4, "loop 0x1014", 0.75, 0.75), (2, "code of no known function", 0.5, 0.5)]
+        (4, "loop 0x1014", 0.75, 0.75), (2, "unknown function", 0.5, 0.5)]
 
 
 def test_lines(tmp_path: Path) -> None:

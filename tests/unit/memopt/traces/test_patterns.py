@@ -7,7 +7,7 @@ import random
 import numpy
 import pytest
 
-from memopt.traces import notation, patterns
+from memopt.traces import notation, pattern_levels
 from memopt.traces.core.format import BLOCK, AccessShape, BlockShape
 from memopt.traces.notation import affine, expanded, needed, written
 from memopt.traces.patterns import Kind, Pattern
@@ -109,7 +109,7 @@ def test_what_is_not_regular_has_no_patterns_and_the_rest_has() -> None:
     seen = Streams()
     shape = AccessShape(8, True, False)
     seen.know([BlockShape(None, False, True, (shape, shape))], [])
-    count = 3 * patterns.MOST_PARTS
+    count = 3 * pattern_levels.MOST_PARTS
     seen.feed(numpy.array([(BLOCK << 48, 16, 8 * draw.randrange(1 << 30), 1 << 48 | BASE + 8 * n)
                            for n in range(count)], numpy.uint64).ravel())
     wild, tame = seen.all()

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 
 import pytest
 
 from memopt.ir.linear import Linear
-from memopt.ir.plan import Isa, LoopPlan, Plan
+from memopt.ir.plan import Isa, LoopPlan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import TRIPS, Access, Apply, Array, Dimension, ElementType, Read, Scalar, Scop, Statement
+from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
 from memopt.models.loop_cost import MOST_NEIGHBOURS
 from memopt.polyhedral.dependence_pieces import dependence_pieces
 from passes.context import Context
-from passes.legality.loops import check_loops, check_sequence
+from passes.legality.loops import check_loops
 from passes.loop_schedule.allen_kennedy import AllenKennedy
 from passes.loop_schedule.blocking import blockings
 from passes.loop_schedule.candidates import loop_plans
 from passes.loop_schedule.leaf_options import STRIP
 from passes.loop_schedule.rebasing import rebase
-from passes.planning import plan_candidates
 from tests.support.affine_nests import nests
 from tests.support.loop_runs import fitted, run_plan, run_scop
 from tests.support.machines import HASWELL, ZEN5
 from tests.support.nests import region as nest_region
-from tests.support.products import product
 
 _LARGE, _SMALL = nests(2000), nests(9)
 
@@ -56,33 +53,6 @@ def test_a_plan_performs_the_same_operations(name: str) -> None:
         expected = run_scop(small, trips)
         for each in _plans(name):
             assert run_plan(small, fitted(each, _LARGE[name].scop, small), trips) == expected
-
-
-def test_what_uses_no_operand_twice_is_no_contraction() -> None:
-    """y[i] += a * x[i]: packing costs more than the loop."""
-    i = (Linear.symbol("i"),)
-    y, x = Access("y", i), Access("x", i)
-    arrays = tuple(Array(n, ElementType.F64, Linear.symbol(n), (8,)) for n in ("y", "x"))
-    body = Apply("add", (Read(0), Apply("mul", (Read(1), Scalar("xmm0", ElementType.F64)))))
-    statement = Statement("S0", (Dimension("i", Linear.symbol(TRIPS)),), y, (y, x), body, (0, 0))
-    region = replace(product("ijk", dict.fromkeys("ijk", 9)), scop=Scop(arrays, (statement,)))
-    _, plan = plan_candidates(region, ZEN5, Isa.AVX512, trips=12011)[0]
-    assert all(isinstance(part, LoopPlan) for part in plan.parts)
-
-
-def test_contractions_keep_their_own_plans() -> None:
-    region = product("ijk", dict.fromkeys("ijk", 1009))
-    parts, plan = plan_candidates(region, ZEN5, Isa.AVX512)[0]
-    assert len(parts) == 1
-    assert isinstance(plan.parts[0], Plan)
-
-
-def test_the_region_of_a_loop_plan_has_its_statements() -> None:
-    parts, plan = plan_candidates(_LARGE["jacobi"], ZEN5, Isa.AVX512, trips=100)[0]
-    (loops,) = plan.parts
-    assert isinstance(loops, LoopPlan)
-    assert parts[0].scop.statements == loops.statements
-    assert "vectors along j" in plan.summary
 
 
 @pytest.mark.parametrize(("name", "slope"), [("jacobi", 2), ("three fields", 1)])
@@ -233,7 +203,8 @@ def test_counters_start_where_subscripts_do() -> None:
     counted, rebases = rebase(_SMALL["factors"].scop)
     assert [str(r) for r in rebases] == ["S0 counts i from k + 1", "S1 counts i from k + 1", "S1 counts j from k + 1"]
     assert str(counted.statements[1]) == (
-        "S1[k<R, i<9, j<9, i - k - 1 >= 0, j - k - 1 >= 0]: A[i, j] = sub(A[i, j], mul(A[i, k], A[k, j]))")
+        "S1[k<R, i<9, j<9, i - k - 1 >= 0, j - k - 1 >= 0] at (0, 1, 0, 0): "
+        "A[i, j] = sub(A[i, j], mul(A[i, k], A[k, j]))")
 
 
 @pytest.mark.parametrize(("text", "together"), [
@@ -314,36 +285,6 @@ for y < R
     best = next(loop_plans(region.scop, Context(ZEN5, Isa.AVX512, trips=2000)))
     sums = best.leaves[1]
     assert (sums.vector, sums.promote) == ("x", True)
-
-
-_CLEARED = nest_region("""
-for i < R
-  for j < 1009
-    C[i, j] = 0
-    for k < 1009
-      C[i, j] = add(C[i, j], mul(A[i, k], B[j, k]))
-    C[i, j] = mul(C[i, j], xmm1)
-""", {"A": (1009, 1009), "B": (1009, 1009), "C": (1009, 1009)})
-
-
-def test_a_product_between_other_statements_keeps_its_own_plan() -> None:
-    first, second = plan_candidates(_CLEARED, ZEN5, Isa.AVX512, trips=1009)
-    parts, plan = first
-    assert [type(p) for p in plan.parts] == [LoopPlan, Plan, LoopPlan]
-    assert [[s.name for s in p.scop.statements] for p in parts] == [["S0"], ["S1"], ["S2"]]
-    assert [type(p) for p in second[1].parts] == [LoopPlan]
-
-
-def test_parts_run_in_an_order_that_keeps_the_dependences() -> None:
-    zero, product_, scaled = _CLEARED.scop.statements
-    check_sequence(_CLEARED.scop, ((zero,), (product_,), (scaled,)))
-    check_sequence(_CLEARED.scop, ((zero, product_), (scaled,)))
-    for wrong in (((product_,), (zero,), (scaled,)), ((zero, scaled), (product_,)), ((zero,), (scaled,))):
-        with pytest.raises(Rejected):
-            check_sequence(_CLEARED.scop, wrong)
-    private = _LARGE["scaled product"].scop
-    with pytest.raises(Rejected):
-        check_sequence(private, tuple((s,) for s in private.statements))
 
 
 def test_statements_that_no_loop_goes_round_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

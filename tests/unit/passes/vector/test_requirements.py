@@ -6,9 +6,10 @@ import pytest
 
 from memopt.ir.plan import Isa
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
+from passes.vector.lowering import unit_for
 from passes.vector.registers import VectorUnit
-from passes.vector.requirements import refusal, requirements, unit_for
 from tests.support.lanes import F32, F64, I8, I16, I32, I64
+from tests.support.requirements import refusal, requirements
 
 A, B, C = Read(0), Read(1), Read(2)
 

@@ -6,8 +6,9 @@ import random
 
 import pytest
 
+from tests.support.emulated import ITERATIONS, NUMBERS, Machine, expected, values
 from tests.support.entering import INEXACT, TRIPS, N, check_kept, flag_words, passes
-from tests.support.header import FLAGS, MXCSR, VALUES, WORD, Header
+from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header
 
 
 @pytest.mark.parametrize("trips", [1, 10])
@@ -55,3 +56,59 @@ def test_statistics(header: Header) -> None:
     assert (entries, runs, iterations) == (1, 1, 9)
     assert 0 < cycles < 10**9
     assert header.run({"rsi": 1}).statistics == (1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("outer_rcx", [0, 77])
+@pytest.mark.parametrize("inner_rcx", [0, 88])
+@pytest.mark.parametrize("outer_trips", [ITERATIONS, 1])
+@pytest.mark.parametrize("flags_dead", [False, True])
+def test_a_handler_enters_the_nest_at_every_instruction(outer_rcx: int, inner_rcx: int, outer_trips: int,
+                                                        flags_dead: bool) -> None:
+    """As a signal handler may do. The nest runs to its end there, and nobody's registers are lost."""
+    machine = Machine(flags_dead)
+    outer, inner = values(0x33, outer_rcx, outer_trips), values(0x44, inner_rcx, ITERATIONS)
+    total = machine.instructions(outer)
+    assert total > 35
+    inner_ran = 0
+    for step in range(total):
+        machine.reset()
+        machine.start(outer)
+        machine.go(step)
+        interrupted = {name: machine.emulator.reg_read(number) for name, number in NUMBERS.items()}
+        before = machine.runs()
+        machine.start(inner)
+        machine.go()
+        ran = machine.runs() - before
+        inner_ran += ran
+        seen = machine.registers()
+        compared = [n for n in inner if n != "eflags" or not flags_dead]
+        wanted = expected(inner, bool(ran))
+        assert all(seen[n] == wanted[n] for n in compared), f"inner, at instruction {step}"
+        for name, value in interrupted.items():
+            machine.emulator.reg_write(NUMBERS[name], value)
+        machine.go()
+        seen = machine.registers()
+        wanted = expected(outer, outer_trips == ITERATIONS)
+        assert all(seen[n] == wanted[n] for n in compared), f"outer, at instruction {step}"
+        busy = machine.emulator.mem_read(machine.placement.frame, 8)
+        assert bytes(busy) == bytes(8)
+    # Entered before busy was taken, it runs the version; afterwards the original.
+    assert 0 < inner_ran < 10
+
+
+@pytest.mark.parametrize(("before", "after"), [(0, LIMIT), (LIMIT, 0), (0, 1 << 62), (3, LIMIT), (LIMIT, 3)])
+def test_the_limit_changes_at_every_instruction(before: int, after: int) -> None:
+    """As memopt changes it to have the version rest or run again."""
+    machine = Machine(flags_dead=False)
+    entered = values(0x33, 77, ITERATIONS)
+    iterations = set()
+    for step in range(machine.instructions(entered, before)):
+        machine.reset(before)
+        machine.start(entered)
+        machine.go(step)
+        machine.limit(after)
+        machine.go()
+        seen = machine.registers()
+        iterations.add(seen["rcx"] - entered["rcx"])
+        assert all(seen[name] == value for name, value in entered.items() if name != "rcx"), f"at instruction {step}"
+    assert iterations == {min(limit, ITERATIONS - 1) for limit in (before, after)}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason
-from memopt.lifting.values.canonical import canonical
 from memopt.lifting.values.loop_tree import CarriedValue, Guarded
 from memopt.lifting.values.values import Atom, Carried, Final, Integer, LiveVector, Node, Truth, Value, constant
 from tests.support.lifting import lift_assembly
@@ -51,42 +48,6 @@ def test_flags_of_a_comparison() -> None:
     loads = (load(0, A), load(1, A + 8), load(2, B), load(3, B + 8))
     assert recovered(*loads, store(C, picked)) == [
         "  [c]:64 = select.i64(flt.i64([a + 8], [a]), [b], [b + 8])"]
-
-
-@pytest.mark.parametrize(("shift", "kept", "number"), [
-    *((0, bits, 0) for bits in (0x01, 0x04, 0x05, 0x40, 0x41, 0x44, 0x45)),
-    (0, 0x40, 0x40), (0, 0x04, 0x04), (2, 1, 0), (2, 1, 1), (6, 1, 0), (6, 1, 1), (2, 0x10, 0x10)])
-@pytest.mark.parametrize("quiet", ["fcompare", "fqcompare"])
-def test_each_test_of_flags_is_a_comparison(quiet: str, shift: int, kept: int, number: int) -> None:
-    """``comisd; jp`` and the like, for operands that are below, above, equal, or of which one is a NaN."""
-    set_ = Node("zext", (Node("and", (Node(quiet, (v(0), v(1)), 32), constant(0x45, 32)), 32),), 64)
-    moved = Node("shr", (set_, constant(shift, 8)), 64) if shift else set_
-    found = canonical(Node("eq", (Node("and", (moved, constant(kept, 64)), 64), constant(number, 64)), 1))
-    for flags in (0x45, 0x01, 0x00, 0x40):
-        assert truth(found, flags) == ((flags >> shift) & kept == number), hex(flags)
-
-
-def truth(value: Value, flags: int) -> bool:
-    """``value``, of comparisons of v(0) and v(1), where they compare like ``flags``."""
-    assert isinstance(value, Node)
-    less = flags == (0x01 if value.operands[0] == v(0) else 0x00)
-    match value.operator:
-        case "not":
-            return not truth(value.operands[0], flags)
-        case "or":
-            return truth(value.operands[0], flags) or truth(value.operands[1], flags)
-        case "funord":
-            return flags == 0x45
-        case "flt" | "fqlt":
-            return less
-        case "fle" | "fqle":
-            return less or flags == 0x40
-    raise AssertionError(value)
-
-
-def test_several_flags_that_are_not_all_0_are_no_comparison() -> None:
-    flags = Node("and", (Node("fcompare", (v(0), v(1)), 32), constant(0x41, 32)), 32)
-    assert "fcompare" in str(canonical(Node("eq", (flags, constant(0x01, 32)), 1)))
 
 
 def test_narrow_integers() -> None:

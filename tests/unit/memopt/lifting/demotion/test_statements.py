@@ -95,7 +95,7 @@ def test_packed_halves_are_cells_of_their_own() -> None:
 def test_scalars_and_constants() -> None:
     items = (store(C, add(LiveVector("xmm7.0"), Integer(Linear.of(1), 64))),)
     assert recovered(*items) == ["  [c]:64 = add(xmm7, 0x1)"]
-    assert recovered(load(0, A), store(C, add(LiveVector("xmm7.1"), v(0)))) == ["  [c]:64 = add(xmm7[8], [a])"]
+    assert recovered(load(0, A), store(C, add(LiveVector("xmm7.1"), v(0)))) == ["  [c]:64 = add(xmm7[8:16], [a])"]
     assert recovered(store(C, Integer(Linear.of(-1), 64))) == ["  [c]:64 = 0xffffffffffffffff"]
 
 

@@ -333,7 +333,7 @@ def test_a_register_that_is_cleared_for_the_next_iteration() -> None:
 @pytest.mark.parametrize(("other", "pieces"), [
     ("xor edx, edx", ["S0[i<R, j<30]: A0[i, j] = A1[j, 0]"]),
     ("mov edx, 1", ["S0[i<R, j<30, j >= 0, -j >= 0]: A0[i, j] = A1[0]",
-                    "S1[i<R, j<30, j - 1 >= 0]: A0[i, j] = A2[j, 0]"]),
+                    "S1[i<R, j<30, j - 1 >= 0] at (0, 0, 1): A0[i, j] = A2[j, 0]"]),
 ])
 def test_a_product_that_is_known_where_the_counter_is_zero(other: str, pieces: list[str]) -> None:
     """for i: for j: c[i, j] = a[j == 0 ? 0 : 5 * j]: compilers leave the product out there."""

@@ -34,7 +34,7 @@ def test_a_32_bit_counter_that_wraps_around_to_zero(first: int) -> None:
     region = _sums(first, "addsd xmm0, [rcx]", "add r9d, 1", "add rcx, 8", before="mov rcx, rdi")
     zero, summed = map(str, region.scop.statements)
     assert zero == "S0[i<R]: A0[i] = 0x0"
-    assert summed == f"S1[i<R, j<{2 - first}]: A0[i] = add(A0[i], A1[i + j])"
+    assert summed == f"S1[i<R, j<{2 - first}] at (0, 1, 0): A0[i] = add(A0[i], A1[i + j])"
 
 
 def test_a_counter_that_is_used_as_an_index_while_it_is_negative() -> None:

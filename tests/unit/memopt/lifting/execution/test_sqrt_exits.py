@@ -56,4 +56,4 @@ def test_roots_that_nothing_stored_is_made_of(inner: str, after: str) -> None:
     with pytest.raises(Rejected) as refused:
         lift(inner, after)
     assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH
-    assert "negative root" in refused.value.detail
+    assert "square root is not stored" in refused.value.detail

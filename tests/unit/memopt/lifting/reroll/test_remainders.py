@@ -6,17 +6,10 @@ import pytest
 
 from memopt.ir.linear import Linear, quotient
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
-from tests.support.statements import executed
-from tests.unit.memopt.lifting.reroll.test_reroll import SAMPLE, H, J, product, rolled
+from tests.support.rolled import H, J, at, rolled, same
 
-R = Linear.symbol("R")
 QUARTERS, HALVES = quotient(H, 4) * 4, quotient(H, 2) * 2
 REST = H - QUARTERS
-
-
-def at(place: Linear, *conditions: Linear) -> CellStatement:
-    done = product(place * 8, place * 8, place * 8)
-    return CellStatement(done.write, done.reads, done.expression, done.element, 0, conditions=conditions)
 
 
 def row(*rest: StatementItem) -> tuple[StatementItem, ...]:
@@ -29,11 +22,6 @@ def pieces(*more: Linear) -> tuple[CellStatement, ...]:
     one, pair = (REST - 1, -REST + 1), (REST - 2,)
     return (at(QUARTERS, *one, *more), at(QUARTERS, *pair, *more), at(QUARTERS + 1, *pair, *more),
             at(HALVES, H - HALVES - 1, *pair, *more))
-
-
-def same(items: tuple[StatementItem, ...], result: StatementLoop) -> bool:
-    values = {**SAMPLE, "R": 14}
-    return list(executed(result, values)) == list(executed(StatementLoop("c:i", R, items), values))
 
 
 def test_pieces_for_each_remainder_complete_the_loop() -> None:

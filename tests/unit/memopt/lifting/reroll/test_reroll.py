@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -13,54 +13,8 @@ from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.reroll.reroll import reroll
 from memopt.lifting.values.algebra import AssumeEqual
+from tests.support.rolled import SAMPLE, A, B, C, H, J, K, Lanes, loop, product, rolled, statement
 from tests.support.statements import executed
-
-H, J, K = (Linear.symbol(f"c:{name}") for name in "ijk")
-A, B, C = (Linear.symbol(name) for name in "abc")
-SAMPLE = {"a": 100000, "b": 200000, "c": 300000, "d": 200040, "R": 4}
-PRODUCT = Apply("add", (Read(0), Apply("mul", (Read(1), Read(2)))))
-
-
-def statement(write: Linear, *reads: Linear) -> CellStatement:
-    return CellStatement(write, reads, PRODUCT, ElementType.F64, 0)
-
-
-def product(c: Linear, a: Linear, b: Linear) -> CellStatement:
-    return statement(C + c, C + c, A + a, B + b)
-
-
-def loop(name: str, trips: int, *items: StatementItem) -> StatementLoop:
-    return StatementLoop(f"c:{name}", Linear.of(trips), items)
-
-
-def ranges(item: StatementItem) -> dict[str, Linear]:
-    if isinstance(item, CellStatement):
-        return {}
-    return {item.counter: item.trips - 1} | {c: r for i in item.items for c, r in ranges(i).items()}
-
-
-@dataclass
-class Lanes:
-    """A captured state in which live-in operands are equal as ``bits`` says."""
-
-    bits: dict[Scalar, int] = field(default_factory=dict)
-    equated: list[tuple[Scalar, Scalar]] = field(default_factory=list)
-
-    def always(self, distance: Linear, expected: int) -> bool:
-        if distance.is_constant:
-            return distance.constant == expected
-        raise AssumeEqual(distance)
-
-    def alike(self, one: Scalar, two: Scalar) -> bool:
-        return self.bits[one] == self.bits[two]
-
-    def equate(self, one: Scalar, two: Scalar) -> None:
-        self.equated.append((one, two))
-
-
-def rolled(*items: StatementItem, lanes: Lanes | None = None) -> StatementLoop:
-    outer = StatementLoop("c:i", Linear.symbol("R"), items)
-    return reroll(outer, Aliasing(ranges(outer), SAMPLE), lanes or Lanes())
 
 
 def trace(*items: StatementItem) -> list[tuple[int, ...]]:

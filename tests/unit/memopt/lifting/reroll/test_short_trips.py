@@ -7,8 +7,7 @@ import pytest
 from memopt.ir.linear import Linear, quotient
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop
 from memopt.lifting.reroll.isomorphism import conditional
-from tests.unit.memopt.lifting.reroll.test_remainders import at, same
-from tests.unit.memopt.lifting.reroll.test_reroll import H, J, K, rolled
+from tests.support.rolled import H, J, K, at, rolled, same
 
 HALVES = quotient(H, 2) * 2
 LONG = conditional(StatementLoop("c:j", H, (at(J),)), (H - 4,))

@@ -7,9 +7,6 @@ from dataclasses import replace
 import pytest
 
 from memopt.ir.linear import Linear
-from memopt.lifting.demotion.case_split import cases_of
-from memopt.lifting.values.bits import extract
-from memopt.lifting.values.canonical import canonical
 from memopt.lifting.values.values import (
     Atom,
     Carried,
@@ -31,6 +28,7 @@ from memopt.lifting.values.values import (
     negate,
     within,
 )
+from tests.support.towers import tower
 
 X = Linear.symbol("x")
 POSITIVE, ZERO = Atom(X, False), Atom(X, True)
@@ -97,12 +95,6 @@ def test_what_values_have_in_common_is_rewritten_once() -> None:
     assert found == constant(3, 64)
     assert Substitution({"y": Linear.of(3)}).value(value) is value
 
-def tower(operator: str, base: Value, height: int) -> Value:
-    """As a tree of 2**height leaves; as an object, one node a floor."""
-    for _ in range(height):
-        base = Node(operator, (base, base), base.width)
-    return base
-
 
 def test_equal_operations_are_one_object() -> None:
     one, other = (tower("fadd", Loaded(3, 64), 200) for _ in range(2))
@@ -119,13 +111,3 @@ def test_parts_come_once_from_the_left_and_only_from_where_they_are_asked_for() 
     assert [p for p in within(whole) if isinstance(p, Loaded)] == [Loaded(1, 64), Loaded(2, 64)]
     assert Loaded(2, 64) not in within(whole, lambda part: part != right)
     assert right in within(whole, lambda part: part != right)
-
-
-def test_work_on_values_grows_with_the_parts_they_share_not_with_the_trees() -> None:
-    data_sum = tower("add", Loaded(1, 64), 100)
-    assert (extract(data_sum, 0, 32) == tower("add", extract(Loaded(1, 64), 0, 32),
-                                              100)) is True  # as text it has no end
-    assert (canonical(data_sum) == data_sum) is True
-    chosen = tower("fadd", Node("select", (Truth(POSITIVE), Loaded(1, 64), Loaded(2, 64)), 64), 100)
-    found = [case.value for case in cases_of(chosen)]
-    assert all(case is tower("fadd", Loaded(n, 64), 100) for case, n in zip(found, (1, 2), strict=True))

@@ -1,90 +1,95 @@
-"""What becomes of a version that loses, when no other can be made in its place."""
+"""Which loop is tried, how often, and what is settled; what the end of the program leaves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
-from memopt.ir.reasons import Reason
+from memopt.ir.graph import Loop
+from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
-from memopt.session.improving import improver as improve
-from memopt.session.improving.decision import Decision
+from memopt.session.improving import improver as improving
 from memopt.session.improving.improver import Improver
-from memopt.session.improving.service import Service, Verdict
-from memopt.session.improving.worker import Worker
-from runtime.patching.code_cache import Statistics
+from memopt.session.improving.in_service import RETRIES
+from memopt.session.replacing.decision import Attempt, Refused
+from memopt.session.replacing.history import History
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.site import Site
+from tests.support.sites import NESTS, site_of
 
-OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
-
-
-@dataclass
-class Cache:
-    statistics: Statistics = field(default=Statistics(0, 0, 0, 0))
-
-    def read_statistics(self) -> Statistics:
-        return self.statistics
+ADDRESS = 0x401000
 
 
-class AtOnce(Worker):
-    def start(self, work: Any) -> None:
-        work()
+class Trying:
+    """Stages that refuse every loop, as ``reason`` says."""
 
+    def __init__(self, reason: Callable[[Loop], Reason]) -> None:
+        self.reason = reason
+        self.tried: list[Loop] = []
 
-@dataclass
-class Failing(Improver):
-    """No other version can be made; what is given back is noted."""
-
-    given_back: list[object] = field(default_factory=list)
-
-    def _attempt(self, decision: Decision) -> None:
-        decision.reason = Reason.NOT_FASTER
-
-    def _give_back(self, cache: Any) -> bool:
-        self.given_back.append(cache)
-        return True
+    def __call__(self, process: Process, site: Site, loop: Loop, history: History) -> None:
+        self.tried.append(loop)
+        raise Rejected(self.reason(loop))
 
 
 @pytest.fixture
-def improver(monkeypatch: pytest.MonkeyPatch) -> Failing:
-    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0), ("thread_count", 1)):
-        monkeypatch.setattr(improve, name, lambda *_, value=value: value)
-    return Failing(Options(), 0, cast(Any, None), 0.0, worker=AtOnce())
+def improver_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Improver]:
+    site = site_of(NESTS)
+    monkeypatch.setattr("memopt.session.replacing.site.find_site", lambda *_: site)
+    monkeypatch.setattr("memopt.session.replacing.site.calling", lambda *_: None)
+    monkeypatch.setattr(improving.time, "sleep", lambda _: None)
+    return lambda stages, **more: Improver(Process(0, Options(), nullcontext, 0.0), replace_loop=stages, **more)
 
 
-def installed(speedup: float = 2.0) -> Decision:
-    service = Service(None, (0.0, 0.0), speedup=speedup, again=True)
-    return Decision(0x401000, (), cache=cast(Any, Cache()), service=service, entry=cast(Any, {}))
+def test_loops_are_tried_from_the_outermost_inwards_and_refused_for_good(
+        improver_with: Callable[..., Improver]) -> None:
+    trying = Trying(lambda _: Reason.NON_AFFINE)
+    improver = improver_with(trying)
+    decision = improver.attempt(Attempt(ADDRESS, ()))
+    assert isinstance(decision, Refused)
+    assert decision.reason is Reason.NON_AFFINE
+    assert [len(loop.blocks) for loop in trying.tried] == sorted((len(x.blocks) for x in trying.tried), reverse=True)
+    assert set(improver.history.refused) == set(trying.tried)
+    before = len(trying.tried)
+    assert improver.attempt(Attempt(ADDRESS, ())).reason is Reason.NON_AFFINE
+    assert len(trying.tried) == before
 
 
-def test_a_version_that_is_put_back_is_judged_like_any_other(improver: Failing) -> None:
-    old = installed()
-    improver.decisions.append(old)
-    improver._take_out(old, OTHERS)
-    assert (improver.given_back, old.reason) == ([], None)
-    cast(Any, old.cache).statistics = Statistics(50_000_000, 100, 60_000, 50_000)  # the guard fails nearly always
-    assert improver._review()
-    assert (len(improver.given_back), old.reason) == (1, Reason.NOT_FASTER)
+def test_what_may_pass_is_settled_after_some_tries(improver_with: Callable[..., Improver]) -> None:
+    improver = improver_with(Trying(lambda _: Reason.THREADS))
+    for number in range(1, RETRIES + 1):
+        improver.settle(improver.attempt(Attempt(ADDRESS, ())))
+        assert len(improver.decisions) == (number == RETRIES)
 
 
-def test_what_the_version_in_front_was_is_judged_when_that_is_gone(improver: Failing) -> None:
-    behind, front = installed(), installed()
-    front.behind = behind
-    improver.decisions += [behind, front]
-    cast(Any, behind.cache).statistics = Statistics(50_000_000, 100, 60_000, 50_000)
-    assert not improver._review()
-    improver._take_out(front, Verdict(Reason.NOT_FASTER, "in service"))
-    assert (len(improver.given_back), front.reason, behind.reason) == (1, Reason.NOT_FASTER, None)
-    assert improver._review()
-    assert behind.reason is Reason.NOT_FASTER
+def test_a_failure_inside_is_a_refusal_that_names_the_stage(improver_with: Callable[..., Improver],
+                                                            capsys: pytest.CaptureFixture[str]) -> None:
+    def failing(process: Process, site: Site, loop: Loop, history: History) -> None:
+        with process.timer.stage("capture"):
+            with process.timer.stage("lift"):
+                pass
+            raise ValueError("no such register")
+
+    decision = improver_with(failing).attempt(Attempt(ADDRESS, ()))
+    assert (decision.reason, decision.detail) == (Reason.INTERNAL, "capture: ValueError: no such register")
 
 
-def test_the_end_imports_nothing(improver: Failing, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("looks", "tries"), [(None, 2), (4, 4)])
+def test_how_often_an_outer_loop_is_looked_at_that_is_too_short(improver_with: Callable[..., Improver],
+                                                               looks: int | None, tries: int) -> None:
+    trying = Trying(lambda _: Reason.TOO_SHORT)
+    improver = improver_with(trying, short_looks=looks)
+    for _ in range(RETRIES):
+        improver.settle(improver.attempt(Attempt(ADDRESS, ())))
+    assert [x is trying.tried[0] for x in trying.tried].index(False) == tries
+
+
+def test_the_end_imports_nothing(improver_with: Callable[..., Improver], monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread may have been given up in the middle of an import; what it was importing fails for others too."""
-    decision = installed()
-    decision.installed_after = 1.0
-    improver.decisions.append(decision)
+    improver = improver_with(Trying(lambda _: Reason.NO_PLAN))
+    improver.history.named = True
 
     def refused(name: str, *_: object) -> None:
         raise ImportError(name)

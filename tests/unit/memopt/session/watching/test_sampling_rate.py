@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memopt.session.improving.hotness import Hotness
+from memopt.session.measuring.hotness import Hotness
 from memopt.session.watching.sampling_rate import BURST, PER_SECOND, SLOWEST, SamplingRate, interval_after
 from runtime.sampling.perf_events import INTERVAL_NS
 from runtime.sampling.samples import Sample, Source

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import random
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy
 import pytest
@@ -16,65 +12,10 @@ from memopt.traces.core.active_loops import FAR
 from memopt.traces.core.format import BLOCK, EXTRA, INSIDE, RESUMED, Access, AccessShape, BlockShape
 from memopt.traces.core.tables import Array, zeros
 from memopt.traces.dependences.dependences import Dependence, Dependences, Kind
+from tests.support.dependence_model import Model, counts_in, found_in
 from tests.support.drawn_runs import DrawnRuns
-from tests.support.drawn_traces import Drawn, Vector
+from tests.support.drawn_traces import Drawn
 from tests.support.effort import some
-
-Found = dict[tuple[Kind, Access, Access, tuple[int, int] | None], tuple[int, int]]
-
-
-@dataclass
-class Model:
-    """Byte by byte."""
-
-    found: Found = field(default_factory=dict)
-    counts: Counter[tuple[Kind, Access, Access, tuple[int, int] | None]] = field(default_factory=Counter)
-    written: dict[int, tuple[Access, Vector, int]] = field(default_factory=dict)
-    read: dict[int, dict[Access, list[tuple[Vector, int]]]] = field(default_factory=dict)
-
-    def access(self, shape: AccessShape, place: Access, address: int, vector: Vector, run: int) -> None:
-        for byte in range(address, address + shape.size):
-            if shape.reads:
-                if byte in self.written:
-                    source, before, _ = self.written[byte]
-                    self._add(Kind.RAW, source, place, before, vector)
-                times = self.read.setdefault(byte, {}).setdefault(place, [])
-                times[:] = [*times[:1], (vector, run)]
-            if shape.writes:
-                if byte in self.written:
-                    source, before, _ = self.written[byte]
-                    self._add(Kind.WAW, source, place, before, vector)
-                for source, times in self.read.pop(byte, {}).items():
-                    for before, when in times:
-                        if not (shape.reads and source == place and when == run):
-                            self._add(Kind.WAR, source, place, before, vector)
-                self.written[byte] = place, vector, run
-
-    def _add(self, kind: Kind, source: Access, sink: Access, before: Vector, now: Vector) -> None:
-        carrier, distance = None, 0
-        for one, other in zip(before, now, strict=False):
-            if one[:2] != other[:2]:
-                break
-            if one[2] != other[2]:
-                carrier, distance = other[0], other[2] - one[2]
-                break
-        least, most = self.found.get((kind, source, sink, carrier), (distance, distance))
-        self.found[kind, source, sink, carrier] = min(least, distance), max(most, distance)
-        self.counts[kind, source, sink, carrier] += 1
-
-
-    def counted(self, shapes: Sequence[BlockShape]) -> dict[tuple[Kind, Access, Access, tuple[int, int] | None], int]:
-        """Bytes, by the size of the smaller access."""
-        size = {place: shapes[place.block].accesses[place.index].size for _, *both, _ in self.counts for place in both}
-        return {key: math.ceil(count / min(size[key[1]], size[key[2]])) for key, count in self.counts.items()}
-
-
-def found_in(seen: Dependences) -> Found:
-    return {(d.kind, d.source, d.sink, d.carrier): (d.least, d.most) for d in seen.all()}
-
-
-def counts_in(seen: Dependences) -> dict[tuple[Kind, Access, Access, tuple[int, int] | None], int]:
-    return {(d.kind, d.source, d.sink, d.carrier): d.count for d in seen.all()}
 
 
 @pytest.mark.parametrize("seed", some(range(40), 10))

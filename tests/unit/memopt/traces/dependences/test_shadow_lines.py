@@ -11,8 +11,8 @@ from memopt.traces.core.format import BLOCK, Access, AccessShape, BlockShape
 from memopt.traces.dependences.dependences import Dependences
 from memopt.traces.dependences.shadow_memory import FREE_LINES
 from memopt.traces.dependences.shadow_strips import CACHE
+from tests.support.dependence_model import Model, counts_in, found_in
 from tests.support.effort import some
-from tests.unit.memopt.traces.dependences.test_dependences import Model, counts_in, found_in
 
 
 @pytest.mark.parametrize("seed", some(range(30), 8))

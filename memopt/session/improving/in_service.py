@@ -1,0 +1,208 @@
+"""The watch over installed versions: one that loses in service, or whose guard never holds, is taken out again.
+
+Example: a version gained in the trial, but is only entered for three iterations at a time now, and the way in and out
+costs more than that. Its counters show the loss (``review``), or turns with the original do (``hold``); then it is
+taken out, or another version is made for the sizes that come now.
+
+In: the decisions in ``History``, the counters of the versions. Changes the process: takes versions out, puts them back.
+``review`` and ``hold`` only choose; the work is a job of the worker's.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from memopt.console import say_internal
+from memopt.ir.reasons import Reason, Rejected
+from memopt.machine.tsc import ticks_per_second
+from memopt.session.measuring.service import Verdict
+from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
+from memopt.session.replacing.history import History
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.reservation import give_back
+from memopt.session.replacing.versions import put_back, set_aside
+from runtime.target.proc import running_seconds, thread_count
+
+if TYPE_CHECKING:
+    from memopt.session.measuring.ab_measurement import Comparison
+
+RETRIES = 6  # of what was refused for a reason that may pass
+RETRY_SECONDS = 0.05  # before the second try, twice as long before the third, and so on
+TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service, while turns with the original do not tell
+
+
+class Improving(Protocol):
+    """What the watch asks of the improver."""
+
+    def improve(self, address: int) -> None:
+        """Decide about the loops around ``address``."""
+
+    def attempt(self, attempt: Attempt) -> Decision:
+        """Try to replace a loop around the attempt's address; the decision is not settled yet."""
+
+    def settle(self, decision: Decision) -> None:
+        """Enter ``decision`` in the history."""
+
+
+class InService:
+    """The installed versions of one process. ``start``: has a job done in the improver's thread."""
+
+    def __init__(self, process: Process, history: History, start: Callable[[Callable[[], None]], None],
+                 improving: Improving) -> None:
+        self.process, self.history = process, history
+        self._start, self._improving = start, improving
+        self._together: frozenset[int] = frozenset()  # the versions that last took turns all at once
+
+    def versions(self) -> Iterator[Installed]:
+        """Those that may be judged. One behind another is not: it runs for what the other leaves over."""
+        installed = self.history.installed
+        behind = [id(d.behind.cache) for d in installed if d.behind is not None]
+        for version in installed:
+            if id(version.cache) not in behind and not version.service.stuck:
+                yield version
+
+    def review(self) -> bool:
+        """Have a version that does not win in service taken out, if there is one."""
+        pid = self.process.pid
+        for version in self.versions():
+            verdict = version.service.judge(version.cache.read_statistics(), ticks_per_second(), time.monotonic(),
+                                            running_seconds(pid), thread_count(pid))
+            if verdict is not None:
+                self._start(functools.partial(self.take_out, version, verdict))
+                return True
+        return False
+
+    def hold(self) -> bool:
+        """Hold a version against the original: have one take turns with it that has not yet, or got slower since; then
+        those that gained little, all at once. False where nothing is due."""
+        installed = tuple(self.versions())
+        if not installed:
+            return False
+        from memopt.session.measuring.ab_measurement import CLEAR
+
+        little = list[Installed]()
+        for version in installed:
+            service = version.service
+            if version.measurement is None or version.behind is not None:
+                continue
+            due = service.turns < len(TURNS_AFTER) and (
+                time.monotonic() - self.process.started - version.installed_after > TURNS_AFTER[service.turns])
+            if service.gain is not None and service.gain < CLEAR:
+                little.append(version)
+                due = due or service.slower(version.cache.read_statistics(), ticks_per_second())
+            if due:
+                self._start(functools.partial(self._take_turns, version))
+                return True
+        if len(little) > 1 and (together := frozenset(id(version.cache) for version in little)) != self._together:
+            self._together = together
+            self._start(functools.partial(self._take_turns_together, little))
+            return True
+        return False
+
+    def take_out(self, version: Installed, verdict: Verdict) -> None:
+        """Take ``version`` out of service. The one behind it is in service again, or another version is made for the
+        sizes that come now, or a loop inside may be tried."""
+        history = self.history
+        history.refused.clear()
+        again = verdict.sizes and history.look_again(version.address, version.entry)
+        try:
+            if again and set_aside(self.process, version):
+                self._follow(version)
+                return
+            with self.process.timer.stage("remove"):
+                gone = give_back(self.process, version.cache)
+        except Exception as error:  # noqa: BLE001 - it stays, and the program runs on
+            say_internal(self.process.timer.name, error)
+            gone = False
+        if not gone:
+            version.service.stuck = True  # no use trying for ever
+            return
+        # The cache is not closed: the main thread may be reading its statistics for the report.
+        for other in self.versions():  # what they gained beside it says nothing any more
+            other.service.turns = 0
+        refused = version.refused(verdict.reason, verdict.detail)
+        history.replace(version, refused)
+        if version.behind is not None and self._put_back(version.behind):
+            return
+        if again:
+            history.decisions.remove(refused)
+            self._improving.improve(refused.address)
+        elif verdict.reason is not Reason.THREADS and version.holds_loops:  # these may be better off
+            history.refused[version.loop] = Rejected(verdict.reason, verdict.detail)
+            history.reopened.append(refused)
+
+    def _follow(self, old: Installed) -> None:
+        """Make a version for other sizes in front of ``old``, which is set aside. In the end ``old`` is behind the new
+        one, or in service again, or gone because a loop further out was replaced."""
+        attempt, new = Attempt(old.address, old.ranges), None
+        for number in range(1, RETRIES + 1):
+            self.history.aside = old
+            try:
+                new = self._improving.attempt(attempt)
+            finally:
+                self.history.aside = None
+            if isinstance(new, Installed) or new.reason not in TRANSIENT:
+                break
+            time.sleep(RETRY_SECONDS * number)
+        if not isinstance(new, Installed):
+            self._put_back(old)
+            return
+        if new.behind is old:
+            behind = replace(old, ranges=())  # the new one answers for them
+            self.history.replace(old, behind)
+            new = replace(new, behind=behind)
+        else:
+            give_back(self.process, old.cache)
+            self.history.decisions.remove(old)
+        self._improving.settle(new)
+
+    def _put_back(self, version: Installed) -> bool:
+        """Put a version that was set aside, or behind another, in service again; False where that cannot be. No other
+        version is made in its place."""
+        if put_back(self.process, version):
+            version.service.again = False
+            return True
+        self.history.replace(version, version.refused(Reason.GUARD_FAILED, "nor would it go back"))
+        return False
+
+    def _take_turns(self, version: Installed) -> None:
+        from memopt.session.measuring.ab_measurement import LOSS
+
+        cache, service = version.cache, version.service
+        service.turns = service.turns % len(TURNS_AFTER) + 1
+        found = self._compared(version, service.turns)
+        service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.process.pid))
+        if found is not None:
+            service.turns = len(TURNS_AFTER)
+            service.keeps(found.gain, found.pace, cache.read_statistics())
+            if found.gain < LOSS:
+                self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
+
+    def _take_turns_together(self, versions: list[Installed]) -> None:
+        from memopt.session.measuring.ab_measurement import LOSS
+
+        found = self._compared(versions[0], 1, versions[1:])
+        for version in versions:
+            version.service.pass_over(version.cache.read_statistics(), time.monotonic(),
+                                      running_seconds(self.process.pid))
+        if found is not None and found.gain < LOSS:
+            for version in versions:
+                self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service, with "
+                                                                  f"{len(versions) - 1} more"))
+
+    def _compared(self, version: Installed, attempt: int, others: Sequence[Installed] = ()) -> Comparison | None:
+        """The gain of a version, or of several at once, by turns with the original; None where turns do not tell."""
+        from memopt.session.measuring.ab_measurement import measured
+
+        assert version.measurement is not None
+        try:
+            with self.process.timer.stage("turns"):
+                return measured(self.process.pid, version.cache, version.period, version.measurement.speedup, attempt,
+                                [other.cache for other in others])
+        except Exception as error:  # noqa: BLE001 - it goes on as it was
+            say_internal(self.process.timer.name, error)
+            return None

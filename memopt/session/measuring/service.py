@@ -1,0 +1,117 @@
+"""The verdict on an installed version: it stays, or it is taken out because it loses or its guard never holds.
+
+Example: the trial measured 100 us per iteration of the original. The version has run 10,000 iterations in 1.2 s since
+the last verdict, for which the original needs 1.0 s: it is taken out.
+
+In: the version's counters of entries, runs, iterations and cycles. Out: a ``Verdict``, or None. Each run also costs
+time that the version's own clock does not see: the guard, saving and restoring registers, the way back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from memopt.ir.reasons import Reason
+from runtime.patching.code_cache import Statistics
+
+PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
+GAIN = 1.03  # a version must be faster than the original by this factor
+ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
+LOST_SECONDS, SURE_SECONDS = 0.03, 0.5  # lost, or of original work, before a version goes: a busy machine is no reason
+ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
+TICK_SECONDS = 50e-9  # a guard that fails
+WATCH_SECONDS = 0.5  # in the version, from one look at its pace to the next; doubled by each that shows a loss
+SLOWER = 1.1  # than it was while it took turns with the original
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a version is to be taken out."""
+
+    reason: Reason
+    detail: str
+    sizes: bool = False  # few entries come with the values that it was made for: another version may be made
+
+
+@dataclass
+class Service:
+    """What is known of one version since it was installed."""
+
+    # Seconds in the trial. None where there was no trial, or where iterations differ in length: an entry with more
+    # iterations to go would then be taken for a slower one. The version is credited with ``speedup`` instead.
+    original_per_iteration: float | None
+    began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
+    speedup: float | None = None  # in the trial
+    again: bool = False  # a version for more values might be made, where the original iterates more often than this one
+    period: int = 1  # as in memopt.ir.region.Region
+    alone: bool = False  # it accesses memory that the original may not access: the program must have one thread
+    turns: int = 0  # how often it took turns with the original (memopt.session.measuring.ab_measurement)
+    gain: float | None = None  # the program's speed with it over that without it, by these turns
+    stuck: bool = False  # it could not be taken out, and is not judged any more
+    _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _pace: float | None = None
+    _paced: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _watch: float = WATCH_SECONDS
+
+    def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float,
+              threads: int = 1) -> Verdict | None:
+        """The verdict on the time since the last one; None: the version stays, or it is too early to tell.
+
+        ``elapsed``: seconds on any clock. ``processor``: processor seconds of the program. The version's clock runs on
+        while other processes have the processor; the version is taken to have had the same part of it as the program.
+        A run counts when it ends, with all its time; the part of it before the last verdict is cut off. An entry whose
+        guard fails counts as one iteration of the original.
+        """
+        if self.alone and threads > 1:
+            return Verdict(Reason.THREADS, "they cannot be kept apart in this loop")
+        entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
+                                             for f in fields(Statistics))
+        if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
+            return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
+        # Every run comes back to the header, with too few iterations left for another one; it may begin late by some.
+        others = entries - 2 * self.period * runs
+        if self.again and others >= max(ENOUGH_ENTRIES, iterations):
+            return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
+                           True)
+        passed = max(1e-9, elapsed - self.began[0])
+        share = min(1.0, (processor - self.began[1]) / passed)
+        inside = share * min(cycles / ticks_per_second, passed)
+        if self.original_per_iteration is not None:
+            original = self.original_per_iteration * iterations
+        elif self.speedup is not None:
+            original = self.speedup * inside
+        else:
+            return None
+        failed = max(0, entries - runs)
+        if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
+            return None
+        version = inside + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        lost = version * GAIN - original
+        if lost > 0 and (lost >= LOST_SECONDS or original >= SURE_SECONDS):
+            return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
+                           if failed > runs else f"{original / version:.2f} times as fast in service")
+        if lost <= 0:
+            self.pass_over(counted, elapsed, processor)
+        return None
+
+    def keeps(self, gain: float, pace: float, counted: Statistics) -> None:
+        """Note the result of turns with the original. ``pace``: seconds in the version for each pass by the header."""
+        self.gain, self._pace, self._paced = gain, pace, counted
+
+    def slower(self, counted: Statistics, ticks_per_second: float) -> bool:
+        """Whether the version has got slower than in its turns, so that their result holds no longer.
+
+        Where memory is shared with other processes, its speed may change more than that of the original."""
+        passes = counted.entries - self._paced.entries + self.period * (counted.iterations - self._paced.iterations)
+        inside = (counted.cycles - self._paced.cycles) / ticks_per_second
+        if self._pace is None or inside < self._watch:
+            return False
+        self._paced = counted
+        slower = inside > SLOWER * self._pace * passes
+        if slower:
+            self._watch *= 2
+        return slower
+
+    def pass_over(self, counted: Statistics, elapsed: float, processor: float) -> None:
+        """Leave everything up to now out of the next verdict."""
+        self._judged, self.began = counted, (elapsed, processor)

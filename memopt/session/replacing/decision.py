@@ -1,0 +1,146 @@
+"""The decision about a hot loop: a version of it is installed, or it is refused for a typed reason.
+
+Example: ``Installed`` for the loop at 0x401150 of a matrix product; ``Refused(reason=Reason.CALL)`` for a loop that
+calls a function which is not understood. Out: the loop's line in the report (``loop_report``). A version that is taken
+out again is refused from then on; its ``Installed`` is replaced by a ``Refused``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from memopt.ir.reasons import Reason
+from memopt.machine.tsc import ticks_per_second
+from memopt.report.model import LoopReport, Outcome
+from memopt.session.measuring.service import Service
+
+if TYPE_CHECKING:
+    from memopt.ir.code import CompiledRegion
+    from memopt.ir.graph import Loop
+    from memopt.ir.plan import NestPlan
+    from memopt.ir.reasons import Rejected
+    from memopt.ir.region import Guard, Sample
+    from memopt.session.measuring.hotness import Hotness
+    from memopt.session.replacing.site import Ranges, Site
+    from runtime.patching.code_cache import CodeCache
+    from runtime.trial.trial import Measurement
+
+TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
+                       Reason.TOO_SHORT, Reason.NO_MEMORY})  # the next attempt may find it otherwise
+
+
+@dataclass
+class Findings:
+    """What the stages have found out about a loop up to the one that refuses it."""
+
+    entry: Sample | None = None  # live-in values that the loop was lifted for
+    guards: tuple[Guard, ...] = ()  # of the region that was lifted at ``entry``
+    plan: NestPlan | None = None  # of the version that was validated
+    measurement: Measurement | None = None  # by the trial of that version
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """A loop that stays as it is."""
+
+    address: int  # its header, or the hot address where there is no loop
+    ranges: Ranges  # the code that was decided about
+    site: Site | None  # None: not even the code around the address was found
+    reason: Reason
+    detail: str = ""
+    plan: NestPlan | None = None  # of the version that was made, or taken out
+    measurement: Measurement | None = None
+    period: int = 1  # as in memopt.ir.region.Region
+
+
+@dataclass(frozen=True, eq=False)
+class Installed:
+    """A version that is in the process. Where another one is in front of it, it runs where that one's guard fails."""
+
+    address: int  # the loop's header
+    ranges: Ranges  # the code that was decided about
+    site: Site
+    loop: Loop  # the candidate of ``site`` that was replaced
+    cache: CodeCache
+    compiled: CompiledRegion
+    moved: bool  # the original loop was copied: no other version can come in front of this one
+    entry: Sample  # live-in values that it was made for
+    measurement: Measurement | None  # None: there was no trial
+    installed_after: float  # seconds from the start of the process
+    service: Service
+    behind: Installed | None = None  # the version that is asked where this one's guard fails
+
+    @property
+    def period(self) -> int:
+        return self.compiled.region.period
+
+    @property
+    def holds_loops(self) -> bool:
+        """Whether there are several loops in this one, side by side: one may be better off without the rest."""
+        inside = [x for x in self.site.forest.loops if x.blocks < self.loop.blocks]
+        return any(one.blocks.isdisjoint(two.blocks) for one, two in combinations(inside, 2))
+
+    def refused(self, reason: Reason, detail: str) -> Refused:
+        """What is left in the report of a version that was taken out."""
+        return Refused(self.address, self.ranges, self.site, reason, detail, self.compiled.plan, self.measurement,
+                       self.period)
+
+
+Decision = Refused | Installed
+
+
+@dataclass
+class Attempt:
+    """A hot address while it is worked on. ``decision``: the outcome, from when there is one."""
+
+    address: int
+    ranges: Ranges
+    site: Site | None = None
+    decision: Decision | None = None
+
+    def refused(self, reason: Reason, detail: str, findings: Findings) -> Refused:
+        return Refused(self.address, self.ranges, self.site, reason, detail, findings.plan, findings.measurement)
+
+
+def more_telling(first: Rejected, second: Rejected) -> Rejected:
+    """Which of the refusals of two loops, the outer one first, is reported."""
+    if first.reason in TRANSIENT:
+        return second
+    # A loop that calls functions stands around the nest; it is not the nest.
+    return second if first.reason is Reason.CALL and second.reason not in TRANSIENT else first
+
+
+def source_line_of(decision: Decision) -> str:
+    """``file.c:12`` from the debug information, "" if there is none. Slow: best called while the program runs."""
+    from memopt.elf.lines import source_line
+
+    site = decision.site
+    return (site and source_line(site.path, decision.address - site.bias)) or ""
+
+
+def loop_report(decision: Decision, hotness: Hotness, started: float, source: str) -> LoopReport:
+    """The loop's part of the report. ``started``: when the program was, on the monotonic clock. ``source``:
+    ``file.c:12``, "" if it is not known."""
+    site, measured, ranges = decision.site, decision.measurement, decision.ranges
+    before = None if measured is None else measured.original / decision.period
+    speedup = None if measured is None else measured.speedup
+    function = site.function if site else ""
+    match decision:
+        case Refused(plan=plan):
+            return LoopReport(decision.address, hotness.share(ranges), Outcome.KEPT, function, source, decision.reason,
+                              decision.detail, plan.summary if plan else "", before, shadow_speedup=speedup)
+        case Installed(cache=cache):
+            statistics, placement = cache.read_statistics(), cache.placement
+            ranges = (*ranges, (placement.code, placement.code + placement.code_size))
+            iterations = statistics.iterations * decision.period
+            after = statistics.cycles / ticks_per_second() / iterations if iterations else None
+            first = hotness.first_seen(decision.ranges)
+            return LoopReport(
+                decision.address, hotness.share(ranges), Outcome.REPLACED, function, source,
+                plan=decision.compiled.plan.summary, seconds_per_iteration_before=before,
+                seconds_per_iteration_after=after, installed_after_seconds=decision.installed_after,
+                installed_after_first_sample_seconds=None if first is None else (
+                    started + decision.installed_after - first),
+                iterations_run=iterations, runs=statistics.runs, shadow_speedup=speedup)

@@ -1,0 +1,51 @@
+"""The stage install: code into the cache, then a five-byte jump to it at the loop header, in one write.
+
+In: the validated version, its memory, the displaced instructions. Out: the ``Installed`` that is watched in service.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from memopt.session.measuring.service import Service
+from memopt.session.replacing.decision import Installed
+from memopt.session.replacing.history import LOOKS, History
+from memopt.session.replacing.process import Process
+from memopt.session.replacing.versions import followed_by
+from runtime.target.proc import running_seconds
+
+if TYPE_CHECKING:
+    from memopt.ir.code import CompiledRegion
+    from memopt.x86.displacement import Displacement
+    from runtime.patching.code_cache import CodeCache
+
+
+def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displaced: Displacement,
+            behind: Installed | None) -> None:
+    """Put ``compiled`` in service. ``behind``: the version that is asked where its guard fails. Raises Rejected where a
+    thread stands in the bytes under the patch, or there are more threads than one."""
+    from runtime.patching.install import install as patch
+    from runtime.patching.install import jump
+    from runtime.target.eligibility import check_threads
+
+    with process.timer.stage("install"):
+        region = compiled.region
+        cache.clear_statistics()
+        with process.traced() as tracee:
+            cache.write_code(followed_by(compiled, None if behind is None else behind.compiled), tracee)
+            tracee.stop()
+            check_threads(process.pid)
+            patch(tracee, jump(region.header, compiled.entry, region.displaced), cache,
+                  moved=displaced.places(compiled.placement.code))
+
+
+def watched(process: Process, compiled: CompiledRegion, history: History) -> Service:
+    """The watch over a version that has just been put in service."""
+    region, measured = compiled.region, history.findings.measurement
+    return Service(measured.original if measured is not None and measured.even else None,
+                   began=(time.monotonic(), running_seconds(process.pid)),
+                   speedup=measured.speedup if measured is not None else None,
+                   period=region.period,
+                   again=len(history.entries(region.header)) < LOOKS - 1,
+                   alone=region.confined or not region.flags_dead)

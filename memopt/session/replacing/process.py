@@ -1,0 +1,85 @@
+"""The running program that is improved, as the stages see it: what it is, how to stop it, how to copy it.
+
+In: a process id, the user's options, and who may stop the process when. Out: the stopped process (``stopped``) and
+copies of it made by fork (``shadows``). A process is stopped for moments only: it goes on when the context is left.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from memopt.console import say
+from memopt.ir.reasons import Rejected
+from memopt.options import Options
+from memopt.session.replacing.timer import Timer
+
+if TYPE_CHECKING:
+    from memopt.machine.description import Machine
+    from runtime.target.tracee import Tracee
+    from runtime.trial.shadow import Shadow
+
+Attached = Callable[[], AbstractContextManager[None]]
+
+
+@functools.cache
+def detected_machine() -> Machine:
+    """The machine memopt runs on."""
+    from memopt.machine.detect import detect
+
+    return detect()
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process. Raises Rejected(ENDED), or ``TargetEnded``, where it is to be stopped and has ended."""
+
+    pid: int
+    options: Options
+    attached: Attached  # held while the process is stopped: nobody else waits for it meanwhile
+    started: float  # seconds on the monotonic clock
+    timer: Timer = field(default_factory=Timer)
+    machine: Callable[[], Machine] = detected_machine  # a function, because detection takes its time
+
+    @contextmanager
+    def traced(self) -> Iterator[Tracee]:
+        """The process, traced but running until ``Tracee.stop`` is called."""
+        from runtime.target.tracee import attach
+
+        with self.attached(), attach(self.pid) as tracee:
+            yield tracee
+
+    @contextmanager
+    def stopped(self) -> Iterator[Tracee]:
+        """The process, traced and stopped."""
+        with self.traced() as tracee:
+            tracee.stop()
+            yield tracee
+
+    @contextmanager
+    def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Shadow, ...]]:
+        """``count`` copies of one instant of the process, gone when the context is left. ``given_up``: asked while a
+        copy runs; True ends its run."""
+        from runtime.target.ptrace import TargetEnded
+        from runtime.trial.shadow import fork_shadow, reap
+
+        shadows: list[Shadow] = []
+        try:
+            with ExitStack() as stack:
+                with self.stopped() as tracee:
+                    for _ in range(count):
+                        shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
+                        shadows[-1].given_up = given_up
+                yield tuple(shadows)
+        finally:
+            if any(shadow.zombie for shadow in shadows):
+                with suppress(Rejected, TargetEnded), self.stopped() as tracee:
+                    reap(tracee, shadows)
+
+    def print_after(self, name: str, value: object) -> None:
+        """``--print-after``: show the result of a stage or pass, if the user asked for it."""
+        if name in self.options.print_after:
+            say(f"after {name}:\n{value}")

@@ -1,0 +1,90 @@
+"""The stage reserve: room for the patch, and memory for a version in the process, given back if the loop is refused.
+
+In: the region of the loop and the candidate plans. Out: a ``CodeCache``: pages for code within reach of a five-byte
+jump from the header, for the frame, and for packed panels and the undo log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memopt.ir.reasons import Rejected
+from memopt.session.replacing.process import Process
+
+if TYPE_CHECKING:
+    from memopt.ir.region import Region
+    from memopt.lifting.lift import Lifted
+    from memopt.session.replacing.site import LoopCode
+    from memopt.x86.displacement import Displacement
+    from passes.planning import Candidate
+    from runtime.patching.code_cache import CodeCache
+
+CODE_BYTES = 1 << 18
+FRAME_BYTES = 1 << 15
+
+
+def make_room(process: Process, code: LoopCode, lifted: Lifted) -> tuple[Lifted, Displacement]:
+    """The region with the bytes at the header that the patch covers, and the instructions or the loop that move.
+
+    All of the text is searched for branches to these bytes: not before there is something to gain. Raises Rejected
+    (NO_ROOM, INDIRECT_JUMP)."""
+    from memopt.x86.displacement import displacement
+    from runtime.patching.install import unpatched
+
+    with process.timer.stage("reserve"), unpatched(process.pid) as text:
+        displaced = displacement(text.read, code.site.graph, code.loop, code.site.text)
+    return replace(lifted, region=replace(lifted.region, displaced=displaced.original)), displaced
+
+
+@contextmanager
+def reserved(process: Process, region: Region, candidates: tuple[Candidate, ...]) -> Iterator[CodeCache]:
+    """Memory enough for each candidate. It stays in the process when the context is left without an exception."""
+    cache = _reserve(process, region, candidates)
+    try:
+        yield cache
+    except Exception:
+        give_back(process, cache)
+        cache.close()
+        raise
+
+
+def give_back(process: Process, cache: CodeCache) -> bool:
+    """Take a version and its memory out of the process; False where the process cannot be reached any more.
+
+    What failed may have failed after the patch was written: then the original code goes back first.
+    """
+    from runtime.patching.install import find_installed, remove
+    from runtime.target.ptrace import TargetEnded
+
+    gone = False
+    with suppress(Rejected, TargetEnded), process.stopped() as tracee:
+        committed = [x for x in find_installed(process.pid) if x.placement.code == cache.placement.code]
+        for installed in committed:
+            remove(tracee, installed)
+        if not committed:
+            cache.release(tracee)
+        gone = True
+    return gone
+
+
+def _reserve(process: Process, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
+    from passes.version.generate import undo_log_offset
+    from passes.version.kernel import nest_scratch_bytes
+    from passes.version.rollback import undo_log_bytes
+    from runtime.patching.code_cache import CodeCache
+    from runtime.target.sigsegv import check_handler
+
+    with process.timer.stage("reserve"), process.stopped() as tracee:
+        scratch = undo_log_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
+        scratch += undo_log_bytes(region)
+        cache = CodeCache.create(tracee, region.header, CODE_BYTES, FRAME_BYTES, scratch)
+        try:
+            check_handler(tracee, cache.placement.scratch)
+        except Rejected:
+            cache.release(tracee)
+            cache.close()
+            raise
+        return cache

@@ -1,0 +1,65 @@
+"""Several versions of one loop, for different sizes: each falls back on the one that was installed before it.
+
+Example: a version for n = 512 is installed, then the loop comes with n = 640. A second version is patched in at the
+header; where its guard fails it jumps to the entry of the first, whose guard leads to the original code. While the
+second is made, the first is set aside: the original bytes are back at the header, and its own pages stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from memopt.ir.reasons import Rejected
+from memopt.session.replacing.process import Process
+
+if TYPE_CHECKING:
+    from memopt.ir.code import CompiledRegion
+    from memopt.session.replacing.decision import Installed
+
+
+def line(newest: Installed | None) -> Iterator[Installed]:
+    """``newest`` and the versions behind it, in the order in which they are asked."""
+    while newest is not None:
+        yield newest
+        newest = newest.behind
+
+
+def followed_by(compiled: CompiledRegion, behind: CompiledRegion | None) -> bytes:
+    """The code of ``compiled``, with a jump to the entry of ``behind`` where its guard fails."""
+    from runtime.patching.install import jump_bytes
+
+    if behind is None:
+        return compiled.code
+    first = jump_bytes(compiled.placement.code, behind.entry)  # over the displaced instructions, where all ways out end
+    return first + compiled.code[len(first):]
+
+
+def set_aside(process: Process, version: Installed) -> bool:
+    """Put the original bytes back in place of the jump to ``version``, whose pages stay; False where that cannot be."""
+    from runtime.patching.install import find_installed, suspend
+    from runtime.target.ptrace import TargetEnded
+
+    if version.moved:
+        return False
+    with suppress(Rejected, TargetEnded), process.stopped() as tracee:
+        for installed in find_installed(process.pid):
+            if installed.placement.code == version.cache.placement.code:
+                suspend(tracee, installed)
+                return True
+    return False
+
+
+def put_back(process: Process, version: Installed) -> bool:
+    """Undo ``set_aside``: the jump to ``version`` is written again; False where that cannot be."""
+    from runtime.patching.install import install, jump
+    from runtime.target.eligibility import check_threads
+    from runtime.target.ptrace import TargetEnded
+
+    region = version.compiled.region
+    with suppress(Rejected, TargetEnded), process.stopped() as tracee:
+        check_threads(process.pid)
+        install(tracee, jump(region.header, version.compiled.entry, region.displaced), version.cache)
+        return True
+    return False

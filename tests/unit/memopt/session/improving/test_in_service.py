@@ -1,0 +1,154 @@
+"""What becomes of a version that loses, when no other can be made in its place, and when one can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from memopt.ir.reasons import Reason
+from memopt.options import Options
+from memopt.session.improving import in_service
+from memopt.session.improving.in_service import InService
+from memopt.session.measuring.service import Verdict
+from memopt.session.replacing.decision import Attempt, Decision, Installed, Refused
+from memopt.session.replacing.history import History
+from memopt.session.replacing.process import Process
+from runtime.patching.code_cache import Statistics
+from tests.support.installed import HEADER, SITE, installed
+
+OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
+LOST = Verdict(Reason.NOT_FASTER, "in service")
+LOSING = Statistics(50_000_000, 100, 60_000, 50_000)  # the guard fails nearly always
+
+
+@dataclass
+class Improving:
+    """Attempts end as ``ends`` say, in turn: with a version, or refused."""
+
+    history: History
+    ends: list[Installed | Reason] = field(default_factory=list)
+    improved: list[int] = field(default_factory=list)
+    aside: list[Installed | None] = field(default_factory=list)
+
+    def improve(self, address: int) -> None:
+        self.improved.append(address)
+
+    def attempt(self, attempt: Attempt) -> Decision:
+        self.aside.append(self.history.aside)
+        end = self.ends.pop(0)
+        return Refused(attempt.address, attempt.ranges, None, end) if isinstance(end, Reason) else end
+
+    def settle(self, decision: Decision) -> None:
+        self.history.decisions.append(decision)
+
+
+class Watched(InService):
+    """One whose jobs are done at once, in a process where everything can be done; what is given back is noted."""
+
+    def __init__(self, *ends: Installed | Reason) -> None:
+        def start(job: Callable[[], None]) -> None:
+            job()
+
+        history = History()
+        self.improving = Improving(history, list(ends))
+        self.given_back: list[object] = []
+        super().__init__(Process(0, Options(), nullcontext, 0.0), history, start, self.improving)
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
+    for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0), ("thread_count", 1)):
+        monkeypatch.setattr(in_service, name, lambda *_, value=value: value)
+    monkeypatch.setattr(in_service.time, "sleep", lambda _: None)
+
+    def watching(*ends: Installed | Reason) -> Watched:
+        watched = Watched(*ends)
+        monkeypatch.setattr(in_service, "give_back", lambda _, cache: watched.given_back.append(cache) or True)
+        return watched
+
+    return watching
+
+
+def test_a_version_that_is_put_back_is_judged_like_any_other(watching: Callable[..., Watched]) -> None:
+    watched, old = watching(Reason.NOT_FASTER), installed()
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    assert (watched.given_back, watched.history.decisions) == ([], [old])
+    assert watched.improving.aside == [old]
+    assert watched.history.aside is None
+    old.cache.statistics = LOSING
+    assert watched.review()
+    (refused,) = watched.history.decisions
+    assert (watched.given_back, refused.reason) == ([old.cache], Reason.NOT_FASTER)
+
+
+def test_what_the_version_in_front_was_is_judged_when_that_is_gone(watching: Callable[..., Watched]) -> None:
+    watched, behind = watching(), installed()
+    front = installed(behind)
+    watched.history.decisions += [behind, front]
+    behind.cache.statistics = LOSING
+    assert not watched.review()
+    watched.take_out(front, LOST)
+    kept, refused = watched.history.decisions
+    assert (watched.given_back, kept, refused.reason) == ([front.cache], behind, Reason.NOT_FASTER)
+    assert watched.review()
+    assert watched.history.decisions[0].reason is Reason.NOT_FASTER
+
+
+def test_a_version_for_other_sizes_answers_for_the_code_of_the_one_behind_it(watching: Callable[..., Watched]) -> None:
+    old = installed()
+    new = installed(old)
+    watched = watching(Reason.NOT_REACHED, new)
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    behind, front = watched.history.decisions
+    assert (behind.cache, behind.ranges, front.cache, front.behind) == (old.cache, (), new.cache, behind)
+    assert front.ranges == new.ranges
+    assert list(watched.versions()) == [front]
+
+
+def test_what_a_loop_further_out_replaces_is_given_back(watching: Callable[..., Watched]) -> None:
+    old, outer = installed(), installed()
+    watched = watching(outer)
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    assert (watched.history.decisions, watched.given_back) == ([outer], [old.cache])
+
+
+def test_what_will_not_go_back_is_refused(watching: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, old = watching(Reason.NOT_FASTER), installed()
+    monkeypatch.setattr(in_service, "put_back", lambda *_: False)
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    (refused,) = watched.history.decisions
+    assert (refused.reason, refused.detail) == (Reason.GUARD_FAILED, "nor would it go back")
+
+
+def test_what_cannot_be_taken_out_stays_and_is_let_be(watching: Callable[..., Watched],
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, old = watching(), installed()
+    monkeypatch.setattr(in_service, "give_back", lambda *_: False)
+    watched.history.decisions.append(old)
+    watched.take_out(old, LOST)
+    assert watched.history.decisions == [old]
+    assert list(watched.versions()) == []
+
+
+def test_loops_inside_one_that_was_taken_out_may_be_tried(watching: Callable[..., Watched]) -> None:
+    watched, old = watching(), replace(installed(), loop=SITE.loops[0])
+    watched.history.decisions.append(old)
+    watched.take_out(old, LOST)
+    assert [d.reason for d in watched.history.reopened] == [Reason.NOT_FASTER]
+    assert watched.history.refused[old.loop].reason is Reason.NOT_FASTER
+
+
+def test_where_it_cannot_be_set_aside_its_loop_is_tried_anew(watching: Callable[..., Watched],
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, old = watching(), installed()
+    monkeypatch.setattr(in_service, "set_aside", lambda *_: False)
+    watched.history.decisions.append(old)
+    watched.take_out(old, OTHERS)
+    assert (watched.history.decisions, watched.improving.improved) == ([], [HEADER])
