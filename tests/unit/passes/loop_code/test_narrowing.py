@@ -36,7 +36,7 @@ def op(name: str, *operands: Expression, element: ElementType = I32) -> Apply:
     (trunc(op("mul", sext(A), op("not", zext(B)))), "mul.i8(a, not.i8(b))"),
     (trunc(op("sub", zext(C), Constant(0x1FF, I32))), "sub.i8(trunc.i8(c), 0xff)"),
     (trunc(op("add", zext(A), zext(C)), I16), "add.i16(zext.i16(a), c)"),
-    (trunc(op("shl", zext(A), Constant(9, I8))), "0x0.i8"),
+    (trunc(op("shl", zext(A), Constant(9, I8))), "0x0"),
     (trunc(op("shr", op("add", op("add", zext(A), zext(B)), Constant(1, I32)), Constant(1, I8))),
      "trunc.i8(shr.i16(add.i16(add.i16(zext.i16(a), zext.i16(b)), 0x1), 0x1.i8))"),
     (trunc(op("sar", op("sub", zext(A), zext(B)), Constant(2, I8))),
