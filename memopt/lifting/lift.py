@@ -39,9 +39,9 @@ from memopt.lifting.execution.entry_invariants import EntryInvariants
 from memopt.lifting.execution.executor import Executor, OuterLoop
 from memopt.lifting.execution.memory import stack_stores
 from memopt.lifting.execution.parameters import PARAMETER, is_parameter, live_in
+from memopt.lifting.reroll.floor_divisions import trimmed, without_quotients
 from memopt.lifting.reroll.operand_order import in_one_order
 from memopt.lifting.reroll.overlapping_copies import whole_rows
-from memopt.lifting.reroll.quotients import trimmed, without_quotients
 from memopt.lifting.reroll.reroll import reroll
 from memopt.lifting.reroll.splat_constants import unify_splats
 from memopt.lifting.scop.element_types import split
@@ -145,7 +145,7 @@ def _trim(statements: StatementLoop, context: StatementContext) -> StatementLoop
     return trimmed(statements, context.aliasing.limits, context.evidence.sample)
 
 
-def _quotients(statements: StatementLoop, context: StatementContext) -> StatementLoop:
+def _floor_divisions(statements: StatementLoop, context: StatementContext) -> StatementLoop:
     return without_quotients(statements, context.aliasing.limits)
 
 
@@ -156,7 +156,7 @@ PASSES: tuple[StatementPass, ...] = (
     StatementPass("operand-order", _operand_order),
     StatementPass("reroll", _reroll),
     StatementPass("trim", _trim),
-    StatementPass("quotients", _quotients),
+    StatementPass("floor-divisions", _floor_divisions),
 )
 
 Observer = Callable[[str, StatementLoop], None]

@@ -7,7 +7,7 @@ gained; the trial run measures, and decides.
 May be touched: values of ``memopt.ir`` and ``memopt.machine`` only. Pure functions of their arguments: no process, no
 file, no clock, no machine code.
 
-- ``tiles``: sizes of the register tile and of the cache tiles of a contraction.
+- ``tile_sizes``: sizes of the register tile and of the cache tiles of a contraction.
 - ``contraction_cost``: cycles of a contraction as compiled and as planned; cache lines moved between levels.
 - ``loop_cost``: cycles of a statement in a loop schedule, with the best register tile; average trip counts.
 - ``work``: statement instances per outer iteration, for nests whose iterations differ in length.

@@ -23,7 +23,7 @@ from math import ceil, gcd, prod
 from memopt.ir.plan import Plan
 from memopt.ir.scop import Access, Apply, Expression, Read, Scop, Statement
 from memopt.machine.description import CacheLevel, Machine
-from memopt.models.tiles import INNER_PANEL_LINE, OUTER_PANEL_LINE
+from memopt.models.tile_sizes import INNER_PANEL_LINE, OUTER_PANEL_LINE
 
 ADD_LATENCY = 3.0  # cycles of a dependent floating-point addition
 SCALAR_CYCLES = 1.5  # of one iteration of a scalar loop without dependences: loads, arithmetic, store, counter

@@ -2,7 +2,7 @@
 
 ``Vectorize`` decides the vector length: results that are neighbours along the vector dimension share a register.
 ``RegisterTile`` decides how many rows and vectors, from the register file and the latency of an addition
-(memopt.models.tiles).
+(memopt.models.tile_sizes).
 
 Before: ``S0[i, j, k] -> [k]``, lanes and rows ``j, i``. After: ``S0[i, j, k] -> [floor(j/24), floor(i/8), k]``. Legal
 because ``interchange`` has shown that rows and lanes do not depend on each other.
@@ -17,7 +17,7 @@ from memopt.ir.plan import TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Access, Apply, Expression
 from memopt.models.contraction_cost import stride
-from memopt.models.tiles import RegisterNeeds, register_tile
+from memopt.models.tile_sizes import RegisterNeeds, register_tile
 from passes.context import Context
 from passes.contraction_schedule.base import Roles, ScheduledRegion, known_trips
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from memopt.ir.plan import Isa, TileLoop
 from memopt.ir.reasons import VerifyError
 from memopt.models.contraction_cost import stride
-from memopt.models.tiles import Panel, cache_tiles
+from memopt.models.tile_sizes import Panel, cache_tiles
 from passes.context import Context
 from passes.contraction_schedule.base import ScheduledRegion, known_trips
 from passes.contraction_schedule.register_tile import roles_of
@@ -29,7 +29,7 @@ class Tiling:
     name = "tiling"
 
     def run(self, state: ScheduledRegion, context: Context) -> ScheduledRegion:
-        """Sizes from the machine's caches (memopt.models.tiles); ``VerifyError`` without the register tile."""
+        """Sizes from the machine's caches (memopt.models.tile_sizes); ``VerifyError`` without the register tile."""
         tile, roles = state.tile, roles_of(state)
         if tile is None:
             raise VerifyError("tiling needs the register tile")

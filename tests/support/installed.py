@@ -9,7 +9,7 @@ from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan
 from memopt.ir.region import Region, Trips
 from memopt.ir.scop import Scop
-from memopt.session.measuring.service import Service
+from memopt.session.measuring.verdict import Service
 from memopt.session.replacing.decision import Installed
 from runtime.patching.code_cache import Statistics
 from tests.support.sites import NESTS, site_of

@@ -23,7 +23,7 @@ Rerolling:
 
 After rerolling:
 
-- ``quotients``: trip counts with a floor division are cut where an affine bound is, or made affine.
+- ``floor_divisions``: trip counts with a floor division are cut where an affine bound is, or made affine.
 
 Tested by: tests/unit/memopt/lifting/reroll; ``isomorphism``, ``peeling``, ``proofs`` and ``straight_line`` by
 test_reroll.py there.

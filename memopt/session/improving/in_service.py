@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
 from memopt.machine.tsc import ticks_per_second
-from memopt.session.measuring.service import Verdict
+from memopt.session.measuring.verdict import Verdict
 from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process

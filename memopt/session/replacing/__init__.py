@@ -12,7 +12,7 @@ The stages, in their order:
 - ``callees``: find: what a call in a hot loop leads to, for inlining.
 - ``capture``: capture and lift: a copy of the process runs to the loop header; registers and code become a ``Region``.
 - ``kept_shadow``: the copy in which loops are captured, kept from one loop to the next.
-- ``single_thread``: guards that the program has one thread.
+- ``one_thread_guards``: guards that the program has one thread.
 - ``compilation``: schedule and generate: plans for the region, and machine code for each.
 - ``reservation``: reserve: room for the patch, and memory for a version in the process.
 - ``validation``: validate: the original and the versions run the same iterations in copies, and must agree.
@@ -22,7 +22,7 @@ The stages, in their order:
 What they stand on:
 
 - ``process``: the process as the stages see it: how to stop it, how to copy it.
-- ``timer``: the time of each stage, and limits on processor time.
+- ``stage_times``: the time of each stage, and limits on processor time.
 - ``history``: what has been found out about the loops of a process so far.
 - ``decision``: the decision about a loop, up to its line in the report.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
-from memopt.session.replacing.timer import processor_limit
+from memopt.session.replacing.stage_times import processor_limit
 from memopt.session.replacing.versions import line
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
     """The region, without the displaced bytes, and the trip count to plan for. ``to_the_end``: last iterations are
     lifted too (memopt.lifting.lift.Code). Raises Rejected where the loop is not reached or not understood."""
     from memopt.ir.region import confined, with_room
-    from memopt.session.replacing.single_thread import one_thread
+    from memopt.session.replacing.one_thread_guards import one_thread
     from runtime.target.memory import mappings
 
     timer, header = process.timer, code.loop.header

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.replacing.process import Process
-from memopt.session.replacing.timer import processor_limit
+from memopt.session.replacing.stage_times import processor_limit
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion, Placement

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from memopt.ir.reasons import Reason
 from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import LoopReport, Outcome
-from memopt.session.measuring.service import Service
+from memopt.session.measuring.verdict import Service
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion

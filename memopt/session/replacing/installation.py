@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from memopt.session.measuring.service import Service
+from memopt.session.measuring.verdict import Service
 from memopt.session.replacing.decision import Installed
 from memopt.session.replacing.history import LOOKS, History
 from memopt.session.replacing.process import Process

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memopt.console import say
 from memopt.ir.reasons import Rejected
 from memopt.options import Options
-from memopt.session.replacing.timer import Timer
+from memopt.session.replacing.stage_times import Timer
 
 if TYPE_CHECKING:
     from memopt.machine.description import Machine

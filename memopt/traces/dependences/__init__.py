@@ -14,7 +14,7 @@ by word, counts included.
 - ``scan``: reads the trace word by word, and looks for steady iterations at loop headers.
 - ``accesses``: looks up the shadow cells of one access, splits them, and records the dependences.
 - ``touch``: applies a read or write to one shadow cell, and records the dependences.
-- ``carrier``: finds the loop that carries a dependence, and counts the dependence.
+- ``carrying_loop``: finds the loop that carries a dependence, and counts the dependence.
 - ``prefetch``: prefetches the shadow memory of the words that come next, if that pays.
 - ``state``: where all tables lie.
 - ``shadow_memory``: the cells of words and of parts of words, with their readers.
@@ -27,7 +27,7 @@ by word, counts included.
 - ``strip_access``: applies an access of a steady run to all places of a strip.
 
 Tested by: tests/unit/memopt/traces/dependences. test_dependences.py compares random nests with a plain model and covers
-``dependences``, ``scan``, ``accesses``, ``touch``, ``carrier``, ``state``, ``shadow_memory``, ``shadow_strips``,
+``dependences``, ``scan``, ``accesses``, ``touch``, ``carrying_loop``, ``state``, ``shadow_memory``, ``shadow_strips``,
 ``steady_iterations``, ``steady_runs``, ``clusters``, ``chains`` and ``strip_access``; test_shadow_lines.py and
 test_prefetch.py cover the modules of their names.
 """

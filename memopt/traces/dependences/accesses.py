@@ -13,7 +13,7 @@ from memopt.traces.core.active_loops import TIME
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.format import PAGE
 from memopt.traces.core.tables import likely, lowest_bit
-from memopt.traces.dependences.carrier import Finding
+from memopt.traces.dependences.carrying_loop import Finding
 from memopt.traces.dependences.shadow_lines import Lines, bits_between, put_in_cells, touch_line
 from memopt.traces.dependences.shadow_memory import (
     CELL,

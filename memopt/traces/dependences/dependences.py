@@ -31,7 +31,7 @@ from memopt.traces.core.active_loops import DONE, NEVER, Activity
 from memopt.traces.core.format import Access, BlockShape, Words
 from memopt.traces.core.reader import named
 from memopt.traces.core.tables import Array, addresses, bring_in, extended, larger, longer, new_table, zeros
-from memopt.traces.dependences.carrier import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
+from memopt.traces.dependences.carrying_loop import DEPENDENCE, KNOWN, KNOWN_ROW, count_known
 from memopt.traces.dependences.prefetch import OF_AHEAD, Worth
 from memopt.traces.dependences.scan import look_at
 from memopt.traces.dependences.shadow_memory import (

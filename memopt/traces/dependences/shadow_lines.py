@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import count_bits, lowest_bit
-from memopt.traces.dependences.carrier import RAW, WAR, WAW, Finding, find, key_of
+from memopt.traces.dependences.carrying_loop import RAW, WAR, WAW, Finding, find, key_of
 from memopt.traces.dependences.shadow_memory import (
     CELL,
     CUTS,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from memopt.traces.core.active_loops import FRAMES, LEVELS, ROW
 from memopt.traces.core.compiler import kernel
 from memopt.traces.core.tables import Array, behind, pointer
-from memopt.traces.dependences.carrier import KNOWN, KNOWN_ROW
+from memopt.traces.dependences.carrying_loop import KNOWN, KNOWN_ROW
 from memopt.traces.dependences.shadow_lines import HINTS
 from memopt.traces.dependences.shadow_memory import NUMBERS, RECENT
 from memopt.traces.dependences.shadow_strips import CACHE, CACHE_ROW

@@ -15,7 +15,7 @@ from __future__ import annotations
 from memopt.traces.core.active_loops import BEFORE, BEGAN, ENTERED, FAR, ITERATION, NUMBER, ROW
 from memopt.traces.core.compiler import kernel
 from memopt.traces.dependences.accesses import finding
-from memopt.traces.dependences.carrier import RAW, WAR, WAW, count_in, distance, key_of
+from memopt.traces.dependences.carrying_loop import RAW, WAR, WAW, count_in, distance, key_of
 from memopt.traces.dependences.shadow_strips import (
     COUNT,
     GROWS,

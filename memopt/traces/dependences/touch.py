@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from memopt.traces.core.active_loops import TIME
 from memopt.traces.core.compiler import kernel
-from memopt.traces.dependences.carrier import RAW, WAR, WAR_OF_FIRST, WAW, find, key_of
+from memopt.traces.dependences.carrying_loop import RAW, WAR, WAR_OF_FIRST, WAW, find, key_of
 from memopt.traces.dependences.shadow_memory import (
     CELL,
     CHUNK,

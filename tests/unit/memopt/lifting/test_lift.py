@@ -394,4 +394,4 @@ def test_an_observer_sees_the_statements_after_each_pass() -> None:
     lifted = lift_assembly(nest(), REGISTERS, observer=lambda name, statements: seen.append((name, str(statements))))
     names = [step.name for step in PASSES]
     assert [name for name, _ in seen[-len(names):]] == names
-    assert seen[-1] == ("quotients", str(lifted.statements))
+    assert seen[-1] == ("floor-divisions", str(lifted.statements))

@@ -12,7 +12,7 @@ from memopt.ir.reasons import Reason
 from memopt.options import Options
 from memopt.session.improving import in_service
 from memopt.session.improving.in_service import InService
-from memopt.session.measuring.service import Verdict
+from memopt.session.measuring.verdict import Verdict
 from memopt.session.replacing.decision import Attempt, Decision, Installed, Refused
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memopt.ir.reasons import Reason
-from memopt.session.measuring.service import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
+from memopt.session.measuring.verdict import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
 from runtime.patching.code_cache import Statistics
 
 RATE = 1e9

@@ -10,7 +10,7 @@ import pytest
 from memopt.ir.linear import Linear
 from memopt.ir.region import Cell, Region, Relation, Trips
 from memopt.ir.scop import Scop
-from memopt.session.replacing.single_thread import one_thread
+from memopt.session.replacing.one_thread_guards import one_thread
 from runtime.target.memory import Memory, mappings
 
 _ALONE = "import sys; print(flush=True); sys.stdin.read()"

@@ -8,7 +8,7 @@ from memopt.ir.linear import Linear, quotient
 from memopt.ir.reasons import Rejected
 from memopt.ir.scop import ElementType, Read
 from memopt.lifting.demotion.statements import CellStatement, StatementLoop
-from memopt.lifting.reroll.quotients import trimmed, without_quotients
+from memopt.lifting.reroll.floor_divisions import trimmed, without_quotients
 from memopt.lifting.values.bounds import Limits
 from tests.support.statements import executed
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from memopt.session.replacing import timer as timing
-from memopt.session.replacing.timer import ASK_SECONDS, Timer, processor_limit
+from memopt.session.replacing import stage_times as timing
+from memopt.session.replacing.stage_times import ASK_SECONDS, Timer, processor_limit
 
 
 class Clock:

@@ -6,7 +6,7 @@ from math import ceil
 import pytest
 
 from memopt.ir.plan import Isa
-from memopt.models.tiles import Panel, RegisterNeeds, cache_tiles, register_tile
+from memopt.models.tile_sizes import Panel, RegisterNeeds, cache_tiles, register_tile
 from tests.support.machines import HASWELL, SMALL, ZEN5
 
 _PRODUCT = RegisterNeeds(per_vector=1, fixed=2)
