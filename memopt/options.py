@@ -15,8 +15,8 @@ from memopt.ir.isa import Isa
 # Names that ``--print-after`` takes, in order: the passes of memopt.lifting.lift over statements, stages whose result
 # has a text form, and the passes of passes.planning.
 PRINTABLE = ("split-elements", "overlapping-copies", "splat-constants", "operand-order", "reroll", "trim",
-             "floor-divisions", "lift", "interchange", "vectorize", "register-tile", "tiling", "packing", "profitability",
-             "legality", "plan", "generate")
+             "floor-divisions", "lift", "interchange", "vectorize", "register-tile", "tiling", "packing",
+             "profitability", "legality", "plan", "generate")
 
 FloatingPoint = Literal["exact", "fast"]
 

@@ -12,6 +12,7 @@ import pytest
 
 from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.profiles import asked, record
 from tests.support.waiting import PATIENCE
 
@@ -22,7 +23,8 @@ _WORK = {"main": 30, "child": 230, "grandchild": 200, "of a thread": 1000, "exec
          "signalled": 10}
 
 
-@pytest.mark.parametrize(("compiler", "level"), [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O2"), ("gcc", "-O3")])
+@pytest.mark.parametrize(("compiler", "level"), some_rows(
+    [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O2"), ("gcc", "-O3")], 2))
 def test_counts_of_each_child(build: Build, tmp_path: Path, compiler: str, level: str) -> None:
     path = tmp_path / "p.db"
     record((str(build("counted_children.c", "-pthread", compiler=compiler, level=level)),), path)
@@ -88,7 +90,7 @@ def test_the_trace_of_all(build: Build, tmp_path: Path) -> None:
     assert max(sizes.values()) >= _WORK["spawned"]
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("shell", some(["sh", "bash"], 1))
 def test_scripts(build: Build, tmp_path: Path, shell: str) -> None:
     """The shells run what they start by vfork and by fork."""
     path, program = tmp_path / "p.db", str(build("counted_children.c", "-pthread"))
@@ -99,7 +101,7 @@ def test_scripts(build: Build, tmp_path: Path, shell: str) -> None:
     assert {str(row["program"]) for row in asked(path, "SELECT program FROM thread")} >= {program}
 
 
-@pytest.mark.parametrize("how", ["--exact", "--memory", "--paths"])
+@pytest.mark.parametrize("how", some(["--exact", "--memory", "--paths"], 1))
 def test_children_that_another_traces(build: Build, tmp_path: Path, how: str) -> None:
     command = (str(build("traced_children.c")),)
     native = run(command, PATIENCE)
@@ -108,7 +110,7 @@ def test_children_that_another_traces(build: Build, tmp_path: Path, how: str) ->
     assert "another process traces it" in done.stderr
 
 
-@pytest.mark.parametrize("how", ["--exact", "--memory", "--paths"])
+@pytest.mark.parametrize("how", some(["--exact", "--memory", "--paths"], 1))
 def test_what_parents_are_told_of_children(build: Build, tmp_path: Path, how: str) -> None:
     command = (str(build("stopped_children.c")),)
     native = run(command, PATIENCE)
@@ -117,7 +119,7 @@ def test_what_parents_are_told_of_children(build: Build, tmp_path: Path, how: st
     assert "memopt failed" not in done.stderr
 
 
-@pytest.mark.parametrize("how", ["--exact", "--memory", "--paths"])
+@pytest.mark.parametrize("how", some(["--exact", "--memory", "--paths"], 1))
 def test_a_child_that_goes_on_when_the_program_has_ended(tmp_path: Path, how: str) -> None:
     left = tmp_path / "left"
     script = f"(i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 1; echo $i >{left}) >/dev/null 2>&1 & exit 4"
@@ -130,7 +132,7 @@ def test_a_child_that_goes_on_when_the_program_has_ended(tmp_path: Path, how: st
     assert left.read_text() == "20000\n"
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.9, 1.2, 1.5, 1.8])
+@pytest.mark.parametrize("seconds", some([0.3, 0.6, 0.9, 1.2, 1.5, 1.8], 2))
 def test_children_survive_memopt(build: Build, tmp_path: Path, seconds: float) -> None:
     """Nobody asks for memopt's end until all that it has traced are gone."""
     program = str(build("counted_children.c", "-pthread"))
@@ -145,10 +147,11 @@ def test_children_survive_memopt(build: Build, tmp_path: Path, seconds: float) -
     assert said in (expected, b"")  # killed before it had started the program
 
 
-@pytest.mark.parametrize("fault", ["record.answer:3", "record.answer:9", "ptrace.interrupt:2", "ptrace.setregset:9",
+@pytest.mark.parametrize("fault", some(
+    ["record.answer:3", "record.answer:9", "ptrace.interrupt:2", "ptrace.setregset:9",
                                    "ptrace.setregset:40", "ptrace.detach:1", "ptrace.pwrite:900",
-                                   "record.child:1", "record.child:2", "record.child:6"])
-@pytest.mark.parametrize("how", ["--exact", "--memory"])
+                                   "record.child:1", "record.child:2", "record.child:6"], 3))
+@pytest.mark.parametrize("how", some(["--exact", "--memory"], 1))
 def test_memopt_fails_inside_and_all_run_on(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                             how: str, fault: str) -> None:
     command = (str(build("counted_children.c", "-pthread")),)

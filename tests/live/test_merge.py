@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
 from tests.support.profiles import asked, record
@@ -62,6 +64,7 @@ def test_what_cannot_be_merged_is_said_so(tmp_path: Path) -> None:
     assert itself.exit_code == 2
 
 
+@pytest.mark.long
 def test_each_rank_writes_its_own(tmp_path: Path) -> None:
     need_mpich()
     source = tmp_path / "ranks.c"

@@ -10,6 +10,7 @@ from bench.measure.execution import memopt_command, run
 from bench.paths import of_each, percent, rate, shares_of
 from bench.programs.variants import KERNELS, compile_c
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.profiles import asked, record
 from tests.support.waiting import PATIENCE
 
@@ -44,7 +45,7 @@ def compressor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "compress", folder / "whole.db"
 
 
-@pytest.mark.parametrize("options", [(), ("--rehook", "5000000"), ("--unhook", "200", "--rehook", "500000")])
+@pytest.mark.parametrize("options", some([(), ("--rehook", "5000000"), ("--unhook", "200", "--rehook", "500000")], 1))
 def test_windows_find_what_is_hot(compressor: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...]) -> None:
     (program, whole), parts = compressor, tmp_path / "parts.db"
     profiled((str(program), "20"), parts, *options)
@@ -59,9 +60,9 @@ def test_windows_find_what_is_hot(compressor: tuple[Path, Path], tmp_path: Path,
     assert rate(of_each({p: full[p] for p in busy}), of_each({p: found.get(p, 0.0) for p in busy}))[0] == 1.0
 
 
-@pytest.mark.parametrize(("source", "options", "compiler"), [
+@pytest.mark.parametrize(("source", "options", "compiler"), some_rows([
     ("counted_threads.c", ("-pthread",), "gcc"), ("counted_signals.c", (), "gcc"),
-    ("counted_unwinding.cpp", (), "g++"), ("counted_timers.c", (), "gcc")])
+    ("counted_unwinding.cpp", (), "g++"), ("counted_timers.c", (), "gcc")], 1))
 @pytest.mark.parametrize("how", [("--exact",), ("--unhook", "50", "--rehook", "200000")])
 def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: Path, source: str,
                                                        options: tuple[str, ...], compiler: str,
@@ -69,9 +70,9 @@ def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: P
     profiled((str(build(source, *options, compiler=compiler)),), tmp_path / "p.db", *how)
 
 
-@pytest.mark.parametrize("command", [
+@pytest.mark.parametrize("command", some([
     ("/bin/sh", "-c", "for i in 1 2 3; do echo $i; done; exit 3"), ("/usr/bin/gzip", "-9", "-c", "/bin/bash"),
-    ("/bin/sh", "-c", "i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; exec sort /etc/services")])
+    ("/bin/sh", "-c", "i=0; while [ $i -lt 9999 ]; do i=$((i+1)); done; exec sort /etc/services")], 1))
 def test_programs_that_nobody_prepared(tmp_path: Path, command: tuple[str, ...]) -> None:
     profiled(command, tmp_path / "p.db", "--unhook", "500", "--rehook", "1000000")
 

@@ -19,6 +19,7 @@ from memopt.elf.image import PF_X, PT_LOAD, Image
 from memopt.elf.symbols import Symbols
 from memopt.traces.core.format import PAGE
 from tests.conftest import Build
+from tests.support.effort import some
 from tests.support.profiles import asked, record
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
@@ -70,8 +71,8 @@ def counted_by_callgrind(command: tuple[str, ...]) -> int:
     return callgrind.instructions(command, 10 * PATIENCE)[os.path.realpath(command[0])]
 
 
-@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("level", some(["-O0", "-O1", "-O2", "-O3"], 2))
+@pytest.mark.parametrize("compiler", some(["gcc", "clang"], 1))
 def test_counts_are_those_of_callgrind(build: Build, tmp_path: Path, compiler: str, level: str) -> None:
     command = (str(build("gemm_ijk.c", compiler=compiler, level=level)), "47")
     path = tmp_path / "p.db"
@@ -79,8 +80,8 @@ def test_counts_are_those_of_callgrind(build: Build, tmp_path: Path, compiler: s
     assert executed(path, command[0]) == counted_by_callgrind(command)
 
 
-@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3"])
-@pytest.mark.parametrize("nest", ["lu", "cholesky", "branches"])
+@pytest.mark.parametrize("level", some(["-O1", "-O2", "-O3"], 1))
+@pytest.mark.parametrize("nest", some(["lu", "cholesky", "branches"], 2))
 def test_what_registers_tell_is_what_is_counted(build: Build, tmp_path: Path, nest: str, level: str) -> None:
     command = (str(build("triangles.c", f"-DNEST={nest}", "-fno-math-errno", "-lm", level=level)), "37")
     told, counted = tmp_path / "told.db", tmp_path / "counted.db"
@@ -119,7 +120,8 @@ def test_handlers_that_interrupt_probes_and_each_other(build: Build, tmp_path: P
     assert counts["compare"] > 300 * 20000
 
 
-@pytest.mark.parametrize("how", [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")])
+@pytest.mark.parametrize("how", some(
+    [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")], 1))
 def test_handlers_find_the_program_in_its_own_code(build: Build, tmp_path: Path, how: tuple[str, ...]) -> None:
     """So they return there wherever recording has ended meanwhile."""
     done = run([*memopt_command(), "profile", *how, "-o", str(tmp_path / "p.db"), "--",
@@ -170,13 +172,13 @@ def test_the_parts_of_the_tree_add_up(build: Build, tmp_path: Path) -> None:
     assert (row["wrong"], row["odd"]) == (0, 0)
 
 
-@pytest.mark.parametrize("command", [
+@pytest.mark.parametrize("command", some([
     ("/usr/bin/xz", "-9", "-c", "/usr/bin/env"), ("/usr/bin/sort", "-r", "/etc/services"),
     ("/usr/bin/awk", "BEGIN { for (i = 0; i < 30000; i++) s += i % 7; print s }"),
     ("/usr/bin/perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 9999; print join ',', map { $h{$_} } sort keys %h"),
     ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
     ("/bin/ls", "/no such folder"),
-])
+], 2))
 def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
     need(command[0])
     native = run(command, PATIENCE)
@@ -186,7 +188,7 @@ def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) ->
     assert executed(path, command[0]) > 100
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("seconds", some([0.0, 0.1, 0.3, 0.5, 0.7, 0.9], 2))
 def test_a_program_survives_memopt(build: Build, tmp_path: Path, seconds: float) -> None:
     program = str(build("counted_unwinding.cpp", compiler="g++", level="-O1"))
     expected = run((program,), PATIENCE).stdout
@@ -224,7 +226,7 @@ def test_loops_that_a_signal_leaves_are_counted_up_to_there(build: Build, tmp_pa
     assert _counted(path, "scan") == expected
 
 
-@pytest.mark.parametrize("options", [(), ("--no-elision",)])
+@pytest.mark.parametrize("options", some([(), ("--no-elision",)], 1))
 @pytest.mark.parametrize("how", ["alarm", "exit"])
 def test_loops_that_end_with_the_program_are_counted_up_to_there(build: Build, tmp_path: Path, how: str,
                                                                  options: tuple[str, ...]) -> None:
@@ -308,8 +310,10 @@ def test_progress_is_shown_on_a_terminal_and_goes(build: Build, tmp_path: Path) 
     assert shown[-1].endswith("tree\r\n")
 
 
-@pytest.mark.parametrize("fault", ["record.answer:1", "record.answer:4", "ptrace.interrupt:2", "ptrace.setregset:9"])
-@pytest.mark.parametrize("how", [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")])
+@pytest.mark.parametrize("fault", some(
+    ["record.answer:1", "record.answer:4", "ptrace.interrupt:2", "ptrace.setregset:9"], 1))
+@pytest.mark.parametrize("how", some(
+    [("--exact",), ("--memory",), ("--paths", "--unhook", "50", "--rehook", "200000")], 2))
 def test_memopt_fails_inside_and_the_program_runs_on(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                      how: tuple[str, ...], fault: str) -> None:
     command = (str(build("counted_signals.c")),)
@@ -345,9 +349,9 @@ def test_a_static_program_whose_text_fills_its_last_page(build: Build, tmp_path:
     assert row["n"] == 3
 
 
-@pytest.mark.parametrize("strip", [False, True])
-@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("strip", some([False, True], 1))
+@pytest.mark.parametrize("level", some(["-O0", "-O1", "-O2", "-O3"], 2))
+@pytest.mark.parametrize("compiler", some(["g++", "clang++"], 1))
 def test_exceptions_and_parts_apart_belong_to_their_loop(build: Build, tmp_path: Path, compiler: str, level: str,
                                                          strip: bool) -> None:
     """A function goes on where an exception is caught, and in what the compiler has put elsewhere; neither is a call.
@@ -369,9 +373,9 @@ def test_exceptions_and_parts_apart_belong_to_their_loop(build: Build, tmp_path:
     assert strip or found.keys() <= set(places.values())
 
 
-@pytest.mark.parametrize("flags", [(), ("-no-pie",)], ids=["pie", "no-pie"])
-@pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", some([(), ("-no-pie",)], 1, ["pie", "no-pie"]))
+@pytest.mark.parametrize("level", some(["-O0", "-O1", "-O2", "-O3"], 2))
+@pytest.mark.parametrize("compiler", some(["gcc", "clang"], 1))
 def test_jumps_to_labels_and_cases_are_no_calls(build: Build, tmp_path: Path, compiler: str, level: str,
                                                 flags: tuple[str, ...]) -> None:
     program, path = str(build("interpreters.c", *flags, compiler=compiler, level=level)), tmp_path / "p.db"

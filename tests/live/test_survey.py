@@ -10,17 +10,19 @@ import pytest
 from bench.measure.execution import memopt_command, run
 from bench.workingsets import compared
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.profiles import asked, record
 from tests.support.waiting import PATIENCE
 
 
-@pytest.mark.parametrize(("size", "tile", "again"), [(120, 0, 15000), (128, 16, 12000)])
+@pytest.mark.parametrize(("size", "tile", "again"), some_rows([(120, 0, 15000), (128, 16, 12000)], 1))
 def test_derived_working_sets_are_those_of_the_trace(tmp_path: Path, size: int, tile: int, again: int) -> None:
     same, differ = compared(tmp_path, size, tile, again)
     assert differ == 0
     assert same >= (10 if tile == 0 else 14)
 
 
+@pytest.mark.long
 def test_tiles_that_are_cut_off_are_no_larger_than_they_are(tmp_path: Path) -> None:
     """The size is no multiple of the tile; the last iteration of the outermost loop ends in its middle."""
     assert compared(tmp_path, 123, 16, 12000, deepest=1) == (4, 0)
@@ -37,7 +39,7 @@ def test_the_program_runs_as_it_is(build: Build, tmp_path: Path) -> None:
     assert {row["function"] for row in asked(path, "derived-sets")} >= {"product"}
 
 
-@pytest.mark.parametrize("options", [("-O1",), ("-O2",), ("-O2", "-DROWS=TRIANGLE")])
+@pytest.mark.parametrize("options", some([("-O1",), ("-O2",), ("-O2", "-DROWS=TRIANGLE")], 1))
 def test_a_loop_that_was_met_under_way_is_known_from_its_start(build: Build, tmp_path: Path,
                                                                 options: tuple[str, ...]) -> None:
     path, size = tmp_path / "p.db", 1500

@@ -9,6 +9,7 @@ import pytest
 
 from bench.measure.execution import memopt_command, run
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.profiles import asked, record
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
@@ -36,8 +37,8 @@ def test_a_child_of_which_a_copy_fails_takes_nothing_from_others(build: Build, t
     assert all(row[0] != "in_child" for row in had)
 
 
-@pytest.mark.parametrize(("compiler", "level", "options"), [
-    ("gcc", "-O2", ()), ("gcc", "-O2", ("--no-elision",)), ("gcc", "-O3", ()), ("clang", "-O1", ())])
+@pytest.mark.parametrize(("compiler", "level", "options"), some_rows([
+    ("gcc", "-O2", ()), ("gcc", "-O2", ("--no-elision",)), ("gcc", "-O3", ()), ("clang", "-O1", ())], 2))
 def test_values_of_known_functions(build: Build, tmp_path: Path, compiler: str, level: str, options: tuple[str, ...]
                                    ) -> None:
     need(compiler)
@@ -76,7 +77,8 @@ def test_values_of_known_functions(build: Build, tmp_path: Path, compiler: str, 
     assert percent == 100
 
 
-@pytest.mark.parametrize("command", [("sh", "-c", "echo $((6 * 7)); exit 3"), ("sort", "--version"), ("ls", "/usr")])
+@pytest.mark.parametrize("command", some(
+    [("sh", "-c", "echo $((6 * 7)); exit 3"), ("sort", "--version"), ("ls", "/usr")], 1))
 def test_programs_nobody_prepared(tmp_path: Path, command: tuple[str, ...]) -> None:
     record(command, tmp_path / "p.db", "--values")
     assert asked(tmp_path / "p.db", "cycles")

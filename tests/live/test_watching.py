@@ -13,6 +13,7 @@ from bench.patterns import Texts, compared
 from bench.programs.variants import KERNELS, compile_c
 from memopt.store.schema import open_existing
 from tests.conftest import Build
+from tests.support.effort import some, some_rows
 from tests.support.profiles import asked, record
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
@@ -25,7 +26,7 @@ _SETS = """SELECT f.name AS function, l.depth, w.entries, w.iterations, w.most_l
     JOIN loop l ON l.id = w.loop JOIN function f ON f.id = l.function WHERE w.at_end = 1"""
 
 
-@pytest.mark.parametrize("level", ["-O1", "-O0"])
+@pytest.mark.parametrize("level", some(["-O1", "-O0"], 1))
 def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) -> None:
     program, path = str(build("watched_dependences.c", level=level)), tmp_path / "p.db"
     record((program,), path, "--memory")
@@ -189,9 +190,9 @@ def test_a_profile_without_memory_says_nothing_of_parallel_loops(build: Build, t
     assert asked(path, "parallel-candidates") == []
 
 
-@pytest.mark.parametrize(("source", "options", "compiler"), [
+@pytest.mark.parametrize(("source", "options", "compiler"), some_rows([
     ("counted_threads.c", ("-pthread",), "gcc"), ("counted_signals.c", (), "gcc"),
-    ("counted_unwinding.cpp", (), "g++")])
+    ("counted_unwinding.cpp", (), "g++")], 2))
 def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: Path, source: str,
                                                        options: tuple[str, ...], compiler: str) -> None:
     path = tmp_path / "p.db"
@@ -201,12 +202,12 @@ def test_programs_that_leave_their_functions_otherwise(build: Build, tmp_path: P
     assert row["complete"] == 1
 
 
-@pytest.mark.parametrize("command", [
+@pytest.mark.parametrize("command", some([
     ("/usr/bin/sort", "-r", "/etc/services"),
     ("/usr/bin/awk", "BEGIN { for (i = 0; i < 3000; i++) s += i % 7; print s }"),
     ("/usr/bin/perl", "-e", "my %h; $h{$_ % 97} += $_ for 1 .. 999; print join ',', map { $h{$_} } sort keys %h"),
     ("/bin/bash", "-c", "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; exit 7"),
-])
+], 1))
 def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) -> None:
     need(command[0])
     native = run(command, PATIENCE)
@@ -217,7 +218,7 @@ def test_programs_of_a_distribution(tmp_path: Path, command: tuple[str, ...]) ->
     assert int(str(row["count"])) > 100
 
 
-@pytest.mark.parametrize("flags", [(), ("-static",)])
+@pytest.mark.parametrize("flags", some([(), ("-static",)], 1))
 def test_accesses_lead_to_variables_stacks_and_the_heap(build: Build, tmp_path: Path, flags: tuple[str, ...]) -> None:
     path = tmp_path / "p.db"
     record((str(build("watched_objects.c", "-pthread", *flags, level="-O1")),), path, "--memory")

@@ -13,7 +13,7 @@ import pytest
 
 from memopt.ir.scop import LIMIT, TRIPS
 from tests.conftest import Build
-from tests.support.effort import some
+from tests.support.effort import some, some_rows
 from tests.support.lifting import lift_stopped, stopped_at_nest
 from tests.support.replay import Replay, Watch, holds, live_values
 
@@ -21,7 +21,7 @@ _COMPILERS = (("gcc", "-O2"), ("gcc", "-O1"), ("gcc", "-O3"), ("clang", "-O2"))
 _SOURCES = ("gemm_ijk.c", "gemm_ikj.c", "gemm_jki.c", "gemm_static.c")
 
 
-@pytest.mark.parametrize(("compiler", "level"), some(_COMPILERS, 2))
+@pytest.mark.parametrize(("compiler", "level"), some_rows(_COMPILERS, 2))
 @pytest.mark.parametrize("real", some(["double", "float"], 1))
 @pytest.mark.parametrize("source", _SOURCES)
 def test_a_lifted_product_is_what_the_process_does(

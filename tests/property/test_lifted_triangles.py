@@ -10,7 +10,7 @@ import pytest
 
 from memopt.ir.scop import LIMIT, TRIPS
 from tests.conftest import Build
-from tests.support.effort import some
+from tests.support.effort import some, some_rows
 from tests.support.lifting import lift_stopped, stopped_at_nest
 from tests.support.replay import Replay, Watch, holds, live_values
 
@@ -23,7 +23,7 @@ LIFTED = {
 }
 
 
-@pytest.mark.parametrize(("compiler", "level", "nest"), some(
+@pytest.mark.parametrize(("compiler", "level", "nest"), some_rows(
     ((*b, n) for b, nests in LIFTED.items() for n in nests), 13))
 @pytest.mark.parametrize("skip", some([0, 4], 1))
 def test_a_lifted_triangle_is_what_the_process_does(

@@ -7,13 +7,13 @@ import pytest
 from memopt.ir.reasons import Reason, Rejected
 from tests.conftest import Build
 from tests.property.test_lifted_accesses import check
-from tests.support.effort import some
+from tests.support.effort import some, some_rows
 
 _CASES = range(1, 21)
 _BUILDS = (("gcc", "-O2"), ("gcc", "-O1"), ("gcc", "-O3"), ("clang", "-O2"))
 
 
-@pytest.mark.parametrize(("compiler", "level"), some(_BUILDS, 1))
+@pytest.mark.parametrize(("compiler", "level"), some_rows(_BUILDS, 1))
 @pytest.mark.parametrize("case", _CASES)
 @pytest.mark.parametrize("real", some(["double", "float"], 1))
 def test_values(build: Build, real: str, case: int, compiler: str, level: str) -> None:

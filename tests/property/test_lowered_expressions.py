@@ -12,7 +12,7 @@ from memopt.ir.scop import Apply, Constant, ElementType, Expression, Read
 from passes.vector.conversions import CONVERSIONS
 from passes.vector.instructions import integer
 from passes.vector.registers import VectorUnit
-from tests.support.effort import some
+from tests.support.effort import some, some_rows
 from tests.support.inprocess import host_isas
 from tests.support.lanes import F32, F64, I8, I16, I32, I64, check
 
@@ -103,7 +103,7 @@ def truth(name: str, first: Expression, second: Expression, element: ElementType
     return Apply(name, (first, second), integer(element.size))
 
 
-@pytest.mark.parametrize(("operator", "element"), some(COMPARISONS, 8))
+@pytest.mark.parametrize(("operator", "element"), some_rows(COMPARISONS, 8))
 def test_comparison_and_selection(operator: str, element: ElementType) -> None:
     least = Isa.AVX2 if operator in ("fqlt", "fqle") else Isa.SSE2
     condition = truth(operator, A, B, element)

@@ -12,21 +12,22 @@ from typing import Any
 import pytest
 
 
-def some(cases: Iterable[Any], quick: int, ids: Iterable[str] | None = None) -> list[Any]:
-    """Parameters for ``parametrize``: all ``cases``, of which ``quick`` are not long.
+def some(values: Iterable[Any], quick: int, ids: Iterable[str] | None = None) -> list[Any]:
+    """``values`` of one argument for ``parametrize``; ``quick`` of them are not long. ``ids``: their names."""
+    return some_rows(((value,) for value in values), quick, ids)
 
-    A case is a value, a tuple of values, or a ``pytest.param``. ``ids``: names of the cases, in order.
-    """
-    listed = list(cases)
+
+def some_rows(rows: Iterable[tuple[Any, ...]], quick: int, ids: Iterable[str] | None = None) -> list[Any]:
+    """The same for several arguments: a row has a value for each. A value may also be a ``pytest.param`` of its own."""
+    listed = list(rows)
     names = list(ids) if ids is not None else [None] * len(listed)
     chosen = {number * len(listed) // quick for number in range(min(quick, len(listed)))}
-    return [_parameter(case, name, number not in chosen)
-            for number, (case, name) in enumerate(zip(listed, names, strict=True))]
+    return [_parameter(row, name, number not in chosen)
+            for number, (row, name) in enumerate(zip(listed, names, strict=True))]
 
 
-def _parameter(case: Any, name: str | None, long: bool) -> Any:
+def _parameter(row: tuple[Any, ...], name: str | None, long: bool) -> Any:
     marks = (pytest.mark.long,) if long else ()
-    if hasattr(case, "values") and hasattr(case, "marks"):
-        return pytest.param(*case.values, marks=(*case.marks, *marks), id=case.id)
-    values = case if isinstance(case, tuple) else (case,)
-    return pytest.param(*values, marks=marks, id=name)
+    if len(row) == 1 and hasattr(row[0], "marks"):
+        return pytest.param(*row[0].values, marks=(*row[0].marks, *marks), id=row[0].id)
+    return pytest.param(*row, marks=marks, id=name)

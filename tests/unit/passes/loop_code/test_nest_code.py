@@ -55,8 +55,8 @@ for i < R
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("tile", some([((1, 1),), ((3, 2),), ((4, 1),)], 2))
-@pytest.mark.parametrize("outer", some([(("i/8", "j/24"),), (("j/16",),), (("0",),)], 1))
+@pytest.mark.parametrize("tile", some([(1, 1), (3, 2), (4, 1)], 2))
+@pytest.mark.parametrize("outer", some([("i/8", "j/24"), ("j/16",), ("0",)], 1))
 def test_triangles_in_every_direction(isa: Isa, tile: tuple[int, int], outer: tuple[str, ...]) -> None:
     nest = region("""
 for i < R
