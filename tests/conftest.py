@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -26,8 +27,14 @@ Build = Callable[..., Path]
 
 def pytest_configure() -> None:
     """memopt goes back to priority ``NICE``, and a program that keeps its own has ended before memopt has had its turn,
-    where all processors are busy. Programs that have to be replaced start at that priority, like all else."""
+    where all processors are busy. Programs that have to be replaced start at that priority, like all else.
+
+    Shells ignore signals of the terminal for what they start in the background, and so would all programs of tests."""
     os.nice(max(0, NICE - os.getpriority(os.PRIO_PROCESS, 0)))
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL),
+                            (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
