@@ -7,12 +7,13 @@ import pytest
 
 from bench.measure.execution import run, run_under_memopt
 from tests.conftest import Build
+from tests.support.effort import some_rows
 from tests.support.waiting import PATIENCE
 
 REPETITIONS = 2400  # of functions.c
 
 
-@pytest.mark.parametrize(("compiler", "level"), [("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")])
+@pytest.mark.parametrize(("compiler", "level"), some_rows([("gcc", "-O1"), ("gcc", "-O2"), ("clang", "-O2")], 1))
 def test_a_nest_with_calls_is_replaced(build: Build, compiler: str, level: str) -> None:
     command = (str(build("copied_rows.c", compiler=compiler, level=level)), "900", "150")
     native, trial = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
@@ -29,8 +30,9 @@ def test_a_function_that_copies_in_another_library_is_not_taken_for_the_c_librar
     assert trial.same_result(native), trial.stderr
 
 
-@pytest.mark.parametrize(("function", "bad"), [
-    ("exp(-0.125*(x))", -1), ("exp(-0.125*(x))", REPETITIONS - 10), ("log(x)", REPETITIONS - 10), ("pow(x,0.3)", 0)])
+@pytest.mark.parametrize(("function", "bad"), some_rows([
+    ("exp(-0.125*(x))", -1), ("exp(-0.125*(x))", REPETITIONS - 10), ("log(x)", REPETITIONS - 10),
+    ("pow(x,0.3)", 0)], 1))
 def test_a_nest_with_mathematical_functions_is_replaced(build: Build, function: str, bad: int) -> None:
     """exp(1250) is too large, log(-1e4) is no number: both set errno, each to its own number."""
     program = build("functions.c", f"-DFUNCTION(x)={function}", "-fno-builtin", "-Wl,--no-as-needed", "-lm")

@@ -15,6 +15,7 @@ import pytest
 from bench.measure.execution import Execution, memopt_command, run
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.effort import some_rows
 from tests.support.told import EXIT_CODE, Told, await_that, has_new_code, text_of
 from tests.support.waiting import PATIENCE
 
@@ -43,6 +44,7 @@ def children(pid: int, *, dead: bool = True) -> list[int]:
     return [child for child in found if dead or ") Z " not in Path(f"/proc/{child}/stat").read_text()]
 
 
+@pytest.mark.check
 def test_improves_leaves_and_undoes(running: Told, expected: str, tmp_path: Path) -> None:
     report = tmp_path / "report"
     text, state = text_of(running.pid), state_of(running.pid)
@@ -135,9 +137,9 @@ def test_stopped_process_stays_stopped(running: Told, expected: str) -> None:
     assert running.finish() == (EXIT_CODE, expected)
 
 
-@pytest.mark.parametrize(("action", "point"), [
+@pytest.mark.parametrize(("action", "point"), some_rows([
     ("kill", "validate"), ("kill", "install.commit"), ("raise", "validate"), ("raise", "install.commit"),
-])
+], 2))
 def test_fault_of_memopt_harms_nothing(running: Told, expected: str, monkeypatch: pytest.MonkeyPatch, point: str,
                                        action: str) -> None:
     state = state_of(running.pid)
@@ -155,6 +157,7 @@ def test_fault_of_memopt_harms_nothing(running: Told, expected: str, monkeypatch
     assert running.finish() == (EXIT_CODE, expected)
 
 
+@pytest.mark.long
 def test_a_loop_that_has_to_move(build: Build, tmp_path: Path) -> None:
     """The patch would cover the start of the inner loop: the whole nest goes on in a copy."""
     program = build("short_header.c")

@@ -38,6 +38,7 @@ def shell(line: str, **options: object) -> subprocess.CompletedProcess[bytes]:
 # -- standing between the shell and the program ---------------------------------------------------------------------
 
 
+@pytest.mark.check
 def test_bytes_go_through_a_pipe_unchanged() -> None:
     data = os.urandom(3_000_000)
     done = subprocess.run([*MEMOPT, "--", "cat"], input=data, capture_output=True, timeout=PATIENCE)
@@ -179,6 +180,7 @@ def test_children_run_natively(build: Build, tmp_path: Path) -> None:
     assert not ours.replaced
 
 
+@pytest.mark.check
 def test_program_that_becomes_another_by_execve(build: Build) -> None:
     command = ["bash", "-c", f'exec "{build("gemm_ijk.c")}" {SIZE}']
     native, ours = run(command, PATIENCE), run_under_memopt(command, PATIENCE)
@@ -233,6 +235,7 @@ def test_quiet(product: tuple[str, str]) -> None:
     assert own(ours.stderr) == []
 
 
+@pytest.mark.check
 def test_dry_run_leaves_no_patch_behind(program: Path, expected: str, tmp_path: Path) -> None:
     with Told(program, tmp_path, "--dry-run", "--json", str(tmp_path / "json")) as told:
         text = text_of(told.pid)

@@ -31,6 +31,7 @@ def test_one_line_and_the_program_runs_on(program: Path, expected: str, tmp_path
     assert "replaced" not in told.stderr
 
 
+@pytest.mark.check
 def test_quiet_leaves_that_one_line(program: Path, expected: str, tmp_path: Path) -> None:
     with Told(program, tmp_path, "--quiet", environment={"MEMOPT_FAULT": "raise:validate:1"}) as told:
         told.await_stderr("internal error")

@@ -18,6 +18,7 @@ from bench.programs.variants import COMPILERS, VARIANTS, Variant, compile_kernel
 from memopt.ir.plan import Isa
 from memopt.machine.description import usable_isas
 from memopt.machine.detect import detect
+from tests.support.effort import some_rows
 from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
@@ -66,7 +67,7 @@ def test_the_spread_leaves_nothing_out() -> None:
         assert {combination[position] for combination in spread()} == set(values)
 
 
-@pytest.mark.parametrize(("name", "compiler", "isa", "build"), COMBINATIONS)
+@pytest.mark.parametrize(("name", "compiler", "isa", "build"), some_rows(COMBINATIONS, 4))
 def test_replaced_and_identical(folder: Path, name: str, compiler: str, isa: str, build: str) -> None:
     if isa not in usable():
         pytest.skip(f"this machine has no {isa}")

@@ -98,6 +98,7 @@ def test_ctrl_backslash(terminal: Terminal, witness: str) -> None:
     terminal.expect(r"\ncode=131\n")
 
 
+@pytest.mark.check
 def test_ctrl_z_and_fg(terminal: Terminal, witness: str) -> None:
     memopt, program = start_witness(terminal, witness, "SIGCONT SIGTERM")
     for _ in range(3):

@@ -23,6 +23,7 @@ def profiled(command: tuple[str, ...], path: Path, *options: str) -> None:
     assert "please report" not in done.stderr
 
 
+@pytest.mark.check
 def test_every_path_is_counted(build: Build, tmp_path: Path) -> None:
     """A function with three decisions, called for 0, 1, ..., 8999: how often each path is taken is known."""
     path = tmp_path / "p.db"

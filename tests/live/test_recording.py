@@ -267,6 +267,7 @@ def _counted(path: Path, function: str) -> tuple[int, int, int]:
     return int(str(row["entries"])), int(str(row["rounds"])), int(str(row["instructions"]))
 
 
+@pytest.mark.check
 def test_what_runs_unobserved_is_told(build: Build, tmp_path: Path) -> None:
     """Code that is written while the program runs cannot be copied; it takes about half of the time here."""
     program, path = str(build("unobserved.c")), tmp_path / "p.db"

@@ -75,6 +75,7 @@ def test_a_handler_of_the_program_beside_a_known_library(build: Build) -> None:
     assert (outcome, reason) == ("kept", Reason.SIGSEGV_HANDLER.value)
 
 
+@pytest.mark.check
 def test_a_thread_that_sleeps_is_no_hazard(build: Build) -> None:
     """Later both threads run the same nest at the same time; only one of them may be in the version."""
     assert _report((str(build("sleeping_thread.c")), "500")) == ("replaced", None)

@@ -7,11 +7,12 @@ import pytest
 from bench.measure.execution import run
 from tests.conftest import Build
 from tests.support.attempts import PATIENCE, until_replaced
+from tests.support.effort import some
 
 REPETITIONS = 200
 
 
-@pytest.mark.parametrize("bad", [-1, REPETITIONS - 10])
+@pytest.mark.parametrize("bad", some([-1, REPETITIONS - 10], 1))
 def test_negative_numbers_take_the_programs_own_way(build: Build, bad: int) -> None:
     command = (str(build("roots.c", "-Wl,--no-as-needed", "-lm")), "1501", str(REPETITIONS), str(bad))
     native = run(command, PATIENCE)
@@ -20,7 +21,7 @@ def test_negative_numbers_take_the_programs_own_way(build: Build, bad: int) -> N
     assert trial.replaced, trial.stderr
 
 
-@pytest.mark.parametrize("negative", [(), ("negative",)])
+@pytest.mark.parametrize("negative", some([(), ("negative",)], 1))
 def test_a_branch_for_nans_too_takes_the_programs_own_way(build: Build, negative: tuple[str, ...]) -> None:
     command = (str(build("roots_or_nan.c", "-Wl,--no-as-needed", "-lm")), "2048", "4500", "4490", *negative)
     native = run(command, PATIENCE)

@@ -84,6 +84,7 @@ def test_programs_nobody_prepared(tmp_path: Path, command: tuple[str, ...]) -> N
     assert asked(tmp_path / "p.db", "cycles")
 
 
+@pytest.mark.check
 def test_signals_and_threads(build: Build, tmp_path: Path) -> None:
     for source, flags in (("counted_signals.c", ()), ("counted_threads.c", ("-pthread",))):
         record((str(build(source, *flags)),), tmp_path / "p.db", "--values")

@@ -66,6 +66,7 @@ def test_dependences_of_known_loops(build: Build, tmp_path: Path, level: str) ->
         ("shift", 1, "WAR"): (1, 1, 998)}
 
 
+@pytest.mark.check
 def test_a_loop_that_is_entered_behind_its_header(build: Build, tmp_path: Path) -> None:
     program, path = str(build("watched_inside.c")), tmp_path / "p.db"
     record((program,), path, "--memory")
