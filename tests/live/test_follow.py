@@ -37,7 +37,6 @@ def check(command: tuple[str, ...], processes: int) -> None:
     assert len(replaced(trial)) == processes, trial.stderr
 
 
-@pytest.mark.check
 def test_what_a_script_starts(build: Build, tmp_path: Path) -> None:
     program = build("gemm_ijk.c")
     check((script(tmp_path, f"echo before\n{program} {SIZE}\nexit 7"),), 1)

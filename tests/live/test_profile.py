@@ -92,6 +92,7 @@ def test_a_file_that_is_no_profile_stays_and_nothing_runs(tmp_path: Path) -> Non
     assert not ran.exists()
 
 
+@pytest.mark.check
 def test_what_cannot_be_written_in_the_end_costs_a_line(build: Build, tmp_path: Path) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
