@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.effort import some
 from tests.support.told import EXIT_CODE, native_output
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,8 +74,9 @@ def test_every_stage_and_step_is_a_point(points: Counter[str]) -> None:
     assert {*STAGES, *STEPS} <= set(points)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(7200 if ALL_POINTS else 1800)
-@pytest.mark.parametrize("action", some(["kill", "raise"], 1))
+@pytest.mark.parametrize("action", ["kill", "raise"])
 def test_program_survives_a_fault_of_memopt_at_any_point(program: Path, expected: str, points: Counter[str],
                                                          tmp_path: Path, action: str) -> None:
     faults = [text for name, count in sorted(points.items()) for text in spread(action, name, count)]

@@ -49,6 +49,7 @@ def test_without_the_option_only_the_program_itself(build: Build, tmp_path: Path
     assert not replaced(trial)
 
 
+@pytest.mark.long
 def test_two_at_the_same_time(build: Build, tmp_path: Path) -> None:
     program = build("gemm_ijk.c")
     check((script(tmp_path, f"{program} {PAIR_SIZE} & {program} {PAIR_SIZE}\nwait"),), 2)

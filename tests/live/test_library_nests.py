@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from bench.measure.execution import run, run_under_memopt
 from tests.support.waiting import PATIENCE
 
@@ -18,6 +20,7 @@ print(c.sum(), (c * (numpy.arange(431) % 7)).sum())
 """
 
 
+@pytest.mark.long
 def test_products_of_integers_in_an_interpreters_library() -> None:
     """The nest is in a loop over products of one iteration, the header of which is never reached again."""
     command = (sys.executable, "-c", INTEGERS)
