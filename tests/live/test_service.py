@@ -11,6 +11,7 @@ import pytest
 from bench.measure.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.effort import some_rows
 from tests.support.waiting import PATIENCE
 
 
@@ -27,19 +28,20 @@ def test_what_loses_in_service_is_taken_out(build: Build) -> None:
     assert outcome((str(build("shrinking.c")), "3000", "8000000")) == ("kept", Reason.NOT_FASTER.value)
 
 
+@pytest.mark.long
 def test_what_wins_in_service_stays(build: Build) -> None:
     assert outcome((str(build("shrinking.c")), "6000", "0")) == ("replaced", None)
 
 
-@pytest.mark.parametrize(("loss", "expected"), [
+@pytest.mark.parametrize(("loss", "expected"), some_rows([
     (0.0, ("replaced", None)), (1e9, ("kept", Reason.NOT_FASTER.value)),
-], ids=["won", "lost"])
+], 1, ["won", "lost"]))
 def test_turns_with_the_original_decide(build: Build, tmp_path: Path, loss: float, expected: tuple[str, str | None]
                                         ) -> None:
     """The same gain, once above what counts as a loss, once below; in both cases the version has rested for a while."""
     command, report = (str(build("shrinking.c")), "12000", "0"), tmp_path / "report.json"
     native = run(command, PATIENCE)
-    memopt = ("from memopt.session.improving import ab_measurement as turns\n"
+    memopt = ("from memopt.session.measuring import ab_measurement as turns\n"
               f"turns.LOSS, turns.CLEAR, turns.LONGEST_RUN_SECONDS, turns.STEADY = {loss}, 1e9, 1.0, 1e9\n"
               "from memopt.cli import main\nmain()")
     trial = run((sys.executable, "-c", memopt, "exec", "--json", str(report), "--", *command), PATIENCE)
