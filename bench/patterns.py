@@ -2,7 +2,7 @@
 
     python -m bench.patterns [X Y Z STEPS]
 
-Printed are the sizes of three texts: one line for each access; one line for each base pattern, which is a run of
+It prints the sizes of three texts: one line for each access; one line for each base pattern, which is a run of
 accesses; and patterns of patterns, each defined once. Each access of the program's own code is expanded from its
 patterns and compared with the trace. The exit code is 1 if an access differs, or the output of the program.
 """

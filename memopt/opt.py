@@ -3,8 +3,8 @@
 In: a region or a SCoP (memopt.ir.parse) on standard input; for ``legality`` a plan after it, behind a line ``---``.
 Out: the text form of the result on standard output; several values have ``---`` between them.
 
-The passes of the contraction schedule (passes.contraction_schedule.pipeline) work on what the passes before them have
-decided, so these are run first. All other passes run alone.
+The passes of the contraction schedule (passes.contraction_schedule.pipeline) need the decisions of the passes before
+them, so these run first. All other passes run alone.
 
 Exit code 0: the pass applied. 1: ``Rejected``; the reason is printed. 2: the command line, the text or the machine
 description cannot be read. 3: an invariant of memopt's own is broken. Errors are one line.

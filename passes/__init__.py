@@ -25,7 +25,7 @@ reads its operands in place, by strides. A leaf that could read packed operands 
 then be one more loop plan.
 
 - ``planning``: chooses the scheduler and yields proved plans, best first.
-- ``context``: what every scheduler is told about machine, instruction set and original loop.
+- ``context``: the target description for every scheduler: machine, instruction set, original loop.
 - ``contraction_schedule``: tiles one contraction and packs its operands.
 - ``loop_schedule``: schedules any affine statements: fusion, distribution, tiling, time tiling, blocking.
 - ``legality``: the second, independent proof that a plan keeps every dependence.

@@ -16,7 +16,7 @@ UNKNOWN_TRIPS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a pass may ask about the target. Nothing in it decides what is legal."""
+    """The properties of the target that passes may use. Nothing in it decides what is legal."""
 
     machine: Machine
     isa: Isa

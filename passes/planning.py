@@ -71,8 +71,9 @@ def plan_candidates(
 
 
 def _in_loops(region: Region, context: Context, refusals: list[Rejected]) -> Iterator[Candidate]:
-    """Loop plans for all statements, those that are proved legal. The reasons why there are no others go to
-    ``refusals``."""
+    """The loop plans for all statements that are proved legal. The reasons against the others are added to
+    ``refusals``.
+    """
     try:
         for loops in loop_plans(region.scop, context, region.nonnegative):
             try:

@@ -6,7 +6,7 @@ In: the environment variable MEMOPT_FAULT, read once when this module is importe
 
 - ``kill:NAME:n`` kills memopt with SIGKILL the n-th time (from 1) that it passes a point called NAME;
 - ``raise:NAME:n`` raises ``VerifyError`` there, as an internal failure would;
-- ``log:FILE`` does no harm: it appends the name of each point passed to FILE, one a line.
+- ``log:FILE`` does no harm: it appends the name of each point passed to FILE, one per line.
 
 A NAME that ends in ``*`` stands for every name that begins so. If the variable is not set, a point costs one
 comparison.

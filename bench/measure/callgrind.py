@@ -36,7 +36,7 @@ def instructions(command: Sequence[str], timeout: float) -> Counter[str]:
     """Runs ``command`` under callgrind. Returns executed instructions by real path of the file, without child
     processes.
 
-    Counted are all cost lines but the inclusive costs of calls (Valgrind manual, "Callgrind Format Specification").
+    All cost lines are counted but the inclusive costs of calls (Valgrind manual, "Callgrind Format Specification").
     Raises ``subprocess.TimeoutExpired``; ``OSError`` if callgrind fails.
     """
     with tempfile.TemporaryDirectory() as folder:

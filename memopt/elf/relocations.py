@@ -4,7 +4,7 @@ Example: ``call [rip + 0x2fe2]`` calls through the slot of ``memcpy``; the slot'
 stripped program.
 
 In: the file, the link-time address of a slot, or a name. Out: the symbol's name; whether the file defines a function or
-variable of a name. Read are the relocations of types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT (AMD64 supplement to the
+variable of a name. Relocations of the types R_X86_64_GLOB_DAT and R_X86_64_JUMP_SLOT are read (AMD64 supplement to the
 System V ABI, 4.4).
 """
 

@@ -3,13 +3,13 @@
 Example: in ``a; if (..) b; c`` counters on b and on the edge a -> c are enough: a and c run as often as both together.
 Edges of a spanning tree of the flow graph need no counter, because as much flows into a block as out of it (Knuth and
 Stevenson, Optimal measurement points for program frequency counts, 1973; Ball and Larus, Optimally profiling and
-tracing programs, 1994). The tree takes what runs most often. Each block is an edge itself, from its entry to its exit,
-so that a counter may stand in a block, too. All entries and exits of the function meet in one vertex.
+tracing programs, 1994). The tree takes the edges that run most often. Each block is an edge itself, from its entry to
+its exit, so that a counter may stand in a block, too. All entries and exits of the function meet in one vertex.
 
 In: a flow graph and its loops. Out: a ``Counting``: the places of counters, and ``solve`` for the other counts.
 Invariant: counts are exact for complete runs. For a run that began or ended in the middle of a block they are exact if
-that block is known (``cut``). A call may never return, so the code behind it has a count of its own. The targets of
-indirect jumps and exceptions are told by the counts of the blocks they lead to.
+that block is known (``cut``). A call may never return, so the code behind it has a count of its own. How often indirect
+jumps and exceptions went to a target follows from the count of the block there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Induction registers: a loop changes them by a fixed step once an iteration, so that a profile needs no counter.
+"""Induction registers: a loop changes them by a fixed step once per iteration, so that a profile needs no counter.
 
 Example: ``add rax, 8`` ran (rax at the exit - rax at the entry of the loop) / 8 times, whatever path the loop took
 inside and however it ended.
 
 In: a flow graph and its loops. Out: one ``Stepping`` for each loop that has such a register. A loop with calls, or with
-jumps whose targets are not known, has none. Neither is a register taken that some instruction may change unseen.
+jumps whose targets are not known, has none. A register that some instruction may change without naming it is not used,
+either.
 """
 
 from __future__ import annotations

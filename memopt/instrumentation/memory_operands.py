@@ -2,9 +2,9 @@
 
 Example: ``add dword ptr [rdi + rax*4 + 8], edx`` reads and writes 4 bytes at rdi + 4 * rax + 8.
 
-In: a decoded instruction. Out: its accesses in order. Not included are stack accesses of push, pop, call and return.
-For accesses relative to a segment, of vector gathers and scatters, and of a size that the text does not say (xsave) the
-answer is None: not known.
+In: a decoded instruction. Out: its accesses in order. The stack accesses of push, pop, call and return are not
+included. For accesses relative to a segment, of vector gathers and scatters, and of a size that the text does not say
+(xsave) the answer is None: not known.
 """
 
 from __future__ import annotations

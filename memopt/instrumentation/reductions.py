@@ -4,7 +4,7 @@ Example: ``movsd xmm0, [rax]; addsd xmm0, [rdi]; movsd [rax], xmm0``, or ``add d
 dependence between such an access and itself as a reduction: its order does not matter.
 
 In: the instructions of a block and two of their addresses. Out: whether they are the load and the store of a
-reduction. Whatever the text does not show for certain is none.
+reduction. Instructions whose text does not show it for certain are taken for no reduction.
 """
 
 from __future__ import annotations

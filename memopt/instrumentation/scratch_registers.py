@@ -38,7 +38,7 @@ _WIDE = frozenset(FAMILIES.values()) | {"eax", "ebx", "ecx", "edx", "esi", "edi"
 
 
 class _Effect(NamedTuple):
-    """What an instruction does to registers (named by their 64 bits) and flags."""
+    """The effect of an instruction on registers (named by their 64 bits) and flags."""
 
     named: frozenset[str]  # all registers in the text
     target: str | None  # the register that it overwrites as a whole, if there is one

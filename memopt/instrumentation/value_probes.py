@@ -1,6 +1,6 @@
 """Value probes: which values of a function and its loops are recorded, and at which points.
 
-Recorded are arguments, loop-invariant registers and trip counts. An argument is a register by which the ABI passes
+Arguments, loop-invariant registers and trip counts are recorded. An argument is a register by which the ABI passes
 integers and pointers (System V AMD64 ABI 3.2.3) and that is live at the entry of the function (backward liveness). An
 argument that the function only passes on is not seen. A loop-invariant register is one that the loop reads and never
 changes.
@@ -100,7 +100,8 @@ def _live_at_entry(graph: FlowGraph) -> set[str]:
 
 
 def read_and_set(instruction: DecodedInstruction) -> tuple[set[str], set[str]]:
-    """The 64-bit registers that it reads (rather too many than too few), and those that it certainly sets."""
+    """The 64-bit registers that the instruction reads (rather too many than too few), and those that it certainly sets.
+    """
     name, text = instruction.mnemonic, instruction.operands_text
     named = {FAMILIES[word] for word in _WORD.findall(text) if word in FAMILIES}
     if instruction.kind is Kind.CALL:

@@ -46,7 +46,7 @@ class Cursor:
         return self._lines[self._index][1][self._place:].lstrip()
 
     def error(self, expected: str) -> ParseError:
-        """What to raise when ``expected`` does not come next."""
+        """The error to raise when ``expected`` does not come next."""
         end = "the end of the line" if self._index < len(self._lines) - 1 else "the end of the text"
         return ParseError(self._lines[self._index][0], expected, repr(self._rest[:40]) if self._rest else end)
 
@@ -63,7 +63,7 @@ class Cursor:
         return found[0]
 
     def skip(self, literal: str) -> bool:
-        """Whether ``literal`` came next; it is behind the cursor then. Each of its spaces may be several."""
+        """Whether ``literal`` came next; if so, the cursor moves behind it. Each of its spaces may be several."""
         pattern = r"\s+".join(map(re.escape, literal.split())) + (r"(?!\w)" if literal[-1].isalnum() else "")
         if not self.at(pattern):
             return False
@@ -77,7 +77,7 @@ class Cursor:
         return self
 
     def within(self, opening: str, read: Callable[[Cursor], Value], closing: str) -> Value:
-        """What ``read`` makes of the text between two literals."""
+        """The result of ``read`` on the text between two literals."""
         value = read(self.need(opening))
         self.need(closing)
         return value
@@ -92,7 +92,9 @@ class Cursor:
         return tuple(found)
 
     def lines(self, pattern: str, read: Callable[[Cursor], Value], most: int | None = None) -> tuple[Value, ...]:
-        """What ``read`` makes of each of the next ``most`` lines, as long as they begin with the regular expression."""
+        """The results of ``read`` on the next lines, at most ``most``, as long as they begin with the regular
+        expression.
+        """
         found: list[Value] = []
         while self.at(pattern) and self._rest and len(found) != most:
             found.append(read(self))
@@ -100,13 +102,13 @@ class Cursor:
         return tuple(found)
 
     def end_line(self) -> None:
-        """Nothing is left of the line; the next one follows."""
+        """Moves to the next line; nothing may be left of this one."""
         if self._rest:
             raise self.error("the end of the line")
         self._index, self._place = self._index + 1, 0
 
     def whole(self, read: Callable[[Cursor], Value]) -> Value:
-        """What ``read`` makes of the text, of which it leaves nothing."""
+        """The result of ``read`` on the whole text, of which nothing may be left."""
         value = read(self)
         if self._rest:
             raise self.error("the end of the text")

@@ -5,7 +5,7 @@ the guards, runs iterations 0 .. H-1 (counted from the current one), gives every
 has at the header for iteration H, restores everything else, and continues in the original code at the header. That
 runs iterations H .. R-1: at least one, or ``original_iterations``.
 
-The text form lists all fields, defaults left out, and memopt.ir.parse reads it back. Why a guard is there follows it
+The text form lists all fields, defaults left out, and memopt.ir.parse reads it back. The reason for a guard follows it
 in quotation marks (JSON)::
 
     region 0x401030, flags dead
@@ -229,7 +229,7 @@ class NanFree:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of one array the region touches in iterations 0 .. R-1."""
+    """The bytes of one array that the region touches in iterations 0 .. R-1."""
 
     array: str
     interval: Interval
@@ -263,7 +263,7 @@ class Region:
     # The version executes both sides of branches: it loads cells that the original may not touch, and stores their old
     # value back. That needs plain memory and a single thread.
     speculative_accesses: bool = False
-    # Where there may be no NaN, so that the order of operands does not matter. If there are any of these guards, the
+    # These may contain no NaN, so that the order of operands does not matter. If there are any of these guards, the
     # version reads all footprints as a whole.
     nan_free: tuple[NanFree, ...] = ()
     # Cells on the stack that the loop writes and the version leaves as they were at entry. It is proved that nobody

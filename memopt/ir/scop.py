@@ -265,8 +265,9 @@ def render(expression: Expression, reads: tuple[Access, ...]) -> str:
 
 
 def render_operands(expression: Expression, names: tuple[str, ...], usual: ElementType | None = None) -> str:
-    """The expression as text, with ``names`` for its reads. ``usual``: the type that a scalar or constant has unless it
-    says another one; None: it says none."""
+    """The expression as text, with ``names`` for its reads. A scalar or constant has its type as a suffix, unless that
+    is ``usual``; None: no suffixes at all.
+    """
     match expression:
         case Read(index):
             return names[index]
@@ -283,6 +284,7 @@ def render_operands(expression: Expression, names: tuple[str, ...], usual: Eleme
 
 
 def usual_operand(operator: str, element: ElementType) -> ElementType:
-    """The type that a text form leaves out where an operand of the operation has it: the operation's own, and of
-    floating-point comparisons the compared one, which is as wide."""
+    """The operand type that the text form omits: the operation's own type; for a floating-point comparison, the type of
+    the compared operands, which is as wide.
+    """
     return _COMPARED.get(element, element) if operator in COMPARING else element

@@ -1,4 +1,4 @@
-"""Lifting: machine code and a captured state become a ``Region``, a SCoP with everything that makes it true.
+"""Lifting: machine code and a captured state become a ``Region``, a SCoP with its guards and live-ins.
 
 Example: ``for (i = 0; i < n; i++) for (j = 0; j < n; j++) s[i] += a[i * n + j];``, stopped at the header of the outer
 loop with n = 1000, becomes one statement over 0 <= i < R, 0 <= j < 1000 with the guard ``n == 1000``.
@@ -101,7 +101,9 @@ class Lifted:
 
 @dataclass(slots=True)
 class StatementContext:
-    """What passes may ask. ``aliasing`` is replaced where a pass makes loops, whose counters it must know."""
+    """The information that passes may use. If a pass makes loops, ``aliasing`` is replaced by one that knows their
+    counters.
+    """
 
     evidence: Evidence
     aliasing: Aliasing
@@ -109,7 +111,7 @@ class StatementContext:
 
 @dataclass(frozen=True, slots=True)
 class StatementPass:
-    """``run`` returns statements that do the same; what that relies on goes to the context's evidence."""
+    """``run`` returns equivalent statements, and tells the context's evidence what the equivalence relies on."""
 
     name: str
     run: Callable[[StatementLoop, StatementContext], StatementLoop]
@@ -188,8 +190,8 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
                 observer: Observer | None = None) -> Lifted:
     """Lift ``loop`` as captured at its header.
 
-    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: the known ones of the vector registers
-    ("xmm3"), 32 bytes each. ``peek(address, bits)`` reads memory of the captured state as a signed number.
+    ``registers``: the 64-bit general registers as unsigned numbers; ``vectors``: the vector registers ("xmm3") whose
+    contents are known, 32 bytes each. ``peek(address, bits)`` reads memory of the captured state as a signed number.
     ``displaced``: see ``Region``. ``patient()`` becomes False when lifting has taken too long. ``earlier``:
     ``Lifted.entry`` of entries whose values no version was made for.
 
@@ -210,9 +212,10 @@ def lift_region(code: Code, loop: Loop, registers: Mapping[str, int], peek: Call
 
 
 def _views(code: Code, loop: Loop, start: Callable[..., Assumptions]) -> Iterator[_View]:
-    """The views of an entry, in the order in which they are tried: whoever takes the next one has tried the last, and
-    its hints are read. A loop whose iterations exchange values, as pointers to two buffers are swapped, is looked at
-    last, unrolled by the period of that."""
+    """The views of an entry, in the order in which they are tried. When the next view is taken, the one before has been
+    tried, so its hints are complete. If iterations of the loop exchange values (the pointers to two buffers are
+    swapped), the loop unrolled by the period of the exchange comes last.
+    """
     period = 1
     for view in _views_at(code, loop, start, period):
         yield view
@@ -224,8 +227,10 @@ def _views(code: Code, loop: Loop, start: Callable[..., Assumptions]) -> Iterato
 
 
 def _views_at(code: Code, loop: Loop, start: Callable[..., Assumptions], period: int) -> Iterator[_View]:
-    """First those that look at the last iteration too, if that is asked for. Each time: the plain view; rbp as frame
-    pointer, where it may be one; eager specialisation, where the plain view has declined any."""
+    """The views of one flow graph: the plain one; one with rbp as frame pointer, if it may be one; one with eager
+    specialisation, if the plain view has declined any. If ``code.to_the_end``, the same views that also execute the
+    last iteration come first.
+    """
     for to_the_end in (True, False) if code.to_the_end else (False,):
         plain = start(to_the_end=to_the_end)
         frame = plain.registers["rbp"] - plain.registers["rsp"]
@@ -238,8 +243,9 @@ def _views_at(code: Code, loop: Loop, start: Callable[..., Assumptions], period:
 
 
 def _lifted(view: _View, displaced: bytes, budget: Budget, observer: Observer | None) -> Lifted:
-    """Attempts until one asks for nothing more. Which order operands have is no matter of symbolic execution: its
-    result is used again."""
+    """Repeats attempts until one makes no further request. The order of operands does not matter to symbolic execution,
+    so after ``KeepOperandOrder`` its result is used again.
+    """
     code, assumptions = view.code, view.assumptions
     outer: OuterLoop | None = None
     for _ in range(ATTEMPTS):

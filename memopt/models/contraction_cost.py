@@ -313,8 +313,8 @@ def packing_cycles(
 ) -> float:
     """Cycles to pack operand ``read`` into panels, each time its loop level is reached.
 
-    Counted are the elements copied, the lines in and out, and a page walk for each page; for each element, where all
-    its strides are at least a page.
+    The cost is that of the elements copied, of the lines in and out, and of a page walk for each page, or for each
+    element where all its strides are at least a page.
     """
     access = statement.reads[read]
     pack = next(p for p in plan.packs if p.read == read)

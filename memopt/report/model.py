@@ -18,7 +18,7 @@ HOT_SHARE = 0.02  # the report for people leaves out kept loops with a smaller s
 
 
 class Outcome(Enum):
-    """What became of a loop."""
+    """The outcome for a loop."""
 
     REPLACED = "replaced"
     KEPT = "kept"

@@ -1,4 +1,5 @@
-"""The start of ``memopt exec``, ``profile`` and ``attach``: start the program, then choose what looks after it.
+"""The start of ``memopt exec``, ``profile`` and ``attach``: starts the program, then chooses the session that looks
+after it.
 
 Example: for ``memopt exec -- ./dgemm`` the program runs before ``memopt.session.watching`` is imported. In:
 ``Options``. Out: the exit code. A program that is to be improved is started before anything but the launcher is
@@ -29,7 +30,7 @@ _COLLECTIONS = (20_000, 20, 20)  # gc's defaults take a twelfth of the time of a
 
 def start(arguments: Sequence[str], *, children: bool = False) -> tuple[Target, Events]:
     """Start the program; it is sampled from its first instruction on. ``children``: the processes that it starts are
-    sampled as well, and their starts and ends are told. Raises ``CannotRun``."""
+    sampled as well, and their starts and ends are reported. Raises ``CannotRun``."""
     target, events = launch_prepared(identify(arguments[0], os.environ.get("PATH")), arguments,
                                      lambda pid: Events(pid, on_exec=True, children=children, news=children))
     release_inherited_files()
@@ -48,7 +49,7 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
     if options.profile is None:
         target, events = started or start(options.arguments)
         from memopt.session.watching.launched import Session
-    else:  # nothing must be missed, and the program may wait
+    else:  # no event may be missed, and the program may wait
         from memopt.session.profiling.sampled import Profiling
         target, events = start(options.arguments, children=True)
 
@@ -67,7 +68,7 @@ def run(options: Options, started: tuple[Target, Events] | None = None) -> int:
 
 
 def attach(options: Options) -> int:
-    """``memopt attach``: 0, or 1 where the process could not be looked at."""
+    """``memopt attach``: the exit code: 0, or 1 if the process could not be watched."""
     gc.set_threshold(*_COLLECTIONS)
     from memopt.session.watching import attached
 

@@ -9,8 +9,8 @@ In: words of a thread's trace (``core/format.py``), the shapes of its blocks, th
 Out: one dataclass for each result: ``Stream``, ``WorkingSet``, ``Reuse``, ``Value``, ``Allocation``, and others.
 
 May be touched: nothing outside the arrays of each analysis. The code here knows no process and no database, and does
-not know where a trace comes from. Nothing that a kernel is compiled from may lie outside this folder: compiled kernels
-are kept under a hash of its files.
+not know where a trace comes from. All sources of the kernels lie in this folder, since compiled kernels are kept under
+a hash of its files.
 
 - ``allocations``: blocks that malloc and the like returned: address, size, calling context.
 - ``allocators``: which functions allocate memory, by name, and which arguments give the size.

@@ -1,9 +1,10 @@
 """Heap allocations: address, size and calling context of each block that malloc and the like have returned.
 
 Example: for ``p = malloc(100)`` the trace has the first two arguments at the entry of ``malloc``, and rax in the block
-behind the call. The size is 100, the address is what rax holds.
+behind the call. The size is 100, the address is the value of rax.
 
-In: the BLOCK and EXTRA words of a thread's trace (``core/format.py``), with what ``allocators.py`` says of each block.
+In: the BLOCK and EXTRA words of a thread's trace (``core/format.py``), and the result of ``allocators.allocates`` for
+each block.
 
 Out: one ``Allocation`` for each address, the latest one.
 
@@ -103,7 +104,7 @@ class Allocations(Reading):
         self._table = new_table(1 << 10, 4)  # address, 0, size, node
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        """Adds blocks and loops; both are numbered on."""
+        """Adds blocks and loops, which continue the numbering."""
         super().know(blocks, loops)
         self._kinds = numpy.concatenate((self._kinds, numpy.array([b.allocates for b in blocks], numpy.int64)))
 
@@ -117,6 +118,6 @@ class Allocations(Reading):
                 self._table = larger(self._table)
 
     def all(self) -> Iterator[Allocation]:
-        """Yields for each address the allocation that has returned it last."""
+        """Yields, for each address, the latest allocation that returned it."""
         for address, _, size, node in self._table[self._table[:, 1] != -1].tolist():
             yield Allocation(address, size, node)

@@ -8,8 +8,8 @@ has given to edges. Out: (function, path, count).
 The method is that of Ball and Larus, Efficient path profiling (MICRO 1996).
 
 A path begins at the entry of its function or behind a back edge, goes on behind the calls in it, and ends at a back
-edge or where the function is left. Its number is the sum of the values of its edges. A path of which the trace shows
-only the end, because recording began within it, is not counted.
+edge or where the function is left. Its number is the sum of the values of its edges. A path whose beginning the trace
+does not show, because recording began within it, is not counted.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class PathBlock:
     """A block, and what it adds to the numbers of paths."""
 
     unit: int  # the number of its function
-    start: int | None  # what a path that begins here begins with; None if none does
-    end: int | None  # what is added to a path that ends here; None if none does
-    # For each edge: number of the block it leads to, value, and behind a back edge what the next path begins with.
+    start: int | None  # the first number of a path that begins here; None if none does
+    end: int | None  # the value added to a path that ends here; None if none does
+    # For each edge: number of the block it leads to, value, and for a back edge the first number of the next path.
     edges: tuple[tuple[int, int, int | None], ...]
 
 
@@ -145,7 +145,7 @@ class Paths:
         return int(self._state[_PATHS])
 
     def know(self, blocks: Sequence[PathBlock]) -> None:
-        """Adds blocks; they are numbered on."""
+        """Adds blocks, which continue the numbering."""
         first = len(self._blocks)
         self._blocks = extended(self._blocks, [
             (b.unit, _UNKNOWN if b.start is None else b.start, _UNKNOWN if b.end is None else b.end) for b in blocks])

@@ -4,9 +4,8 @@ Example: of the addresses 0, 8, 16, 784, 792, 800, 1568, ... the lowest level ma
 next one a run of these data at an offset of 760 bytes.
 
 In: each access of a site, given to ``follow``. Out: rows of patterns, levels and entries in the arrays that
-``Pointers``
-names (memopt.traces.patterns holds them); or which array has to grow first. Memory is bounded: a site that would need
-more is irregular.
+``Pointers`` names (``patterns.py`` holds them), or the array that has to grow first. Memory is bounded: a site that
+would need more is irregular.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ DONE, MORE_PATTERNS, MORE_ROWS, MORE_ENTRIES = range(4)
 
 
 class Pointers(NamedTuple):
-    """Pointers to the arrays of ``Patterns``. numbers: how many rows of the others are in use. table: a hash table from
-    what a pattern is made of to its number plus 1.
+    """Pointers to the arrays of ``Patterns``. numbers: how many rows of the others are in use. table: a hash table that
+    maps the content of a pattern to its number plus 1.
     """
 
     numbers: Any
@@ -69,7 +68,7 @@ def _place(kind, first, offset, times, mask):
 
 @kernel()
 def _pattern(t, kind, first, offset, times):
-    """The number of the pattern that is made of this; a new one if it was not met before. Precondition: there is room
+    """The number of the pattern with this content; a new one if it was not met before. Precondition: there is room
     for it.
     """
     mask = 2 * t.numbers[PATTERN_ROOM] - 1
@@ -293,7 +292,7 @@ def _empty(t, row, level, to, place):
 @kernel()
 def _rise(t, site, pattern, start, end, ends):
     """Moves a datum of a site up, level by level, until a level keeps it. If the trace ``ends``, all that waits in the
-    levels moves up with it. What passes the last level becomes a part of the result.
+    levels moves up with it. Data that pass the last level become parts of the result.
     """
     row, arrived, now, then = SITE_WORDS * site, 1, t.one, t.two
     _put(now, 0, pattern, start, end)
@@ -330,7 +329,7 @@ def _rise(t, site, pattern, start, end, ends):
 
 @kernel(forceinline=True)
 def _room(t):
-    """What must grow before a datum can move up (MORE_PATTERNS, ...), or DONE."""
+    """The table that must grow before a datum can move up (MORE_PATTERNS, ...), or DONE."""
     numbers = t.numbers
     if numbers[PATTERNS] + _SPARE_PATTERNS > numbers[PATTERN_ROOM]:
         return MORE_PATTERNS

@@ -1,4 +1,4 @@
-"""Reuse distances: how many other cache lines were touched since a line was touched before (LRU stack distance).
+"""Reuse distances: how many other cache lines are touched between two touches of a line (LRU stack distance).
 
 Example: when lines are touched in the order A B C A, the second touch of A has the distance 2.
 
@@ -7,8 +7,8 @@ distances (by powers of two), and how many touch a line for the first time.
 
 An access hits in a fully associative LRU cache of more lines than its distance (Mattson et al., Evaluation techniques
 for storage hierarchies, 1970). The most recent lines are kept in a list, in their order. An older line has a place in a
-tree of counts (Bennett and Kruskal, LRU stack processing, 1975), numbered by when it left the list; the lines at higher
-places were touched since.
+tree of counts (Bennett and Kruskal, LRU stack processing, 1975), numbered by the time at which it left the list. The
+lines at higher places were touched since then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COLD = 47  # column of first touches
 _COLUMNS = 48  # column 0: no other line; column n: at least 2 ** (n - 1) lines and less than 2 ** n
 _RECENT = 16  # lines in the list of the most recent ones
 _LINES = 64  # lines of a page of the table
-_NEVER, _IS_RECENT = 0, -1  # in ``times``, in place of a place in the tree
+_NEVER, _IS_RECENT = 0, -1  # in ``times``: the line has no place in the tree
 (_BLOCK_NOW, _CURRENT, _PAGES, _NEXT, _PLACE, _OLD, _FILLED, _DONE_OF_REPEATED, _NEWEST,
  _NUMBERS) = range(10)
 _DONE, _MORE_CONTEXTS, _MORE_SITES, _MORE_PAGES, _MORE_PLACES = range(5)

@@ -51,8 +51,8 @@ class Stream:
 
 @kernel()
 def _banks_of_run(rows, row, address, size, times):
-    """Counts the banks of a repeated access. The bank repeats after as many steps as a line has bytes, so these are
-    looked at and the rest is multiplied.
+    """Counts the banks of a repeated access. The bank repeats after as many steps as a line has bytes, so these steps
+    are counted and the rest is multiplied.
     """
     rounds = times // LINE
     for step in range(min(times, LINE)):

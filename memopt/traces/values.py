@@ -1,7 +1,7 @@
 """Value profile: arguments, trip counts, cycles and register values of functions and loops, as distributions.
 
-Example: of ``for (i = 0; i < n; i++)`` it tells how often the loop was entered, how many iterations and cycles its
-entries had, and which values the registers had at entry.
+Example: for ``for (i = 0; i < n; i++)`` the profile tells how often the loop was entered, how many iterations and
+cycles its entries had, and which values the registers had at entry.
 
 In: the words of a trace of values. Each record belongs to a point of ``instrumentation/value_probes.py`` and has
 
@@ -13,9 +13,9 @@ In: the words of a trace of values. Each record belongs to a point of ``instrume
 
 Out: a ``Value`` for each value of each point in each node.
 
-The stack pointer tells which functions have returned, however they did so. The stack grows downwards (System V AMD64
-ABI 3.2.2), so a record with a higher stack pointer shows that all frames below it have ended. The result is wrong for
-functions that switch to another stack and back.
+The stack pointer tells which functions have ended, by a return or in any other way. The stack grows downwards (System V
+AMD64 ABI 3.2.2), so a record with a higher stack pointer shows that all frames below it have ended. The result is wrong
+for functions that switch to another stack and back.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _function_below(active, top):
 
 @kernel()
 def _return(active, top, rows, now):
-    """Ends the function at ``top`` and what is active above it. Returns the new top."""
+    """Ends the function at ``top`` and all functions and loops above it. Returns the new top."""
     frame = _ACTIVE_COLUMNS * top
     cycles = now - active[frame + _SINCE]
     _note_amount(rows, active[frame + _ROW], cycles)
@@ -226,7 +226,7 @@ class Values(Reading):
         self._active = numpy.zeros((_FRAMES, _ACTIVE_COLUMNS), numpy.int64)
 
     def know_points(self, points: Sequence[Point]) -> None:
-        """Adds points; they are numbered on."""
+        """Adds points, which continue the numbering."""
         self._points = extended(self._points, [
             (p.moment.value, len(names(p)), -1 if p.loop is None else p.loop, 1 if p.trips is None else p.trips.step,
              64 if p.trips is None else p.trips.bits) for p in points])

@@ -55,8 +55,8 @@ _MORE_PAGES, _MORE_TIMES, _MORE_CURVES = range(MORE_OWN, MORE_OWN + 3)
 class Point:
     """A point of the curve of a loop: average and maximum over its entries."""
 
-    iterations: float  # after how many; at the end of the loop: how many entries had on average
-    entries: int  # how many got so far
+    iterations: float  # after so many; at the end of the loop: the average over the entries
+    entries: int  # that had so many iterations
     lines: float  # touched, on average
     most_lines: int
     pages: float  # touched, on average

@@ -18,7 +18,7 @@ From bytes to operations:
 - ``lanes``: vector values as tuples of 64-bit lanes; what the rules of both share.
 - ``conditions``: condition codes over a lazy flag state, as comparisons.
 - ``block_builder``: builds a block: constant folding, value numbering, dead code elimination.
-- ``dead_operations``: dead stores and unused values of one block go.
+- ``dead_operations``: removes dead stores and unused values from one block.
 
 From instruction objects to bytes:
 

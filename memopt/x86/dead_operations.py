@@ -1,9 +1,8 @@
 """Dead code elimination inside one basic block, once its operations are known.
 
-Example: of ``put(cc_op, 5); ...; put(cc_op, 8); exit`` the first Put goes. In: the operations of a block, in order.
-Out:
-fewer of them, and the rest with its temporaries numbered anew. Loads stay, because they may fault; so do floating-point
-operations, because they raise flags.
+Example: in ``put(cc_op, 5); ...; put(cc_op, 8); exit`` the first Put is removed. In: the operations of a block, in
+order. Out: the operations that are left, with their temporaries numbered anew. Loads stay, because they may fault; so
+do floating-point operations, because they raise flags.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def _operands(operation: Operation) -> tuple[Operand, ...]:
 
 
 def drop_overwritten(operations: list[Operation]) -> list[Operation]:
-    """Dead store elimination: without each Put that another Put of the location follows before an exit."""
+    """Dead store elimination: removes each Put that another Put to the same location follows before an exit."""
     kept: list[Operation] = []
     overwritten: set[str] = set()
     for operation in reversed(operations):
@@ -61,7 +60,7 @@ def drop_overwritten(operations: list[Operation]) -> list[Operation]:
 
 
 def drop_unused(operations: list[Operation], forgone: Collection[int]) -> list[Operation]:
-    """Dead code elimination: without unused values.
+    """Dead code elimination: removes operations whose values are unused.
 
     Loads stay: they may fault, and they belong to the accesses of the code. Floating-point operations stay as well,
     because they raise flags, except those in ``forgone``.

@@ -24,7 +24,7 @@ _LONG_BRANCH = re.compile(rb"[\xe8\xe9]|\x0f[\x80-\x8f]")  # call, jmp, jcc rel3
 # A rel8 branch reaches 127 bytes. Decoding starts some bytes further away, because decoding that starts in the middle
 # of an instruction soon meets the true boundaries.
 _SHORT_REACH = 224
-_FALLS_INTO_STEP = 64  # bytes after which it has
+_FALLS_INTO_STEP = 64  # bytes after which decoding has met them
 # A moved call pushes its original return address and jumps, without changing a flag or register:
 # lea rsp, [rsp-8]; push rax; lea rax, [rip+...]; mov [rsp+8], rax; pop rax; jmp ...
 _RESERVE, _STORE = bytes.fromhex("488d6424f8 50 488d05"), bytes.fromhex("4889442408 58 e9")

@@ -37,7 +37,7 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledRegion:
-    """A region with its schedule so far. What a pass has not decided yet is None or empty."""
+    """A region with its schedule so far. Fields that no pass has decided yet are None or empty."""
 
     region: Region
     statement: Statement

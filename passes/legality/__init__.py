@@ -1,7 +1,7 @@
 """The second legality check: does a finished plan keep every dependence of the SCoP? It shares no code with schedulers.
 
 In: a ``Scop`` and a finished plan for it. Out: nothing if the plan is legal; else ``Rejected(NO_SCHEDULE)`` with the
-first violation. Whatever isl cannot decide within its budget of operations is rejected, too.
+first violation. A plan about which isl cannot decide within its budget of operations is rejected, too.
 
 May be touched: nothing; the functions are pure. The room imports memopt.ir and memopt.polyhedral alone (import-linter
 checks it). So a fault in a scheduler cannot hide itself: dates, conflicts and storage are derived anew.

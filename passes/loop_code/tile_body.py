@@ -33,7 +33,7 @@ _SEEN, _NEW = "k2", "k3"
 
 @dataclass(frozen=True, slots=True)
 class TileContext:
-    """What all tiles of a leaf have in common."""
+    """The context that all tiles of a leaf share."""
 
     shape: LeafShape
     groups: Groups

@@ -197,7 +197,7 @@ class _Way:
 
 
 def _inside(form: Linear, steps: int) -> tuple[Linear, ...]:
-    """What is >= 0 where ``form`` lies in the block."""
+    """Expressions that are >= 0 where ``form`` lies in the block."""
     first = Linear.symbol(BLOCK, steps)
     return form - first, first + (steps - 1) - form
 

@@ -1,4 +1,4 @@
-"""What one date (one dimension of the schedule) does to dependences: it carries them, leaves them, or violates them.
+"""The effect of one date (one dimension of the schedule) on dependences: it carries, leaves or violates them.
 
 Example: ``A[i][j] = A[i-1][j]``. The date i carries the dependence (distance 1), the date j leaves it (distance 0), the
 date -i violates it (distance -1).

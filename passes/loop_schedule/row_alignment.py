@@ -30,9 +30,9 @@ class RowAlignment:
     written: frozenset[str] = frozenset()
     # The row from which rows that a loop goes through downwards are counted.
     last: int | None = None
-    # What is subtracted from a subscript to get its row.
+    # The number subtracted from a subscript to get its row.
     origins: Mapping[_Subscript, Linear] = field(default_factory=dict)
-    # What is subtracted from every date.
+    # The number subtracted from every date.
     start: Linear = field(default_factory=Linear)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Guards as machine code: the checks at every entry that the version was made for these values, trip counts, arrays.
+"""Guards as machine code: they check at every entry that the version serves these values, trip counts and arrays.
 
 Example: a nest specialised for a row length of 2048, with two arrays, checks ``n == 2048``, R >= 2, and that
 [A, A + 8*R*2048) and [B, B + 8*R*2048) do not overlap.

@@ -13,7 +13,7 @@ What cannot be copied runs as it is.
 - ``recorder``: answers the questions of threads, delivers signals, collects the results.
 - ``tracer``: follows processes and threads by ptrace: how they begin, stop, end, and are let go of.
 - ``process``: the data type of a recorded process, and which ones memopt must leave alone.
-- ``space``: what recording puts into a process: copies, the table of targets, threads, traces.
+- ``space``: the memory that recording adds to a process: copies, the table of targets, threads, traces.
 - ``copies``: the copies made so far, and the regions of memory they lie in.
 - ``trees``: the calling-context trees of threads, read from the process's memory.
 - ``intermittent``: records a thread in windows of time, and lets it run as it is between them.

@@ -1,6 +1,6 @@
 """The copies of functions that a recorded run has made so far, and the memory they lie in.
 
-Example: a function of a library two processes share is translated once and has one ``Unit``; each process has a
+Example: a function of a library that two processes share is translated once and has one ``Unit``; each process has a
 ``Region`` within reach of the library, from which copies are cut off one after another.
 """
 
@@ -28,7 +28,7 @@ class Made:
 
     units: list[Unit] = field(default_factory=list)
     texts: dict[int, Text] = field(default_factory=dict)  # where each unit's original lies, by number
-    watched: int = 0  # how many hyperblocks, or points where values are told, have numbers
+    watched: int = 0  # how many hyperblocks, or points of values, have numbers
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Region:
 
 
 def free_address(maps: Sequence[Mapping], near: int) -> int:
-    """Free addresses for a region near ``near``. If only those are left into which the heap might grow, takes them far
-    up: malloc can do without them. Raises ``Rejected``.
+    """Free addresses for a region near ``near``. If only addresses are left into which the heap might grow, chooses one
+    far up: malloc can do without it. Raises ``Rejected``.
     """
     try:
         return choose_address(maps, near, REGION_BYTES, LOWEST)

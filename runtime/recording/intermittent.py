@@ -1,7 +1,9 @@
-"""Intermittent recording: a thread runs as copies until it has told enough, then as it is, until it is taken up again.
+"""Intermittent recording: a thread runs as copies for a window of time, then in its original code until the next
+window.
 
 In: a quota, counted in whatever the watcher counts (paths), and an interval or the share of time that recording may
-take. Out: what the watcher was told in each window, with a weight: for how much of the thread's time the window stands.
+take. Out: the trace of each window, for the watcher, with a weight: how much of the thread's time the window stands
+for.
 
 Quota and interval are the unhook threshold and the rehook interval of intermittent profiling
 (memopt.session.profiling.path_rows names the source); the interval runs from the beginning of one window to that of the
@@ -47,20 +49,20 @@ from runtime.target.ptrace import Registers, StopKind, TargetEnded, WaitTimeout
 from runtime.target.tracee import status_field
 
 _PATIENCE_S = 1.0  # for a thread to stop
-_FIRST_S = 0.002  # the pause behind the first window is as if that had taken at most so long
-_WORDS = 20.0  # words of the trace for each that is counted, until the ratio is known
+_FIRST_S = 0.002  # the pause after the first window is computed as if the window had taken no longer
+_WORDS = 20.0  # words of the trace for each counted item, until the ratio is known
 _LEAST_WORDS = 64
 _MOST_WORDS = (TRACE_ALIGNMENT - TRACE_START) // 8
 
 
 class CountingWatcher(Watcher, Protocol):
-    """A watcher that also counts what it was told."""
+    """A watcher that also counts the items (paths) in the traces it gets."""
 
     def counted(self, tid: int) -> int:
-        """How many it has counted in what it was told of a thread."""
+        """The number of items counted in the trace of a thread."""
 
     def end_window(self, tid: int, weight: float) -> None:
-        """Ends a window: what was told since the last end counts ``weight`` times."""
+        """Ends a window: the items since the end of the last one count ``weight`` times."""
 
 
 @dataclass(slots=True)
@@ -77,7 +79,7 @@ class Intermittent(Recorder):
 
     def __init__(self, supervisor: Supervisor, watcher: CountingWatcher, quota: int, interval: float | None,
                  overhead: float) -> None:
-        """``quota``: how many a window counts; 0 for a window without end. ``interval``: seconds; None: long enough
+        """``quota``: how many items a window has; 0 for a window without end. ``interval``: seconds; None: long enough
         that windows take at most the share ``overhead`` of the time.
         """
         super().__init__(supervisor, Recording(Told.BLOCKS), watcher)
@@ -166,7 +168,7 @@ class Intermittent(Recorder):
         self._leave(thread)
 
     def _handle(self, events: Sequence[Event]) -> None:
-        """Handles events. Reads what windows have told only when the threads run again."""
+        """Handles events. Reads the traces of windows only when the threads run again."""
         super()._handle(events)
         for thread, *_ in tuple(self._ended_windows):
             with self._going_on():
@@ -269,7 +271,8 @@ class Intermittent(Recorder):
             super()._signal(tid, number)
 
     def _begin_thread(self, tid: int) -> None:
-        """Begins a thread. One that is made by code that runs as it is runs as it is, too, until it is taken up."""
+        """Begins a thread. If code that is not recorded has made it, it is not recorded, either, until it is taken up.
+        """
         super()._begin_thread(tid)
         process = self.processes.get(int(status_field(tid, "Tgid") or 0))
         if process is not None and process.space is not None and tid not in self._of:

@@ -55,7 +55,7 @@ _HARMLESS = frozenset((signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIG
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in one calling context of one thread: a node of ``unit``, whose original lies in ``text``.
+    """The counts of one calling context of one thread: a node of ``unit``, whose original lies in ``text``.
     Addresses of nodes are those of one thread.
     """
 
@@ -77,10 +77,10 @@ class Watcher(Protocol):
     """Reads the traces of a recording."""
 
     def begin(self) -> None:
-        """The program begins: what was told before was of another one."""
+        """The program begins: earlier traces were those of another program."""
 
     def forget(self, tids: Sequence[int]) -> None:
-        """These threads execute another program now; what was told of them is to be forgotten."""
+        """These threads execute another program now; their traces so far are to be forgotten."""
 
     def take(self, tid: int, new: Sequence[Unit], nodes: NDArray[numpy.int64], words: NDArray[numpy.uint64]) -> None:
         """Takes ``words`` of the trace of a thread (memopt.traces.core.format), which are overwritten once this
@@ -246,8 +246,8 @@ class Recorder(Tracer):
         return replace(registers, rip=space.memory.word(thread.state + RECORD))
 
     def _system_call(self, space: Space, thread: Thread, region: Region, registers: Registers) -> Registers:
-        """Answers in front of execve and ptrace. What is executed may have to be left alone. A process has one tracer,
-        so memopt lets go of a process that another one is to trace.
+        """Answers in front of execve and ptrace. The program to be executed may have to be left alone. A process has
+        one tracer, so memopt lets go of a process that another one is to trace.
         """
         process, why = self._of[thread.tid], ""
         if registers.rax == SYS_PTRACE and registers.rdi in (_TRACE_ATTACH, ptrace.SEIZE) and registers.rsi in self._of:

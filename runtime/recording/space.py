@@ -1,4 +1,4 @@
-"""What recording puts into a process: copies of its code, the table of targets, and a page, nodes and trace per thread.
+"""The memory that recording adds to a process: copies of code, the table of targets; page, nodes and trace per thread.
 
 In: a stopped process; original addresses. Out: units in its memory, ways in to them, threads, words of traces.
 
@@ -398,7 +398,7 @@ class Space:
         return words
 
     def resume_trace(self, thread: Thread, copy: int, node: int) -> None:
-        """Tells in the trace that an interrupted run of the block around the instruction at ``copy`` goes on."""
+        """Writes to the trace that an interrupted run of the block around the instruction at ``copy`` goes on."""
         unit = self.unit_of_copy(copy)
         original = None if unit is None else unit.original(copy)
         if unit is not None and original is not None:
@@ -475,7 +475,7 @@ class Space:
             self._resume_block(thread, unit, call, node)
 
     def _resume_calls(self, thread: Thread) -> None:
-        """Tells in the trace the calls that have not returned, so that what follows has its callers."""
+        """Writes the calls that have not returned to the trace, so that later words have their callers."""
         calls = thread.state + PAGE
         size = self.memory.word(thread.state + TOP) - calls - CALL_BYTES
         words = numpy.frombuffer(self.memory.read(calls + CALL_BYTES, size), numpy.uint64)

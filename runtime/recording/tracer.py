@@ -42,8 +42,8 @@ _MOST_PROCESSES = 1000
 
 
 class Tracer(ABC):
-    """Traces the processes of a program. ``notes``: what was not recorded and why, with how often. ``processes``: by
-    number, also those that have ended. ``made``: their copies.
+    """Traces the processes of a program. ``notes``: reasons why something was not recorded, each with how often.
+    ``processes``: by number, also those that have ended. ``made``: their copies.
     """
 
     def __init__(self, supervisor: Supervisor, recording: Recording) -> None:
@@ -71,8 +71,8 @@ class Tracer(ABC):
 
     @abstractmethod
     def _forgotten(self, process: Process) -> None:
-        """What was recorded of the process is of a program that is no more. If there are no other processes, it was the
-        last.
+        """The records of the process are those of a program that has been replaced. If there are no other processes,
+        that was the last one.
         """
 
     def seize(self) -> None:
@@ -99,7 +99,7 @@ class Tracer(ABC):
     # -- stops ---------------------------------------------------------------------------------------------------------
 
     def _met(self, tid: int, status: int) -> None:
-        """Does what a stop asks for. Whatever fails, the thread goes on."""
+        """Handles a stop. Whatever fails, the thread goes on."""
         stop = ptrace.decode(status)
         try:
             self._stopped(tid, stop)

@@ -1,7 +1,8 @@
 """Eligibility: which processes memopt must not change, and whether a process id still means the same process.
 
-Refused are processes with changed user, group or capabilities, of another user, already traced, under seccomp, 32-bit,
-with a second running thread, or with a SIGSEGV handler that may repair faults (runtime/target/sigsegv.py).
+A process is refused if it has changed user, group or capabilities, belongs to another user, is traced already, is under
+seccomp, is 32-bit, has a second running thread, or has a SIGSEGV handler that may repair faults
+(runtime/target/sigsegv.py).
 
 In: a process id. Out: ``Identity``. Raises ``Rejected`` with the first reason found.
 

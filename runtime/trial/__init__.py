@@ -1,15 +1,15 @@
-"""Trial runs in forked copies of the program: capture of a state, validation of versions, timing.
+"""Trial runs in shadows, forked copies of the program: capture of a state, validation of versions, timing.
 
 In: a stopped ``Tracee``, versions (``CompiledRegion``) and the values they were made for. Out: a ``Shadow`` that stands
 at a loop header, the values of live-ins there, and for each version a ``Measurement`` or the reason why it is
 ``Rejected`` (SHADOW_MISMATCH, NOT_FASTER, SHADOW_INCONCLUSIVE, ...).
-May be touched: copies only: their registers, code and private memory. The program itself is stopped for the fork and
-otherwise left alone. A copy makes no system call that others could notice, and ends at once if memopt ends.
+May be touched: shadows only: their registers, code and private memory. The program itself is stopped for the fork and
+otherwise left alone. A shadow makes no system call that others could notice, and ends at once if memopt ends.
 
-- ``shadow``: forks a copy, runs it to an address under PTRACE_SYSEMU, compares the memory of two copies.
+- ``shadow``: forks a shadow, runs it to an address under PTRACE_SYSEMU, compares the memory of two shadows.
 - ``trial``: runs a slice of the loop by the original and by each version, compares the states, judges the times.
-- ``timing``: times iterations of the original and of a version in a copy.
-- ``memory_budget``: checks that copies fit the free memory, cgroup limits included.
+- ``timing``: times iterations of the original and of a version in a shadow.
+- ``memory_budget``: checks that shadows fit the free memory, cgroup limits included.
 
 Tested by: tests/unit/runtime/trial, one test file for each module; on real processes tests/live/test_shadow.py.
 """

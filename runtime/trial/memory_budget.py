@@ -1,9 +1,9 @@
-"""Memory budget of trial copies: a process is forked only if there is room for all its private memory once more.
+"""Memory budget of shadows: a process is forked only if there is room for all its private memory once more.
 
 A fork shares its pages with the program until one of them writes (copy-on-write). In the worst case every page is
 written. That must fit the free memory of the machine and the limit of every cgroup that contains the process.
 
-In: a process id, a number of copies. Raises ``Rejected(NO_MEMORY)``.
+In: a process id, a number of shadows. Raises ``Rejected(NO_MEMORY)``.
 
 Sources: proc_meminfo(5), Documentation/admin-guide/cgroup-v2.rst.
 """

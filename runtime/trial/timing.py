@@ -1,9 +1,9 @@
-"""Times iterations of a loop in trial copies: those of the original code and those of a version.
+"""Times iterations of a loop in shadows: those of the original code and those of a version.
 
 In: a shadow that stands at the loop header, the version (``CompiledRegion``), a number of iterations. Out: processor
 seconds; ``Times`` with the number of iterations and entries. Raises ``ShadowStopped``, ``Rejected(GUARD_FAILED)``.
 
-The original is timed by a counter: in the copy, a patch at the header leads to it, and it stops the copy after the
+The original is timed by a counter: in the shadow, a patch at the header leads to it, and it stops the shadow after the
 given number of iterations. A version is timed by the limit on iterations in its frame.
 
 One entry of a short loop takes less time than stopping a process. Then more entries are timed, until their sum is

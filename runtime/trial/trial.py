@@ -1,4 +1,4 @@
-"""Trial runs in forked copies: reads the live-in values at a loop header, validates versions, and measures them.
+"""Trial runs in shadows: reads the live-in values at a loop header, validates versions, and measures them.
 
 In: a ``Shadow``, versions (``CompiledRegion``) and the addresses of their pages in it. Out: values of live-ins and of
 the trip count R; for each version a ``Measurement``, or ``Rejected``: SHADOW_MISMATCH, NOT_FASTER, GUARD_FAILED,
@@ -7,9 +7,9 @@ SHADOW_INCONCLUSIVE.
 Validation: one shadow is brought to a suitable entry of the loop, and all others are copies of it. One of these runs a
 slice of the iterations by the original code, each of the others runs the same slice by one version. Then all run as
 many iterations of the original as a version must leave to it. After that every register, the vector state and every
-byte of memory must agree. The iterations of the original also overwrite what a version may leave in registers. Not
-compared: dead registers (``Region.dead_registers``) and stack cells that nobody reads again
-(``Region.dead_stack_cells``).
+byte of memory must agree. The iterations of the original also overwrite what a version may leave in registers. Dead
+registers (``Region.dead_registers``) and stack cells that nobody reads again (``Region.dead_stack_cells``) are not
+compared.
 
 Timing: each shadow then runs on by itself until its time is significant (runtime/trial/timing.py).
 """
@@ -352,7 +352,7 @@ def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Time
 
 
 def _least_gain(plan: NestPlan, original: Times, version: Times) -> float:
-    """The least speed-up that the version must have reached in what was timed of it; 0 if that tells nothing.
+    """The least speed-up that the version must have reached in the timed iterations; 0 if they show nothing.
 
     It tells nothing about few iterations of a version that packs operands: it packs once, for all iterations.
     """

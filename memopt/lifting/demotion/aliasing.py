@@ -52,7 +52,7 @@ class Aliasing:
                        for beyond in (difference - second_bits // 8, -difference - first_bits // 8))
 
     def _known(self, difference: Linear) -> bool:
-        """Whether all its symbols have bounds: counters, parameters, R and quotients of these."""
+        """Whether all symbols of ``difference`` have bounds: counters, parameters, R and quotients of these."""
         return all(s in self.ranges or s == TRIPS or is_parameter(s) or isinstance(s, Quotient)
                    for s in difference.symbols)
 

@@ -112,7 +112,7 @@ class _Raised:
         return _Raised(places, frozenset(_effects(_outer_sums(node))))
 
     def covers(self, operation: Value, place: _Context) -> bool:
-        """Whether the new code raises the flags of ``operation`` anyway whenever it comes to ``place``."""
+        """Whether the new code raises the flags of ``operation`` anyway whenever control reaches ``place``."""
         return all(effect in self.exempt or any(p.executes_with(place) for p in self.places.get(effect, ()))
                    for effect in _effects((operation,)))
 

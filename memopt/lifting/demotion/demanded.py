@@ -47,7 +47,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Demanded:
-    """What the stores depend on.
+    """The values that the stores depend on.
 
     ``parts``: for each Loaded, Carried or Final value, the largest parts of it that are used. ``uses``: for each value,
     how many other values use it directly.

@@ -42,7 +42,8 @@ class PrivateBacked:
 def invariant_cells(node: LoopNode, parts: list[CarriedPart], homes: HomeFinder) -> dict[Value, Linear]:
     """Cells that hold the values of ``parts`` at every header, assuming that they do at the first one (induction step).
 
-    Repeated, because a register may hand its value on to another one, whose cell then follows from the first.
+    The search is repeated, because a register may hand its value on to another one, whose cell then follows from the
+    first.
     """
     found: dict[Value, Linear] = {}
     for _ in parts:
@@ -108,7 +109,8 @@ def _is_zero(value: Value | None) -> bool:
 
 
 def memory_backed(node: LoopNode, carried: CarriedPart, cell: Linear, aliasing: Aliasing) -> MemoryBacked | None:
-    """The fact that ``cell`` holds ``carried`` at every header, with an access that lets a guard read the cell safely.
+    """The ``MemoryBacked`` for ``carried``, which ``cell`` holds at every header, with an access that lets a guard read
+    the cell safely.
 
     The guard reads the cell if the original accesses it in any case, or else an address in the same page. None if no
     iteration certainly accesses memory.

@@ -379,7 +379,8 @@ class _Recovery:
                scope: _Scope) -> list[HomeCell]:
         """A home cell for each carried value.
 
-        Repeated, because the home of a register that takes over another one's value follows from the other's home.
+        The search is repeated, because the home of a register that takes over another one's value follows from the
+        other's home.
         """
         parts = self.homes.parts(loop)
         found: dict[Value, HomeCell] = {}

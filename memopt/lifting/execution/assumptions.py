@@ -63,7 +63,7 @@ State = dict[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What attempts note while they run, so that ``lift_region`` knows which views are worth trying after them."""
+    """Notes of attempts, from which ``lift_region`` knows which views are worth trying after them."""
 
     # Instructions at which an attempt that is not ``eager`` gave up a value that an eager one would specialise.
     declined: set[int] = field(default_factory=set)
@@ -74,7 +74,7 @@ class Hints:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What an attempt at lifting assumes about the captured program; ``granting`` a request makes new ones.
+    """The assumptions of an attempt at lifting about the captured program; ``granting`` a request makes new ones.
 
     Frozen, but for two things that an attempt adds to: ``hints``, and ``cells``, since the memory model meets stack
     cells while it executes, and the executor needs their symbols in the same attempt. A cell's symbol says which cell
@@ -104,8 +104,8 @@ class Assumptions:
     calls: bool = False  # the loop calls functions: nothing below rsp at its header can be relied on
     tables: Mapping[int, tuple[RowTable, ...]] = field(default_factory=dict)  # by the address of the load
     ordered: bool = False  # operands keep the order of the machine code
-    # Values of live-in symbols at earlier entries. What differs between entries becomes a function of a parameter,
-    # where that is possible, instead of a number.
+    # Values of live-in symbols at earlier entries. A value that differs between entries becomes a function of a
+    # parameter, where that is possible, instead of a number.
     earlier: Sequence[Sample] = ()
     parameters: tuple[str, ...] = ()  # live-in symbols that may differ between entries (execution.parameters)
     moving: frozenset[str] = frozenset()  # symbols that advance with the patched loop, and so are no parameters
@@ -116,7 +116,9 @@ class Assumptions:
     hints: Hints = field(default_factory=Hints)
 
     def eagerly(self, address: int) -> bool:
-        """Whether to specialise, at the instruction at ``address``, where only ``eager`` attempts do; noted if not."""
+        """Whether this attempt is ``eager``. If it is not, the hints note that the instruction at ``address`` could be
+        specialised.
+        """
         if not self.eager:
             self.hints.declined.add(address)
         return self.eager
@@ -131,7 +133,7 @@ class Assumptions:
         return values
 
     def symbol(self, name: str) -> Linear:
-        """What is known of a live-in value: its solution, or itself as a symbol."""
+        """A live-in value as an expression: the solution of its equation, if there is one, else its own symbol."""
         return self.solved.get(name, Linear.symbol(name))
 
     def low_bytes(self) -> dict[Linear, Linear]:
@@ -148,7 +150,7 @@ class Assumptions:
         return symbol
 
     def in_frame(self) -> Assumptions:
-        """These, and that rbp is a frame pointer: as far from rsp as captured."""
+        """These assumptions, and that rbp is a frame pointer at its captured distance from rsp."""
         distance = self.registers["rbp"] - self.registers["rsp"]
         equation = (Linear.symbol("rbp") - Linear.symbol("rsp"), distance)
         return replace(self, framed=True, equations=(*self.equations, equation),
@@ -190,16 +192,19 @@ class Assumptions:
         raise TypeError(f"a request of another kind: {request!r}")
 
     def _without_requests(self) -> Assumptions:
-        """Those of the first attempt, but for ``moving`` and ``written``: the other requests were made under
-        assumptions that do not hold any more, and are over symbols that may be none now."""
+        """The assumptions of the first attempt; only ``moving`` and ``written`` are kept. All other requests were made
+        under assumptions that do not hold any more, over symbols that may not exist now.
+        """
         known = Assumptions(self.registers, self.peek, self.vectors, eager=self.eager, calls=self.calls,
                             earlier=self.earlier, moving=self.moving, to_the_end=self.to_the_end,
                             written=self.written, hints=self.hints)
         return known.in_frame() if self.framed else known
 
     def _equating(self, needs: Sequence[AssumeEqual]) -> Assumptions:
-        """With an equation for each of ``needs``. Where a stride differs between entries, each size needs a version of
-        its own: then those of the first attempt, without ``earlier`` entries, so that all sizes are numbers."""
+        """These assumptions, with an equation for each of ``needs``. If a stride differs between entries, each size
+        needs a version of its own: the result is then the assumptions of the first attempt without ``earlier`` entries,
+        so that all sizes are numbers.
+        """
         known = self
         for need in needs:
             linear = need.linear.substitute(known.solved)
@@ -212,8 +217,10 @@ class Assumptions:
 
     def _with_equation(self, linear: Linear, unknowns: frozenset[str] = frozenset(),
                        symbolic: bool = False) -> Assumptions:
-        """Assuming that ``linear`` has its captured value. Where it had others at earlier entries, it becomes a
-        function of a parameter if possible; ``symbolic``: a single symbol may become a parameter itself."""
+        """These assumptions, and that ``linear`` has its captured value. If it had other values at earlier entries, it
+        becomes a function of a parameter, where that is possible; ``symbolic``: a single symbol may become a parameter
+        itself.
+        """
         factor, samples, known = math.gcd(*(c for _, c in linear.terms)), self.samples(), self
         value = (linear.evaluate(samples) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))

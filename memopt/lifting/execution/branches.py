@@ -7,7 +7,7 @@ and 4 must divide every coefficient.
 
 Three questions are answered: how often the back edge is taken (``back_edges``), which way a branch goes in every
 iteration (``decide``, by the captured values), and in which iterations it goes one way (``ways``, as disjoint
-conjunctions of affine conditions). Whatever the answer relies on is required of the algebra as an obligation.
+conjunctions of affine conditions). The conditions that an answer relies on become obligations in the algebra.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Branches:
     def _affine_turns(self, distance: Linear, step: int, equality: bool) -> Linear | None:
         """``distance / step``, rounded up, where the distance to the bound is not a number.
 
-        None if ``step`` does not divide a coefficient. What is over live-in symbols only is then noted in
-        ``algebra.distances``: the outermost loop requests what makes it divisible.
+        None if ``step`` does not divide a coefficient. A distance over live-in symbols only is then noted in
+        ``algebra.distances``: the outermost loop requests equations that make it divisible.
         """
         uneven = [s for s, c in distance.terms if c % step]
         if uneven or (equality and distance.constant % step):
@@ -133,7 +133,7 @@ class Branches:
         """``(first, slope)`` such that the loop is left as soon as ``first + slope * counter`` reaches 0.
 
         That is ``== 0`` if ``is_equality(leaving)``, else ``>= 0``, always with slope > 0. Raises
-        Rejected(DATA_DEPENDENT_BRANCH) for loaded data, Rejected(TRIP_COUNT) for what never reaches 0.
+        Rejected(DATA_DEPENDENT_BRANCH) for loaded data, Rejected(TRIP_COUNT) for an expression that never reaches 0.
         """
         inverted = isinstance(leaving, Not)
         atom = leaving.operand if isinstance(leaving, Not) else leaving
@@ -154,7 +154,7 @@ class Branches:
     def decide(self, formula: Formula) -> bool:
         """Whether ``formula`` holds in every iteration, or in none: as at the captured values.
 
-        That it does so in all iterations becomes obligations. Raises Rejected(DATA_DEPENDENT_BRANCH) for loaded data.
+        Obligations demand that all iterations go the same way. Raises Rejected(DATA_DEPENDENT_BRANCH) for loaded data.
         """
         match formula:
             case bool():

@@ -33,7 +33,7 @@ class EntryInvariants:
     divisor: int
 
     def step(self, linear: Linear) -> int:
-        """What one iteration of the patched loop adds to ``linear``, which is over live-in symbols."""
+        """The advance of ``linear``, which is over live-in symbols, in one iteration of the patched loop."""
         return sum(c * self._step(s) for s, c in linear.terms)
 
     def _step(self, symbol: str) -> int:
@@ -49,7 +49,7 @@ class EntryInvariants:
         return frozenset(s for s in linear.symbols if s != TRIPS and self._step(s))
 
     def invariant(self, linear: Linear) -> Linear:
-        """An expression with the same value at every entry, from which and R ``linear`` follows."""
+        """An expression with the same value at every entry; ``linear`` follows from it and R."""
         step = self.step(linear)
         return linear * self.divisor + self.numerator * step if step else linear
 

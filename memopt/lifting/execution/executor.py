@@ -91,12 +91,12 @@ class OuterLoop:
     zeros: dict[str, int] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
     speculative_accesses: bool = False  # as in memopt.ir.region.Region
-    # Row tables in use; of each pointer into one, the part that is not a multiple of a word whatever the counters are.
+    # Row tables in use. For each pointer into one: the terms that are not multiples of a word, which become a guard.
     tables: dict[RowTable, tuple[Linear, ...]] = field(default_factory=dict)
     unordered: bool = False  # the exits behind ``zeros`` are taken for a NaN, too
     # Cells that the original reads in some iteration (memopt.lifting.scop.dereferenceable).
     reads: tuple[Read, ...] = ()
-    # What the last, partial iteration of a while loop does before the exit test; None unless Assumptions.to_the_end.
+    # The items of the last, partial iteration of a while loop before the exit test; None unless Assumptions.to_the_end.
     last: tuple[Item, ...] | None = None
 
     def rewritten(self, values: dict[str, Linear]) -> OuterLoop:
@@ -192,7 +192,7 @@ class Executor:
 
     @staticmethod
     def _ask_for_invariant(remaining: EntryInvariants, distance: Linear) -> None:
-        """Request the captured value of what decides whether a step divides ``distance``, the way to a bound.
+        """Request a number for ``distance``, the way to a bound, because a step must divide it.
 
         Raises AssumeEqual for the entry invariant of ``distance``; Rejected(TRIP_COUNT) if that is a constant already.
         """

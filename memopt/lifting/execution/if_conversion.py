@@ -89,7 +89,7 @@ def _conditional_stores(truth: Truth, ways: Sequence[Path], before: Sequence[Ite
 
 
 def _cell_content(done: list[Item], store: StoreEvent, memory: MemoryModel) -> Value:
-    """What the cell of ``store`` holds after the items ``done``: a value in them, or a load that is appended."""
+    """The content of the cell of ``store`` after the items ``done``: a value in them, or a load that is appended."""
     for item in reversed(done):
         match item:
             case LoadEvent(identity, store.pointer, store.width, _):

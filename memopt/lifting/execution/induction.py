@@ -42,7 +42,7 @@ Found = tuple[dict[str, int], frozenset[str], Iteration, State]  # steps, opaque
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """What was found for a loop before: ``slots`` are the stack slots that turned out to be written."""
+    """The result for a loop that was analysed before: ``slots`` are the stack slots that turned out to be written."""
 
     steps: dict[str, int]
     opaque: frozenset[str]

@@ -149,7 +149,7 @@ class IterationExecutor:
         return walk
 
     def _children(self, loop: Loop) -> Iterator[Loop]:
-        """The inner loops to summarise. Those of an inlined loop take its place."""
+        """The inner loops to summarise. The inner loops of an inlined loop take its place."""
         for inner in (self.forest.loops[n] for n in loop.children):
             if inner.header in self.memory.assumptions.inlined:
                 yield from self._children(inner)

@@ -29,7 +29,7 @@ class LoopExit:
 
 @dataclass(frozen=True, slots=True)
 class LoopSummary:
-    """What an inner loop does, as seen from the loop around it."""
+    """The effect of an inner loop, as seen from the loop around it."""
 
     state: State  # behind the loop
     items: list[Item]  # its LoopNode; a peeled last iteration follows

@@ -40,11 +40,11 @@ class MemoryModel:
         self.cells = {address: symbol for symbol, (address, _) in widest}
         self.slots: set[str] = set()
         self.forgotten = count()
-        # Row tables in use; of the pointers into each, the parts that are not a multiple of a word.
+        # Row tables in use. For the pointers into each: the terms that are not multiples of a word.
         self.tables: dict[RowTable, dict[Linear, None]] = {}
 
     def get(self, state: State, location: str) -> Value:
-        """What a register holds. Raises Rejected(UNSUPPORTED_INSTRUCTION) for one that is not modelled."""
+        """The value of a register. Raises Rejected(UNSUPPORTED_INSTRUCTION) for one that is not modelled."""
         if location not in state:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{location} is read at {self.algebra.address:#x}")
         return state[location]
@@ -115,7 +115,7 @@ class MemoryModel:
         return table.row(pointer)
 
     def load_slot(self, state: State, slot: str) -> Value:
-        """What a stack slot holds; a slot that is not in ``state`` yet becomes a live-in value and is added to it."""
+        """The value of a stack slot; a slot that is not in ``state`` yet becomes a live-in value and is added to it."""
         value = state.get(slot)
         if value is not None:
             return value
@@ -147,7 +147,8 @@ class MemoryModel:
         return None
 
     def _overlaid(self, whole: Value, extent: tuple[int, int], value: Value, low: int, size: int) -> Value | None:
-        """What a slot holds after ``value`` is stored to ``size`` bytes at ``low``; None unless that is half of it."""
+        """The value of a slot after ``value`` is stored to ``size`` bytes at ``low``; None unless that is half of it.
+        """
         start, length = extent
         if length != 2 * size or low not in (start, start + size):
             return None
@@ -168,7 +169,7 @@ class MemoryModel:
             state[location] = Carried("entry", f"{location}#{number}", bits_of(location))
 
     def live_slot(self, slot: str) -> Value:
-        """What a slot holds at entry to the region: a live-in symbol. Raises PromoteCell if a wider one is needed.
+        """The value of a slot at entry to the region: a live-in symbol. Raises PromoteCell if a wider one is needed.
 
         Below rsp, that is an unknown value if the loop makes calls, which overwrite it.
         """

@@ -64,7 +64,7 @@ def merge_paths(ways: list[Path], algebra: Algebra, memory: MemoryModel, general
 
 
 def _merged_value(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
-    """What ``location`` holds at the join: the common value, one affine number for all paths, or a select."""
+    """The value of ``location`` at the join: the common value, one affine number for all paths, or a select."""
     value = ways[-1].state[location]
     if all(way.state[location] == value for way in ways):
         return value

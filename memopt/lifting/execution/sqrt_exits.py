@@ -65,7 +65,9 @@ def check_roots(nest: LoopNode) -> None:
 
 
 def _check(loop: LoopNode, kept: list[Value]) -> None:
-    """``kept``: values of each iteration of ``loop`` that end up in memory, so that the version computes them."""
+    """Checks ``loop`` and its inner loops. ``kept``: values of each iteration that end up in memory, so that the
+    version computes them.
+    """
     if not all(computed(root, kept) for root in loop.roots):
         raise invalid_root(loop.address)
     _check_inside(loop.items, kept)
@@ -85,7 +87,9 @@ def _stored(loop: LoopNode) -> list[Value]:
 
 
 def _summed(loop: LoopNode, around: list[Value]) -> list[Value]:
-    """What ``loop`` adds in each iteration to sums that the values ``around``, of the loop around it, contain."""
+    """The terms that ``loop`` adds in each iteration to sums that the values ``around``, of the loop around it,
+    contain.
+    """
     finals = dict(loop.finals)
     used = {value for whole in around for value in within(whole)}
     found = []

@@ -2,14 +2,14 @@
 
 In: a ``StatementLoop`` of memopt.lifting.demotion, the aliasing of its cells, the captured state. Out: an equivalent
 ``StatementLoop`` with fewer statements and plainer loops; quotients in bounds are gone.
-May be touched: statement trees only, which are replaced, not changed. What a proof relies on is told to
-``CapturedState``, which is ``Evidence`` of memopt.lifting.scop.
+May be touched: statement trees only, which are replaced, not changed. Proofs tell ``CapturedState``, which is
+``Evidence`` of memopt.lifting.scop, what they rely on.
 
 Before rerolling:
 
 - ``overlapping_copies``: a row that is copied in pieces which overlap (memcpy) becomes one loop.
 - ``splat_constants``: reads of equal constants that are kept once for each lane become reads of one.
-- ``operand_order``: copies that differ in the order of operands get one order; the guard that no NaN is read.
+- ``operand_order``: copies that differ in the order of operands get one order; makes the guard that no NaN is read.
 
 Rerolling:
 

@@ -5,12 +5,12 @@ Example: ``for (j = 0; j < 4 * (n / 4); j++)`` is what is left of a loop over n 
 In: a ``StatementLoop``. Out: one with the same iterations in the same order and fewer floor divisions, in two steps:
 
 1. ``trimmed`` cuts a loop where a bound without a floor division is: ``4 * (n / 4)`` is at least ``n - 3``, so it
-   becomes a loop of ``n - 3`` iterations and another of up to three. The first is as plain as the source was; what is
-   left of a row, with the statements for the remainder beside it, is little work, however involved its domain.
+   becomes a loop of ``n - 3`` iterations and another of up to three. The first is as plain as the source was. The
+   second, with the statements for the remainder beside it, has a complicated domain but little work.
 2. ``without_quotients`` replaces the floor divisions that are left over. Pieces of a row whose operand orders differ
-   stay apart, and where one ends and the other begins is a quotient. A domain has no quotients, but ``q = n / d``
-   rounded down is the one number with ``0 <= n - d * q < d``: a loop over all numbers that it can be, with that as a
-   condition, runs once.
+   stay apart, and the boundary between them is a quotient. A domain has no quotients, but ``q = n / d`` rounded down is
+   the one number with ``0 <= n - d * q < d``: a loop over all numbers that it can be, with that as a condition, runs
+   once.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ class _Rounding:
 
 
 def _of_rests(statement: CellStatement) -> CellStatement:
-    """``statement`` without the quotients in its accesses whose remainder its conditions give, which is the largest
-    one."""
+    """``statement`` with ``floor(n / d)`` replaced by ``(n - (d - 1)) / d`` in its accesses, where its conditions say
+    that the remainder is the largest one, d - 1.
+    """
     for condition in statement.conditions:
         for q in condition.quotients:
             exact = q.numerator - (q.divisor - 1)  # divisor * q

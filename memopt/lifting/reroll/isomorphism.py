@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def key(self) -> Hashable:
-        """Equal for items of one form whose linears differ only in what no loop counter changes."""
+        """A key that is equal for items of one form whose linears differ only in terms without loop counters."""
         return self.form, tuple(Linear(tuple(t for t in linear.terms if t[0].startswith(LOOP_COUNTER)))
                                 for linear in self.linears)
 

@@ -3,11 +3,11 @@
 Example: ``s = s + a[0]`` in one copy of an unrolled loop, ``s = a[1] + s`` in the next. Compilers swap the operands of
 sums and products freely.
 
-In: a ``StatementLoop``. Out: one in which the operands of floating-point sums and products have one order; and what
-must hold no NaN at entry for that to be exact. The order only decides which payload the result has when both operands
-are NaNs (Intel SDM 1, 4.8.3.5). If nothing that the nest reads is a NaN at entry, each NaN that it makes is the default
-one, so all have the same bits (4.8.3.7), and the order is free. A guard looks at all that is read
-(memopt.ir.region.NanFree).
+In: a ``StatementLoop``. Out: one in which the operands of floating-point sums and products have one order; and the
+arrays and lanes that must hold no NaN at entry, so that this is exact. The order only decides which payload the result
+has when both operands are NaNs (Intel SDM 1, 4.8.3.5). If nothing that the nest reads is a NaN at entry, each NaN that
+it makes is the default one, so all have the same bits (4.8.3.7), and the order is free. A guard looks at all that is
+read (memopt.ir.region.NanFree).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _mixed(loop: StatementLoop, ordered: StatementLoop, sample: Mapping[str, int
     return any(len(found) > 1 for found in orders.values())
 
 
-# By which operands are sorted: what an operand computes, and the addresses that it reads. The addresses of copies
+# The sort key of an operand: its operations, and the addresses that it reads. The addresses of copies
 # differ by one distance, so that their operands come in the same order.
 _Key = tuple[str, tuple[int, ...]]
 
@@ -117,9 +117,10 @@ def _bare(node: Expression) -> Expression:
 
 def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[RegisterCarried],
                     sample: Mapping[str, int]) -> tuple[NanFree, ...] | None:
-    """What must hold no NaN at entry, so that the order of operands in ``scop`` is free: arrays, and lanes of
-    registers. None where that is not enough, as an operator may make other NaNs, or where looking takes too long.
-    ``sample``: values of live-in symbols and R."""
+    """The arrays and the lanes of registers that must hold no NaN at entry, so that the order of operands in ``scop``
+    is free. None where that is not enough, as an operator may make other NaNs, or where the check would take too long.
+    ``sample``: values of live-in symbols and R.
+    """
     nodes = [n for s in scop.statements for n in _nodes(s.expression)]
     if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
         return None
@@ -167,7 +168,7 @@ def _numbers(linear: Linear) -> tuple[int, ...]:
 
 
 def _instances(statement: Statement, sample: Mapping[str, int]) -> int:
-    """About how often it runs: a trip count that varies is taken in the middle of the loops around it."""
+    """About how often the statement runs: a trip count that varies is taken in the middle of the loops around it."""
     known, total = dict(sample), 1
     for dimension in statement.dimensions:
         trips = max(0, dimension.trips.evaluate(known))

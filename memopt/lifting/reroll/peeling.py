@@ -81,7 +81,7 @@ class Peeling:
 
     @staticmethod
     def _alike(one: StatementItem, last: list[StatementItem]) -> bool:
-        """A quick test whether they may be pieces of one loop: they access the same types in the same order."""
+        """A quick test whether both may be pieces of one loop: they access the same types in the same order."""
         if not any(isinstance(item, StatementLoop) for item in (one, *last)):
             return False
         mine = [(s.elements, len(s.indices)) for s in statements_of(one)]

@@ -1,7 +1,8 @@
 """Proofs of rerolling: which items touch the same bytes, which bounds hold, which captured values are equal.
 
-Example: the two copies in ``a[i] += x; b[i + 1] += y;`` are iterations of one loop if a == b and x == y. These two are
-``Hypotheses``. They are tested at the captured values first; only if everything else fits, they are made to hold.
+Example: the two copies in ``a[i] += x; b[i + 1] += y;`` are iterations of one loop if a == b and x == y. These two
+equations are ``Hypotheses``. They are tested at the captured values first, and made to hold only if everything else
+fits.
 
 In: the aliasing of cells, the ranges of counters, ``CapturedState``. Out: yes or no. Sound because hypotheses are made
 to hold by a guard (``equate``) or by lifting again under an equation (``always``), and everything else is proved.
@@ -31,11 +32,12 @@ _LATER = f"{LOOP_COUNTER}later"  # a symbol: how many iterations later, minus on
 
 
 class CapturedState(Protocol):
-    """What the captured state tells, and how to rely on it: memopt.lifting.scop.evidence.Evidence."""
+    """Answers about the captured state, and ways to rely on them: memopt.lifting.scop.evidence.Evidence."""
 
     def always(self, distance: Linear, expected: int) -> bool:
-        """Whether ``distance``, over live-in symbols, is ``expected`` at every entry. Where it only is at the captured
-        values, the answer is yes as well, and the next attempt at lifting assumes the equation."""
+        """Whether ``distance``, over live-in symbols, is ``expected`` at every entry. If this holds at the captured
+        values only, the answer is yes as well, and the next attempt at lifting assumes the equation.
+        """
 
     def alike(self, one: Scalar, two: Scalar) -> bool:
         """Whether two live-in operands hold the same bits in the captured state."""
@@ -53,7 +55,7 @@ class CapturedState(Protocol):
 
 @dataclass
 class Hypotheses:
-    """What must hold for items to be copies: linear expressions are zero, pairs of live-in operands are equal."""
+    """The conditions under which items are copies: linear expressions are zero, pairs of live-in operands are equal."""
 
     zero: list[Linear] = field(default_factory=list)
     alike: list[tuple[Scalar, Scalar]] = field(default_factory=list)

@@ -5,8 +5,8 @@ Example: ``for (c = 0; c < t; c++) { S(2*c); T(2*c); S(2*c + 1); T(2*c + 1); }``
 
 In: a ``StatementLoop``, the aliasing of its cells, the captured state. Out: an equivalent one with every unrolled or
 split inner loop rolled up. Sound because copies are isomorphic (memopt.lifting.reroll.isomorphism), and where rerolling
-changes the order of execution, what changes places is proved independent. (Vector code runs all lanes of S before those
-of T; loops over several accumulators are distributed before they are rolled up.)
+changes the order of execution, the statements that change places are proved independent. (Vector code runs all lanes of
+S before those of T; loops over several accumulators are distributed before they are rolled up.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from memopt.lifting.reroll.straight_line import StraightLine
 
 
 def reroll(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
-    """The nest with every unrolled or split inner loop rolled up. What that relies on is told to ``captured``.
+    """The nest with every unrolled or split inner loop rolled up. ``captured`` is told what that relies on.
 
     The outermost loop keeps its iterations: the patch counts them.
     """
@@ -95,7 +95,9 @@ class _Reroller:
                      for number, (new, part) in enumerate(zip(found, parts, strict=True)))
 
     def _rolled(self, loop: StatementLoop, items: Items) -> StatementLoop | None:
-        """The loop with ``items``, its body, as as many copies as possible; None where they are none."""
+        """The loop rolled up, with its body ``items`` split into as many copies as possible; None where they are no
+        copies.
+        """
         templates = self._copies(loop, items)
         return None if templates is None else self._of_first_copies(loop, items, templates)
 

@@ -26,8 +26,9 @@ VECTOR = 64  # bytes of the widest vector
 
 
 def unify_splats(loop: StatementLoop, aliasing: Aliasing, captured: CapturedState) -> StatementLoop:
-    """``loop`` with reads of the first of adjacent cells that hold the same bits and do not change. What that relies on
-    is told to ``captured``."""
+    """``loop`` with reads of the first of adjacent cells that hold the same bits and do not change. ``captured`` is
+    told what that relies on.
+    """
     cells = sorted(_unchanging(loop, aliasing), key=lambda c: (str(c[0].terms), c[1], c[0].constant))
     chosen: dict[Linear, Linear] = {}
     first: list[tuple[Cell, int]] = []

@@ -2,20 +2,22 @@
 
 In: the statements that memopt.lifting.reroll leaves, the lifted outer loop with its obligations, the assumptions of the
 attempt. Out: a ``Region`` (memopt.ir.region), or ``Rejected``, or a request for another attempt.
-May be touched: ``Evidence`` collects guards; nothing else changes. This is the last room of lifting: what is still open
-here becomes a guard that holds at the captured values, or the loop is rejected.
+May be touched: ``Evidence`` collects guards; nothing else changes. This is the last room of lifting: each condition
+that is still open becomes a guard that holds at the captured values, or the loop is rejected.
 
-What is relied on:
+Evidence and guards:
 
-- ``evidence``: what proofs may ask the captured state, and the guards, lanes and requests that the answers rest on.
-- ``obligations``: proves what symbolic execution relied on, or makes guards of it.
-- ``liveness``: what a version leaves behind is dead, and how many iterations the original runs itself for that.
+- ``evidence``: answers proofs' questions about the captured state; collects the guards, lanes and requests that the
+  answers rest on.
+- ``obligations``: proves the conditions that symbolic execution relied on, or makes guards of them.
+- ``liveness``: proves that locations which a version does not restore are dead, and tells how many iterations the
+  original must run itself for that.
 - ``dereferenceable``: which cells behind pointers the original reads, so that a guard may read them.
-- ``pivot_guards``: guards that cells which do not move (a pivot's row) are none of those that are written.
+- ``pivot_guards``: guards that no write hits a cell that stays fixed (a pivot's row).
 
 Statements and arrays:
 
-- ``element_types``: one element type an array; accesses of several elements are split.
+- ``element_types``: one element type for each array; accesses of several elements are split.
 - ``flatten``: statements in loops become statements with domains, positions and accesses.
 - ``delinearisation``: byte addresses become arrays with strides and subscripts.
 - ``reduction_unrolling``: short reductions in small nests become one statement.

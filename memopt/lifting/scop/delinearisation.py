@@ -79,10 +79,13 @@ class Hull:
 
     @staticmethod
     def of(members: Iterable[ByteAccess], sample: Mapping[str, int], tight: Mapping[str, int] | None = None) -> Hull:
-        """Extreme at ``sample``; the bounds are tight at ``tight``, which is ``sample`` unless given."""
+        """The hull whose ends are extreme at ``sample``; the bounds are tight at ``tight``, which is ``sample`` unless
+        given.
+        """
         lows, highs = map(frozenset, zip(*(m.extent(tight or sample) for m in members), strict=True))
-        # Bounds of rows that are counted from the end rise or fall with R; others depend on parameters. That the chosen
-        # one is extreme at every entry is guarded (``needs``). Of equal ones, that which is extreme for smaller R too.
+        # Bounds of rows that are counted from the end rise or fall with R; others depend on parameters. A guard demands
+        # that the chosen bound is extreme at every entry (``needs``). Of equal bounds, the one that is extreme for
+        # smaller R too is chosen.
         return Hull(lows, highs, min(lows, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))),
                     max(highs, key=lambda b: (b.evaluate(sample), -b.coefficient(TRIPS))))
 

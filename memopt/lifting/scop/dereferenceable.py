@@ -20,7 +20,7 @@ from memopt.lifting.values.loop_tree import Read
 
 @dataclass(frozen=True, slots=True)
 class Dereferenceable:
-    """What the loop with ``counter`` reads. Addresses are compared under the ``known`` equations; ``sample`` has the
+    """The reads of the loop with ``counter``. Addresses are compared under the ``known`` equations; ``sample`` has the
     captured values."""
 
     reads: tuple[Read, ...]

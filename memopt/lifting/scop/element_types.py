@@ -27,7 +27,7 @@ _BITWISE = ("and", "or", "xor", "not", "andnot")
 
 
 def split(loop: StatementLoop, sample: Mapping[str, int], ranges: Ranges) -> StatementLoop:
-    """The nest with each wide move of narrow elements as one statement an element. ``sample``: captured values;
+    """The nest with each wide move of narrow elements as one statement for each element. ``sample``: captured values;
     ``ranges``: the largest value of each counter."""
     groups = _Groups.of(loop, sample, ranges)
     return replace(loop, items=_split_items(loop.items, groups))

@@ -1,4 +1,5 @@
-"""Evidence: what proofs may ask the captured state, and what the region thereby relies on.
+"""Evidence: answers the questions that proofs ask about the captured state, and collects the guards that the answers
+rest on.
 
 Example: rerolling takes ``s += a[0]; s += b[1];`` for two iterations of one loop if the pointers a and b are equal.
 They are at the captured values: ``always`` says yes, and the next attempt at lifting assumes ``a == b``.
@@ -7,7 +8,7 @@ In: the assumptions of the attempt, the lifted outer loop, the captured values. 
 that only guards read, obligations, and requests for the next attempt. Sound because no answer is taken for granted:
 each becomes a guard that is checked at every entry, or an equation under which everything is lifted again.
 
-This is the only object of the room that changes: what finds out more adds its guards here.
+This is the only object of the room that changes: all modules add their guards here.
 """
 
 from __future__ import annotations

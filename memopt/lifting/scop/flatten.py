@@ -4,7 +4,7 @@ Example: ``for (i..n) { S: s[i] = 0; for (j..m) T: s[i] += a[j]; }`` becomes S[i
 (0, 1, 0): the textual position at each level says which runs first.
 
 In: a ``StatementLoop``. Out: ``FlatStatement``s, and once their accesses are delinearised, ``Statement``s with one
-element type an array.
+element type for each array.
 """
 
 from __future__ import annotations

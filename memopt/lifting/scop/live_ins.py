@@ -26,8 +26,8 @@ from memopt.lifting.values.requests import TreatAsData
 
 
 def live_ins(used: Iterable[str | Quotient], evidence: Evidence) -> tuple[LiveIn, ...]:
-    """The live-in value of each symbol in ``used``, of the pointers to them, and of what is guarded before they are
-    read; these guards are added to ``evidence``.
+    """The live-in value of each symbol in ``used``, of the pointers to them, and of the symbols that are guarded before
+    they are read. These guards are added to ``evidence``.
 
     Raises Rejected(NON_AFFINE) for a floor division or a cell behind a pointer that no guard can follow,
     Rejected(UNPROVED) for a deferred extension, and TreatAsData for a cell that the original might not read.
@@ -70,8 +70,9 @@ def _ordered(needed: dict[str, LiveIn], evidence: Evidence) -> tuple[LiveIn, ...
 
 
 def _conditions(each: LiveIn, done: Mapping[str, LiveIn], evidence: Evidence) -> tuple[Linear, ...] | None:
-    """What must be >= 0 so that the original reads the cell ``each``, over registers and what is in ``done``; the
-    fewest conditions that do. None where there are none yet."""
+    """The conditions (>= 0), over registers and the symbols in ``done``, under which the original reads the cell
+    ``each``; the fewest that suffice. None where there are none yet.
+    """
     if not isinstance(each.location, Cell) or each.location.base in ("", "rsp"):
         return ()
 

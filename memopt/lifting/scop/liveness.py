@@ -1,4 +1,4 @@
-"""Liveness: no register or stack cell that a version does not restore is read after the version, before it is written.
+"""Liveness: proves that a register or stack cell which a version does not restore is written before it is read.
 
 Example: in ``for (...) { t = a[i]; b[i] = t; }`` the register of t holds another value at every header. A version
 leaves the value from its entry in it. That is right, since the next iteration, which the original runs, writes t first.
@@ -68,7 +68,7 @@ def carried_on(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> fr
 
 def _used(outer: OuterLoop, restored: frozenset[str], limits: Limits) -> Iterator[tuple[int, set[str]]]:
     """(n, locations): if the original runs the last n iterations, the code after the loop depends on the header values
-    of these opaque locations. Ends where the value of one before an iteration is not known."""
+    of these opaque locations. Ends at a location whose value at the end of an iteration is not known."""
     checker = _Liveness(outer, restored, limits)
     flags = constant_of(outer.exit_state.get("cc_op", Carried(checker.name, "cc_op")))
     needed = {location: value for location, value in outer.exit_state.items()

@@ -1,7 +1,7 @@
-"""Guards that cells which do not move, such as a pivot's row or column, are none of the cells that are written.
+"""Guards that no write hits a cell that stays fixed while others move, such as a pivot's row or column.
 
 Example: ``for (j = k + 1; j < n; j++) A[:, j] -= A[:, k] * r[j];``. Machine code counts the iterations down to the last
-column. That column k is none of the columns j then follows from how many there are, which nothing proves.
+column. Column k then differs from all columns j only because of the number of columns, which nothing proves.
 
 In: the SCoP, the bounds known from other guards, the captured values. Out: a guard for each pair of a write and another
 access whose subscripts never meet at the captured values, in one dimension in which only one of them moves. Without it
@@ -23,7 +23,8 @@ _Placed = tuple[Statement, Access]
 
 
 def disjoint_cells(scop: Scop, limits: Limits, sample: Mapping[str, int]) -> Iterator[Relation]:
-    """Guards that cells which never meet at the captured values ``sample`` do not meet at other sizes either."""
+    """Guards that cells which do not coincide at the captured values ``sample`` do not coincide at other sizes either.
+    """
     placed = [(s, a) for s in scop.statements for a in (s.write, *s.reads) if not scop.array(a.array).private]
     written = [(s, s.write) for s in scop.statements]
     for one, two in product(written, placed):

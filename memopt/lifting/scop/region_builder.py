@@ -120,7 +120,9 @@ def _dead_stack_cells(locations: Iterable[str]) -> Iterator[Cell]:
 def _nan_free(scop: Scop, footprints: tuple[Footprint, ...], passed: tuple[RegisterCarried, ...],
               evidence: Evidence) -> tuple[NanFree, ...]:
     """Where the guard looks for NaNs, so that the order of operands is free. Every NaN that comes up later is made by
-    an invalid operation: it is the default one, and raises the flag by which ``Region.rollback`` is taken back."""
+    an invalid operation: it is the default one, and raises the invalid flag, which makes a version with
+    ``Region.rollback`` roll back.
+    """
     if not (evidence.reordered or evidence.outer.unordered):
         return ()
     found = nan_free_guards(scop, footprints, passed, evidence.sample)

@@ -1,4 +1,4 @@
-"""Elapsed iterations: how many iterations of a loop are over when a running program is met in it.
+"""Elapsed iterations: how many iterations of a loop are over when a sample finds the program in it.
 
 Example: ``mov rcx, 0; l: ...; add rcx, 8; jmp l``. If rcx holds 80 at the header, 10 iterations are over.
 
@@ -6,8 +6,8 @@ In: the flow graph, the operations of its blocks, the loop, what each register a
 number of iterations, or None where the equations do not determine it. The blocks on the only path to the loop are
 executed symbolically over linear forms of the registers at the first block. The values at loop entry, the steps and
 the values now are linear equations. Only operations that hold modulo 2**64 are used.
-Ignored is an empty outer loop ``while (c) {}`` with invariant ``c``, which compilers leave around a loop that may not
-run: once it iterates it does so for ever, so it is not on a path to the loop.
+An empty outer loop ``while (c) {}`` with invariant ``c``, which compilers leave around a loop that may not run, is
+ignored: once it iterates it does so for ever, so it is not on a path to the loop.
 """
 
 from __future__ import annotations

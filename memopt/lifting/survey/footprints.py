@@ -194,8 +194,8 @@ def _boxes(loops: Sequence[tuple[str, Linear]], conditions: Sequence[Linear], ro
            values: dict[str, int]) -> Iterator[tuple[dict[str, int], list[tuple[str, range]]]]:
     """The iterations for which all ``conditions`` hold, as boxes.
 
-    A box has values for the enumerated counters and ranges for the others. Enumerated are counters that an inner bound
-    or condition depends on, and those in ``rounded`` (inside a quotient).
+    A box has values for the enumerated counters and ranges for the others. Counters that an inner bound or condition
+    depends on are enumerated, and those in ``rounded`` (inside a quotient).
     """
     counters = {name for name, _ in loops}
     undecided = [c for c in conditions if not c.symbols.isdisjoint(counters)]

@@ -4,9 +4,9 @@ Example: ``add`` of i and 1 in 32 bits is the affine value ``i + 1`` modulo 2**3
 number i + 1 only if that is in [-2**31, 2**31).
 
 In: an operator, operands, a width. Out: a ``Value``: affine where possible, else a ``Node``.
-Sound: an operation that is exact only in a range (extension, comparison) takes the multiple of 2**width that fits the
-sample and records the range as an obligation. The region builder proves it from loop bounds or makes a guard of it.
-A product or shift by a symbol is specialised on the captured value, which a guard then checks.
+Sound because an operation that is exact only in a range (extension, comparison) takes the multiple of 2**width that
+fits the sample and records the range as an obligation. The region builder proves it from loop bounds or makes a guard
+of it. A product or shift by a symbol is specialised on the captured value, which a guard then checks.
 """
 
 from __future__ import annotations

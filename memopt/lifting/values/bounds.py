@@ -5,8 +5,7 @@ Example: for ``for (i < n) for (j <= i)`` the expression i - j has the lower bou
 In: an affine expression, for each counter its largest value (the smallest is 0), conditions that are >= 0. Out: an
 expression without counters that bounds it. Counters are eliminated from the innermost outwards, because the largest
 value of one may depend on outer counters (triangles).
-Sound: where an inner loop does not run for some outer iteration, that iteration counts all the same, so every bound is
-conservative.
+Sound because every bound is conservative: an outer iteration in which the inner loop does not run counts all the same.
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def greatest(linear: Linear, ranges: Ranges) -> Linear:
 
 def sign_where(linear: Linear, ranges: Ranges, conditions: Iterable[Linear], sample: Mapping[str, int]) -> Linear:
     """An expression without counters and quotients that is >= 0 only if ``linear`` is, wherever all of ``conditions``
-    are >= 0. Of several it is one that is always >= 0, else the largest at ``sample``."""
+    are >= 0. Of several such expressions, it is one that is always >= 0, else the largest at ``sample``."""
     conditions = tuple(conditions)
     strongest = _strongest((*conditions, *map(necessary, conditions)))
     if any((one + two).is_constant and (one + two).constant < 0 for one, two in combinations(strongest, 2)):
@@ -218,7 +217,7 @@ def _outer(counter: str, ranges: Ranges) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the guards check at entry, and proofs may therefore use."""
+    """Bounds that the guards check at entry, so that proofs may use them."""
 
     longest: int | None = None  # R is at most this
     facts: tuple[Linear, ...] = ()  # each is >= 0; over R and parameters (memopt.lifting.execution.parameters)

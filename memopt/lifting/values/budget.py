@@ -1,7 +1,7 @@
 """The time budget of lifting: the user's program waits meanwhile.
 
-Example: paths of branches multiply, and so do questions whether two accesses overlap; what asks them calls ``check``
-each time. In: a callable that becomes False when the time is over. Out: nothing, or Rejected.
+Example: paths of branches multiply, and so do questions whether two accesses overlap; ``check`` is called at each of
+them. In: a callable that becomes False when the time is over. Out: nothing, or Rejected.
 """
 
 from __future__ import annotations

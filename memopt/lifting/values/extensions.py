@@ -3,9 +3,9 @@
 Example: a 32-bit counter that is extended to 64 bits may wrap after its last use, as one that counts down to -1.
 Requiring at the extension that it never wraps would be wrong.
 
-In: an extension that could not be proved. Out: a symbol of its own for the wide value. Who needs its number requires
-there, under the conditions of that place, that it has not wrapped. Who narrows it again needs nothing: number and
-symbol are equal modulo 2**bits.
+In: an extension that could not be proved. Out: a symbol of its own for the wide value. A use that needs the number
+requires, under the conditions at its place, that the value has not wrapped. A use that narrows the value again requires
+nothing: number and symbol are equal modulo 2**bits.
 """
 
 from __future__ import annotations

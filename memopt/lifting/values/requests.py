@@ -1,4 +1,4 @@
-"""Requests: what an attempt at lifting asks the next attempt to assume.
+"""Requests: an attempt at lifting asks the next attempt for one more assumption.
 
 Lifting is speculative. An attempt executes the loop symbolically under some assumptions about the captured program
 (memopt.lifting.execution.assumptions). Where it needs one more, it raises a ``Request``; memopt.lifting.lift grants it
@@ -19,8 +19,9 @@ from memopt.ir.linear import Linear
 
 
 class Request(Exception):
-    """What an attempt at lifting asks the next attempt to assume. (No subclass is frozen: Python sets the traceback of
-    an exception that passes a ``with`` statement.)"""
+    """An assumption that an attempt at lifting asks the next attempt to make. (No subclass is frozen: Python sets the
+    traceback of an exception that passes a ``with`` statement.)
+    """
 
 
 @dataclass

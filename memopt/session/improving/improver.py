@@ -44,11 +44,14 @@ if TYPE_CHECKING:
     from memopt.session.measuring.hotness import Hotness
     from memopt.session.replacing.site import Site
 
-LEAST_SHARE, MOST_SHARE = 0.2, 0.5  # of the time: less is not worth another look; more is, whatever was in vain
-LONG_SECONDS = 0.5  # for one loop: what takes longer is not tried again before those in it
-SAME_LOOKS = 3  # at one loop whose sizes differ from entry to entry, where the guards that fail are the same ones
-GONE_SAMPLES, GONE_SHARE = 300, 0.05  # units of time with so little of it in a loop: the program has left it
-VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2  # of work, and of the program's time, while nothing that was tried is in service
+# memopt tries a hot address if at least 20 % of the time was spent in code that is not decided; 50 % once it has worked
+# in vain for too long (VAIN_SECONDS).
+LEAST_SHARE, MOST_SHARE = 0.2, 0.5
+LONG_SECONDS = 0.5  # an outer loop whose attempt took longer is not tried again before the loops inside it
+SAME_LOOKS = 3  # a loop whose sizes differ between entries is given up when the same guards have failed so often
+GONE_SAMPLES, GONE_SHARE = 300, 0.05  # in so many units of time, less than this share in the loop: it is left
+# While no version is in service, memopt may work 1 s plus 20 % of the program's time before it counts as in vain.
+VAIN_SECONDS, VAIN_SHARE = 1.0, 0.2
 
 ReplaceLoop = Callable[[Process, "Site", "Loop", History], Installed]
 
@@ -56,8 +59,9 @@ ReplaceLoop = Callable[[Process, "Site", "Loop", History], Installed]
 class Improver:
     """Works on one hot address of a process at a time, in a thread of its own.
 
-    ``replace_loop``: what is done with a loop, as ``stages.replace_loop`` does it. ``short_looks``: how often a loop
-    with others in it is looked at that has too few iterations left (None: as often as one that is not reached).
+    ``replace_loop``: the function that is called for a loop, with the contract of ``stages.replace_loop``.
+    ``short_looks``: how often a loop with inner loops is tried while it has too few iterations left (None: as often as
+    a loop that is not reached).
     """
 
     def __init__(self, process: Process, worker: Worker | None = None, *, history: History | None = None,
@@ -67,14 +71,14 @@ class Improver:
         self.history = history or History()
         self.history.given_up, self.history.copies.keep = self._left, True
         self.in_service = InService(process, self.history, self.worker.start, self)
-        self.closed = False  # the program has ended, and what memopt left of it is gone
+        self.closed = False  # the program has ended, and memopt holds nothing of it any more
         self._replace_loop, self._short_looks = replace_loop, short_looks
         self._settled: list[tuple[int, int]] = []
         self._tries: dict[int, int] = {}
         self._spent = 0.0  # seconds of work on addresses, with or without success
         self._current: Attempt | None = None
         self._hotness: Hotness | None = None
-        self._before: dict[int, int] = {}  # samples when the current attempt was begun
+        self._before: dict[int, int] = {}  # the samples at the start of the current attempt
         self._sources: dict[int, str] = {}  # by address, ``file.c:12``
 
     @property
@@ -86,7 +90,8 @@ class Improver:
         return self.history.decisions
 
     def consider(self, hotness: Hotness) -> bool:
-        """Take up the hottest address that is not settled yet, or pass over it; False when there is none.
+        """Work on the hottest address that is not settled yet, or on a version in service; False when nothing is to be
+        done.
 
         Precondition: not ``busy``.
         """
@@ -112,7 +117,9 @@ class Improver:
         return True
 
     def _in_vain(self) -> bool:
-        """Whether too much was tried for nothing by now: a program that gains nothing must not be much slower."""
+        """Whether memopt has worked too long without a version in service: a program that gains nothing must not get
+        much slower.
+        """
         limit = VAIN_SECONDS + VAIN_SHARE * (time.monotonic() - self.process.started)
         return not self.history.installed and self._spent > limit
 
@@ -153,7 +160,7 @@ class Improver:
         finally:
             decided = attempt.decision
             if not isinstance(decided, Refused) or decided.reason in (*TRANSIENT, Reason.ENDED, Reason.INTERNAL):
-                history.copies.drop()  # after a refusal, the next address may be met in it
+                history.copies.drop()  # after a refusal the shadow is kept: it may run on to the next loop
         return attempt.decision
 
     def settle(self, decision: Decision) -> None:
@@ -178,14 +185,18 @@ class Improver:
     def _left(self) -> bool:
         """Whether the program seems to have left the loop that is worked on.
 
-        Programs set their data up in loops that never come again: a copy would not come to their headers either."""
+        Example: a loop that sets up data runs only once. A shadow would not reach its header again,
+        either.
+        """
         if self._hotness is None or self._current is None:
             return False
         inside, total = self._hotness.since(self._before, self._current.ranges)
         return total >= GONE_SAMPLES and inside < GONE_SHARE * total
 
     def _improve(self, attempt: Attempt) -> Installed:
-        """Raises Rejected: of the refusals of all candidates, the one that tells most."""
+        """Replace the first candidate that can be replaced. Raises Rejected: of the candidates' refusals the most
+        telling one.
+        """
         from memopt.session.replacing.site import calls_of, find_site
 
         with self.process.timer.stage("find"):
@@ -207,7 +218,7 @@ class Improver:
                 continue
             began = time.monotonic()
             if self._left():
-                raise Rejected(Reason.NOT_REACHED, "the program has left it")
+                raise Rejected(Reason.NOT_REACHED, "the program has left the loop")
             try:
                 return self._replace_at_sizes(site, loop)
             except Rejected as rejected:
@@ -216,17 +227,17 @@ class Improver:
                     most = self._most_tries(rejected.reason, time.monotonic() - began)
                 again = rejected.reason in TRANSIENT and self._tries.get(attempt.address, 0) + 1 < most
                 if again or rejected.reason in (Reason.ENDED, Reason.DRY_RUN):
-                    raise  # the next look may find it otherwise; or it would have been replaced
+                    raise  # a later attempt may succeed; or (DRY_RUN) the loop would have been replaced
                 refusals.append((loop, rejected))
                 if rejected.reason not in TRANSIENT or most == 1:
                     self.history.refused[loop] = Rejected(rejected.reason, rejected.detail)
             if loop is site.loops[0] and (installed := self._replace_around(attempt, site)) is not None:
                 return installed
-        own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # the others are about more than the nest
+        own = [r for loop, r in refusals if loop.blocks <= nest.blocks]  # other refusals are of loops around the nest
         raise functools.reduce(more_telling, own or [r for _, r in refusals])
 
     def _most_tries(self, reason: Reason, seconds: float) -> int:
-        """Of a loop with others in it, where the last try has taken so long: it may never have more iterations."""
+        """How often an outer loop is tried when the last try took so long: it may never have more iterations."""
         if reason is Reason.TOO_SHORT and self._short_looks is not None:
             return self._short_looks
         return 2 if seconds < LONG_SECONDS else 1
@@ -257,7 +268,8 @@ class Improver:
         return None
 
     def _replace_at_sizes(self, site: Site, loop: Loop) -> Installed:
-        """``replace_loop``, where need be for several sizes at once: those of the entries that were seen."""
+        """``replace_loop``, repeated where guards fail at another entry: the next version is for all sizes seen so far.
+        """
         history = self.history
         failed: list[tuple[Guard, ...]] = []
         while True:
@@ -273,14 +285,14 @@ class Improver:
 
     @property
     def unfinished(self) -> Attempt | None:
-        """What was not settled when the program ended."""
+        """The attempt that was not settled when the program ended, if there is one."""
         current = self._current
         return None if current is None or current.site is None or current.decision in self.decisions else current
 
     # -- reporting ----------------------------------------------------------------------------------------------
 
     def report(self, hotness: Hotness, notes: tuple[str, ...], program: tuple[str, ...]) -> RunReport:
-        """What is known when the program has ended."""
+        """The report on all loops, once the program has ended."""
         decisions, process = list(self.decisions), self.process
         if (current := self.unfinished) is not None:
             decisions.append(current.decision or current.refused(Reason.ENDED, "", self.history.findings))

@@ -1,11 +1,11 @@
 """The watch over installed versions: one that loses in service, or whose guard never holds, is taken out again.
 
-Example: a version gained in the trial, but is only entered for three iterations at a time now, and the way in and out
-costs more than that. Its counters show the loss (``review``), or turns with the original do (``hold``); then it is
-taken out, or another version is made for the sizes that come now.
+Example: a version was faster in the trial, but is now entered for three iterations at a time, and entering and leaving
+it costs more than it gains. Its counters (``review``) or an A/B measurement (``hold``) show the loss. Then the version
+is taken out, or another one is made for the current sizes.
 
 In: the decisions in ``History``, the counters of the versions. Changes the process: takes versions out, puts them back.
-``review`` and ``hold`` only choose; the work is a job of the worker's.
+``review`` and ``hold`` only choose what is to be done; the worker thread does it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from runtime.target.proc import running_seconds, thread_count
 if TYPE_CHECKING:
     from memopt.session.measuring.ab_measurement import Comparison
 
-RETRIES = 6  # of what was refused for a reason that may pass
+RETRIES = 6  # attempts at a loop that is refused for a reason that may pass
 RETRY_SECONDS = 0.05  # before the second try, twice as long before the third, and so on
-TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service, while turns with the original do not tell
+TURNS_AFTER = 0.2, 0.6, 2.0  # seconds in service before each A/B measurement, until one gives a result
 
 
 class Improving(Protocol):
-    """What the watch asks of the improver."""
+    """The methods of the improver that the watch calls."""
 
     def improve(self, address: int) -> None:
         """Decide about the loops around ``address``."""
@@ -49,16 +49,18 @@ class Improving(Protocol):
 
 
 class InService:
-    """The installed versions of one process. ``start``: has a job done in the improver's thread."""
+    """The installed versions of one process. ``start``: runs a job in the improver's thread."""
 
     def __init__(self, process: Process, history: History, start: Callable[[Callable[[], None]], None],
                  improving: Improving) -> None:
         self.process, self.history = process, history
         self._start, self._improving = start, improving
-        self._together: frozenset[int] = frozenset()  # the versions that last took turns all at once
+        self._together: frozenset[int] = frozenset()  # the versions of the last joint A/B measurement
 
     def versions(self) -> Iterator[Installed]:
-        """Those that may be judged. One behind another is not: it runs for what the other leaves over."""
+        """The versions that may be judged. A version behind another one is not judged: it gets only entries that the
+        other refuses.
+        """
         installed = self.history.installed
         behind = [id(d.behind.cache) for d in installed if d.behind is not None]
         for version in installed:
@@ -66,7 +68,7 @@ class InService:
                 yield version
 
     def review(self) -> bool:
-        """Have a version that does not win in service taken out, if there is one."""
+        """Start to take out a version that is not faster in service; False if there is none."""
         pid = self.process.pid
         for version in self.versions():
             verdict = version.service.judge(version.cache.read_statistics(), ticks_per_second(), time.monotonic(),
@@ -77,8 +79,9 @@ class InService:
         return False
 
     def hold(self) -> bool:
-        """Hold a version against the original: have one take turns with it that has not yet, or got slower since; then
-        those that gained little, all at once. False where nothing is due."""
+        """Start an A/B measurement if one is due: of a version that was not measured yet, or got slower since; then of
+        all versions with a small gain together. False where none is due.
+        """
         installed = tuple(self.versions())
         if not installed:
             return False
@@ -104,8 +107,9 @@ class InService:
         return False
 
     def take_out(self, version: Installed, verdict: Verdict) -> None:
-        """Take ``version`` out of service. The one behind it is in service again, or another version is made for the
-        sizes that come now, or a loop inside may be tried."""
+        """Take ``version`` out of service. Then the version behind it is put back, or another version is made for the
+        current sizes, or a loop inside may be tried.
+        """
         history = self.history
         history.refused.clear()
         again = verdict.sizes and history.look_again(version.address, version.entry)
@@ -122,7 +126,7 @@ class InService:
             version.service.stuck = True  # no use trying for ever
             return
         # The cache is not closed: the main thread may be reading its statistics for the report.
-        for other in self.versions():  # what they gained beside it says nothing any more
+        for other in self.versions():  # their gains were measured beside this version: measure again
             other.service.turns = 0
         refused = version.refused(verdict.reason, verdict.detail)
         history.replace(version, refused)
@@ -131,7 +135,7 @@ class InService:
         if again:
             history.decisions.remove(refused)
             self._improving.improve(refused.address)
-        elif verdict.reason is not Reason.THREADS and version.holds_loops:  # these may be better off
+        elif verdict.reason is not Reason.THREADS and version.holds_loops:  # one of these loops may gain alone
             history.refused[version.loop] = Rejected(verdict.reason, verdict.detail)
             history.reopened.append(refused)
 
@@ -152,7 +156,7 @@ class InService:
             self._put_back(old)
             return
         if new.behind is old:
-            behind = replace(old, ranges=())  # the new one answers for them
+            behind = replace(old, ranges=())  # the code belongs to the new version now
             self.history.replace(old, behind)
             new = replace(new, behind=behind)
         else:
@@ -161,12 +165,13 @@ class InService:
         self._improving.settle(new)
 
     def _put_back(self, version: Installed) -> bool:
-        """Put a version that was set aside, or behind another, in service again; False where that cannot be. No other
-        version is made in its place."""
+        """Put a version that was set aside, or behind another, in service again; False where that is not possible. No
+        other version is made in its place.
+        """
         if put_back(self.process, version):
             version.service.again = False
             return True
-        self.history.replace(version, version.refused(Reason.GUARD_FAILED, "nor would it go back"))
+        self.history.replace(version, version.refused(Reason.GUARD_FAILED, "it could not be put back in service"))
         return False
 
     def _take_turns(self, version: Installed) -> None:
@@ -195,7 +200,9 @@ class InService:
                                                                   f"{len(versions) - 1} more"))
 
     def _compared(self, version: Installed, attempt: int, others: Sequence[Installed] = ()) -> Comparison | None:
-        """The gain of a version, or of several at once, by turns with the original; None where turns do not tell."""
+        """The A/B measurement of a version, or of several together, against the original; None where it gives no
+        result.
+        """
         from memopt.session.measuring.ab_measurement import measured
 
         assert version.measurement is not None

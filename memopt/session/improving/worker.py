@@ -28,7 +28,7 @@ class Worker:
         return self._busy
 
     def start(self, job: Callable[[], None]) -> None:
-        """Have ``job`` done. Precondition: not ``busy``."""
+        """Run ``job`` in the thread. Precondition: not ``busy``."""
         self._busy = True
         self._jobs.put(job)
 

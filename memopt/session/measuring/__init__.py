@@ -1,4 +1,4 @@
-"""What the program itself shows: where its time goes, and whether an installed version gains.
+"""Measures the running program: where its time goes, and whether an installed version gains.
 
 In: samples of the instruction pointer, the counters of a version, processor time. Out: the hottest address that is not
 decided yet; a verdict on a version.

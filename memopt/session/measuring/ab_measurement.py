@@ -3,11 +3,11 @@
 Example: for 50 ms the version runs, for 50 ms the original, and so on. The program passes the header 2.0 million times
 a second with the version and 1.9 million times without it: the gain is 1.05.
 
-In: a process, the counters of an installed version. Out: a ``Comparison``, or None where turns do not tell. Passes by
-the header are counted per second of the program's own processor time, with the iterations of the version among them: so
-the other work of the program is in both rates. A turn is many runs of the version, or one whole run where runs are far
-apart. Nothing is stopped: a version whose limit is zero passes every entry on to the original. The version runs again
-when the measurement ends, however it ends.
+In: a process, the counters of an installed version. Out: a ``Comparison``, or None where turns give no result. Passes
+by the header, the iterations of the version included, are counted per second of the program's own processor time. So
+both rates include the other work of the program. A turn is many runs of the version, or one whole run where runs are
+far apart. Nothing is stopped: a version whose limit is zero passes every entry on to the original. The version runs
+again when the measurement ends, however it ends.
 
 Why not the trial alone: it runs the original first, in a copy. Where operands lie in the last level of cache, the
 original brings them there for the version, which then seems faster than it will be.
@@ -28,19 +28,21 @@ from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
 from runtime.target.memory import Memory
 from runtime.target.proc import processor_seconds
 
-LEAST_RUNS = 20  # of the version in a turn: less would be no average
+LEAST_RUNS = 20  # of the version in a turn: fewer would be no average
 LEAST_PASSES = 20  # passes by the header in a run that is a turn: the version comes in at the second one
 TURN_SECONDS, LONGEST_TURN_SECONDS = 0.05, 0.1  # of the version, or of the original
-LOOKS = 1000  # at the counters, from run to run: where a turn ends must be seen at once
-TICK_SECONDS = 0.005  # between two looks of the kernel at what a process uses, at least
-LONGEST_RUN_SECONDS = 0.03  # of the original: it cannot be called back
-DOUBTFUL, DOUBTFUL_RUN_SECONDS = 2.0, 0.3  # the same, where a trial has shown no more: it may be nothing
+LOOKS = 1000  # at the counters, from run to run: the end of a turn must be seen at once
+TICK_SECONDS = 0.005  # the kernel counts the processor time of another process in ticks of about this length
+LONGEST_RUN_SECONDS = 0.03  # of the original: a run that has begun cannot be ended
+DOUBTFUL, DOUBTFUL_RUN_SECONDS = 2.0, 0.3  # a speedup up to this in the trial may be none: runs may be this long
 LEAST_PASS_SECONDS = 0.15e-6  # of the original from header to header
-RESTING_SECONDS = 5e-9  # what a pass takes longer because it comes by a version that rests
+RESTING_SECONDS = 5e-9  # by which a version that rests makes a pass longer
 CLEAR = 1.5  # a gain that one turn shows
-AHEAD, MOST_INTERVALS = 5, 24  # won more than lost, or lost more than won: a sequential sign test (Wald 1945)
-LOSS = 0.98  # of the middle turn
-STEADY = 1.3  # of the time that turns of the version spend in it, upper quartile over lower: more, and there are phases
+AHEAD, MOST_INTERVALS = 5, 24  # turns won minus turns lost that decide; most turns: a sequential sign test (Wald 1945)
+LOSS = 0.98  # a median gain below this is a loss
+# Upper over lower quartile of the time that turns of the version spend in it: a larger ratio means that there are
+# phases.
+STEADY = 1.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Comparison:
 
 
 def comparison(turns: Callable[[bool], Interval]) -> Comparison | None:
-    """The result of turns; None where they do not tell: the original does not come by, or the program has phases.
+    """The result of turns; None where they give none: the original does not reach the header, or the program has
+    phases.
 
     ``turns``: takes another turn, in which the version rests if the argument is True. A clear gain takes one turn of
     the original only. Where memory is shared with other processes one turn says little. So turns go on until one side
@@ -91,7 +94,7 @@ def comparison(turns: Callable[[bool], Interval]) -> Comparison | None:
 def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
              beside: Sequence[CodeCache] = ()) -> Comparison | None:
     """``comparison`` of a version that is in service in ``pid``. The versions ``beside`` it rest when it does: of two
-    that share memory each may be better off for the other, and both be worse than the originals.
+    versions that share memory, each may gain from the other, while both together are slower than the originals.
 
     ``period``: passes by the header for one iteration (memopt.ir.region.Region). ``won``: the speedup in the trial.
     ``attempt``: from 1 on; turns are twice as long each time, so that phases of the program may fit into them. Also
@@ -112,7 +115,7 @@ def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
 
 @dataclass
 class _Turns:
-    """How turns are taken. ``apart``: processor seconds from run to run. ``rest``: sets whether the version rests from
+    """Takes turns. ``apart``: processor seconds from run to run. ``rest``: sets whether the version rests from
     the next pass by the header on; a run that has begun goes on."""
 
     pid: int
@@ -123,8 +126,9 @@ class _Turns:
     _run: int = 0  # passes by the header in a whole one
 
     def many(self, resting: bool, seconds: float) -> Interval:
-        """A turn of ``seconds`` and the runs in it. It begins and ends where the program comes by the header: a program
-        does other things between runs, and turns that begin or end there would not be alike."""
+        """A turn of ``seconds`` and the runs in it. It begins and ends at a pass by the header, so that each turn
+        contains whole periods of runs and other work.
+        """
         self.rest(resting)
         self._until(self._comes(resting), LONGEST_TURN_SECONDS)
         since = self._look()
@@ -189,7 +193,7 @@ class _Turns:
         return last.entries - first.entries + self.period * (last.iterations - first.iterations)
 
     def _comes(self, resting: bool) -> Callable[[], bool]:
-        """A question: has the original come by the header, or has the version ended a run, since this call? (The
+        """A predicate: has the original passed the header, or has the version ended a run, since this call? (The
         iterations of a run count when it ends.)"""
         def seen() -> int:
             counted = self.cache.read_statistics()

@@ -17,11 +17,12 @@ from runtime.patching.code_cache import Statistics
 PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
 GAIN = 1.03  # a version must be faster than the original by this factor
 ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
-LOST_SECONDS, SURE_SECONDS = 0.03, 0.5  # lost, or of original work, before a version goes: a busy machine is no reason
+# A version is taken out once it has lost 0.03 s, or over 0.5 s of original work: a busy machine alone is no reason.
+LOST_SECONDS, SURE_SECONDS = 0.03, 0.5
 ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
-TICK_SECONDS = 50e-9  # a guard that fails
+TICK_SECONDS = 50e-9  # of one guard that fails
 WATCH_SECONDS = 0.5  # in the version, from one look at its pace to the next; doubled by each that shows a loss
-SLOWER = 1.1  # than it was while it took turns with the original
+SLOWER = 1.1  # by this factor than in its A/B measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,18 @@ class Verdict:
 
 @dataclass
 class Service:
-    """What is known of one version since it was installed."""
+    """The measurements of one version since it was installed, and the verdicts on it."""
 
-    # Seconds in the trial. None where there was no trial, or where iterations differ in length: an entry with more
-    # iterations to go would then be taken for a slower one. The version is credited with ``speedup`` instead.
+    # Seconds in the trial. None where there was no trial, or where iterations differ in length: per-iteration times of
+    # different entries cannot be compared then. The version is credited with ``speedup`` instead.
     original_per_iteration: float | None
     began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
     speedup: float | None = None  # in the trial
     again: bool = False  # a version for more values might be made, where the original iterates more often than this one
     period: int = 1  # as in memopt.ir.region.Region
     alone: bool = False  # it accesses memory that the original may not access: the program must have one thread
-    turns: int = 0  # how often it took turns with the original (memopt.session.measuring.ab_measurement)
-    gain: float | None = None  # the program's speed with it over that without it, by these turns
+    turns: int = 0  # A/B measurements so far (memopt.session.measuring.ab_measurement)
+    gain: float | None = None  # the program's speed with it over that without it, in these measurements
     stuck: bool = False  # it could not be taken out, and is not judged any more
     _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
     _pace: float | None = None
@@ -68,7 +69,8 @@ class Service:
                                              for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
             return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
-        # Every run comes back to the header, with too few iterations left for another one; it may begin late by some.
+        # After every run the header is entered again, with too few iterations left for another run; a run may also
+        # begin some entries late.
         others = entries - 2 * self.period * runs
         if self.again and others >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
@@ -95,11 +97,11 @@ class Service:
         return None
 
     def keeps(self, gain: float, pace: float, counted: Statistics) -> None:
-        """Note the result of turns with the original. ``pace``: seconds in the version for each pass by the header."""
+        """Note the result of an A/B measurement. ``pace``: seconds in the version for each pass by the header."""
         self.gain, self._pace, self._paced = gain, pace, counted
 
     def slower(self, counted: Statistics, ticks_per_second: float) -> bool:
-        """Whether the version has got slower than in its turns, so that their result holds no longer.
+        """Whether the version has got slower than in its A/B measurement, whose result then holds no longer.
 
         Where memory is shared with other processes, its speed may change more than that of the original."""
         passes = counted.entries - self._paced.entries + self.period * (counted.iterations - self._paced.iterations)

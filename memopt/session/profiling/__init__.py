@@ -1,8 +1,8 @@
 """Profiling: a program runs as it is, or as instrumented copies of its code, and becomes a database.
 
 In: ``Options`` with a profile to write; samples, counters or traces of the program. Out: the rows of ``memopt.store``.
-May be touched: the file of the profile; the program only by its recorder (``runtime.recording``). Its memory,
-registers, signals and output are what they would be.
+May be touched: the file of the profile; the program only through its recorder (``runtime.recording``). Its memory,
+registers, signals and output are the same as without a profile.
 
 Drivers, one for each way to look at a program:
 

@@ -1,9 +1,9 @@
 """``memopt profile --affine``: working sets of hot nests without a trace, derived from subscripts and bounds.
 
-Example: from ``c[i][j] += a[i][k] * b[k][j]`` with n = 1024 follows how many cache lines 1, 2, 4, ... iterations of
+Example: for ``c[i][j] += a[i][k] * b[k][j]`` with n = 1024 it tells how many cache lines 1, 2, 4, ... iterations of
 each of the three loops touch. In: the stages find, capture and lift of the improver; ``Survey`` takes the place of the
-rest. Out: a ``Nest`` for each hot nest, and its rows. Nothing is installed: the program pays for the copies only in
-which its loops are captured.
+rest. Out: a ``Nest`` for each hot nest, and its rows. Nothing is installed: the program pays only for the shadows
+(forked copies) in which its loops are captured.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def _at_most(unit: Unit, loop: Loop, blocks: Mapping[int, Counts], solved: Mappi
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What has its rows already. ``contexts``: their ids, by thread and by the addresses of their nodes.
-    ``instructions``: executed in all."""
+    """The rows written so far. ``contexts``: their ids, by thread and by the addresses of their nodes.
+    ``instructions``: how many were executed in all."""
 
     contexts: Mapping[int, Mapping[int, int]]
     static: Static

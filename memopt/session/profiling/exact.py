@@ -1,9 +1,9 @@
 """``memopt profile --exact`` and modes like it: everything a program executes is counted, and written to a database.
 
-Example: of ``for (i = 0; i < n; i++) s += f(i);`` the profile tells that ``f`` was called n times from this loop, and
+Example: for ``for (i = 0; i < n; i++) s += f(i);`` the profile tells that ``f`` was called n times from this loop, and
 how many instructions ran in it. In: options with another mode than "sampled" and "affine". Out: the database
 (``memopt.store``), and the program's exit code. The program runs as copies of its code with probes in them
-(``runtime.recording``). What fails here leaves the program running, and its end is memopt's end.
+(``runtime.recording``). If something fails here, the program runs on; memopt ends when the program ends.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def record(options: Options) -> int:
 
 
 def _watch(options: Options) -> Watch | None:
-    """What finds out more than how often everything ran."""
+    """The watcher for options that ask for more than execution counts, if there is one."""
     match options.mode:
         case "memory" | "dependences":
             from memopt.session.profiling.memory_rows import MemoryWatch
@@ -104,7 +104,7 @@ def _watch(options: Options) -> Watch | None:
 
 
 def _trace_watch(options: Options) -> TraceWatch | None:
-    """What writes the trace to a file of its own. Raises ``CannotRun`` where that cannot be written."""
+    """The watcher that writes the trace to a file of its own. Raises ``CannotRun`` where that cannot be written."""
     if options.trace is None:
         return None
     from memopt.session.profiling.trace_file import TraceWatch

@@ -17,7 +17,8 @@ from runtime.launch.jobcontrol import Exited, Signaled
 
 def create_file(options: Options, began: datetime, seconds: float,
                 outcome: Exited | Signaled) -> sqlite3.Connection | None:
-    """Create the file; None where that is not possible, which the user is told. ``seconds``: of the program's run."""
+    """Create the file; None where that is not possible, after a line for the user. ``seconds``: of the program's run.
+    """
     from memopt.machine.detect import detect
     from memopt.store.schema import StoreError, create
 

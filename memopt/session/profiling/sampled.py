@@ -1,9 +1,9 @@
-"""``memopt profile``: a sampling profiler; the samples of a program and what it starts are written to a database.
+"""``memopt profile``: a sampling profiler; the samples of a program and its child processes are written to a database.
 
 Example: 60 % of the samples of thread 4711 lie at link-time address 0x1150 of ./dgemm. In: the launched program and its
 sampler. Out: the rows of ``memopt.store``, and the program's exit code. The program is not changed, and is stopped only
-where the system has no perf events. Its end is memopt's end, whatever becomes of the file. Modules that only the end
-needs are imported while the program runs.
+where the system has no perf events. memopt ends when the program ends, even if the file cannot be written. Modules that
+are needed only then are imported while the program runs.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from memopt.session.improving.improver import Improver
     from memopt.session.profiling.affine import Survey
 
-# By the seconds since the start, nanoseconds between samples: one costs 25 microseconds on a virtual machine.
+# (seconds since the start, nanoseconds between samples until then): a sample costs 25 microseconds on a virtual
+# machine.
 _INTERVALS = (1.0, INTERVAL_NS), (4.0, 2 * INTERVAL_NS), (math.inf, 4 * INTERVAL_NS)
 LOOK_SECONDS = 0.025  # from one reading of the samples to the next: the buffer must hold those of many processes
-# What the end needs, a few milliseconds each; its own imports do the rest.
+# Modules that are needed at the end, a few milliseconds each. They import the others.
 _FOR_THE_END = ("memopt.store.schema", "capstone", "memopt.machine.detect", "memopt.session.profiling.profile_file",
                 "memopt.session.profiling.static_rows")
 
@@ -53,7 +54,7 @@ class Profiling(Session):
         self._places: set[MappedCode] = set()  # where something was sampled
         self._threads: dict[int, tuple[int, int | None, str | None]] = {}  # process, its parent, its program
         self._lost = 0
-        self._weight = sampler.interval_ns  # of samples that are told next: they were taken before
+        self._weight = sampler.interval_ns  # of the samples read next: they were taken before a change of the interval
         self._survey: Survey | None = None
         self._affine = options.mode == "affine"
 

@@ -24,7 +24,7 @@ MOST_FUNCTIONS = 5000  # of a program with more than these, only the functions w
 def write_structure(connection: sqlite3.Connection, places: Collection[MappedCode], program: str,
                     met: Mapping[str, set[int]]) -> dict[str, int]:
     """Write the files mapped at ``places``, their mappings, and the functions around the link-time addresses ``met`` in
-    each file; of ``program`` all functions. The number of each file, by its path."""
+    each file; for ``program``, all functions. The number of each file, by its path."""
     numbers: dict[str, int] = {}
     by_path: dict[str, list[MappedCode]] = {}
     for place in sorted(places):

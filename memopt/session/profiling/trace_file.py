@@ -53,7 +53,7 @@ class TraceWatch:
 
 
 class Watches:
-    """Several watchers as one: each is told everything, in order."""
+    """Several watchers as one: each call goes to all of them, in order."""
 
     def __init__(self, *watches: Watcher) -> None:
         self._watches = watches

@@ -1,29 +1,29 @@
 """The stages of one loop: it is replaced by a faster version, or refused for a typed reason.
 
-In: a loop of a running ``Process``, and the ``History`` of what was found out about its loops. Out: ``Installed``, or
+In: a loop of a running ``Process``, and the ``History`` of its loops. Out: ``Installed``, or
 ``Rejected``; a stage that fails leaves nothing in the process.
-May be touched: the process. It is stopped for moments, copied by fork, and gets new code and five changed bytes at a
-loop header. This is the only room that imports ``passes`` and ``runtime.patching`` together.
+May be touched: the process. It is stopped for moments, forked into shadows, and gets new code and five changed bytes at
+a loop header. This is the only room that imports ``passes`` and ``runtime.patching`` together.
 
 The stages, in their order:
 
 - ``stages``: the list of stages, as one function that replaces one loop.
-- ``site``: find: the code around a hot address, its loops, and what the code alone says against replacing one.
-- ``callees``: find: what a call in a hot loop leads to, for inlining.
-- ``capture``: capture and lift: a copy of the process runs to the loop header; registers and code become a ``Region``.
-- ``kept_shadow``: the copy in which loops are captured, kept from one loop to the next.
+- ``site``: find: the code around a hot address, its loops, and the refusals that follow from the code alone.
+- ``callees``: find: the target of a call in a hot loop, for inlining.
+- ``capture``: capture and lift: a shadow runs to the loop header; registers and code become a ``Region``.
+- ``kept_shadow``: the shadow in which loops are captured, kept from one loop to the next.
 - ``one_thread_guards``: guards that the program has one thread.
 - ``compilation``: schedule and generate: plans for the region, and machine code for each.
 - ``reservation``: reserve: room for the patch, and memory for a version in the process.
-- ``validation``: validate: the original and the versions run the same iterations in copies, and must agree.
+- ``validation``: validate: the original and the versions run the same iterations in shadows, and must agree.
 - ``installation``: install: the code into its memory, then the jump at the loop header.
 - ``versions``: several versions of one loop, for different sizes.
 
-What they stand on:
+Shared by the stages:
 
 - ``process``: the process as the stages see it: how to stop it, how to copy it.
 - ``stage_times``: the time of each stage, and limits on processor time.
-- ``history``: what has been found out about the loops of a process so far.
+- ``history``: decisions, refusals and live-in values of the loops of a process so far.
 - ``decision``: the decision about a loop, up to its line in the report.
 
 Tested by: tests/unit/memopt/session/replacing, a file for each module; ``stages``, ``compilation``, ``reservation`` and

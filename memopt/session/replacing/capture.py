@@ -1,8 +1,8 @@
-"""The stages capture and lift: a copy of the process runs to the loop's header, and is lifted to a ``Region`` there.
+"""The stages capture and lift: a shadow (a forked copy) runs to the loop's header, where the loop is lifted.
 
 Example: ``for (i = 0; i < n; i++) ...`` is captured with rdi = 0x7f..10 and n = 512 in rsi. The region holds for every
-entry that its guards admit. Where the header was met in an iteration that goes a way of its own (compilers peel the
-first one), the copy goes on to the next arrival. The process itself is stopped for the fork only.
+entry that its guards admit. If that iteration takes a path of its own (compilers peel the first one), the shadow runs
+on to the next arrival at the header. The process itself is stopped for the fork only.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from memopt.session.replacing.site import LoopCode
     from runtime.trial.shadow import Shadow
 
-LIFT_SECONDS = 5.0  # of processor time, to understand one loop
-FEW_TRIPS = 1 << 16  # left of an entry: the next one may be looked at
-NEAR_SECONDS = 0.02  # within which it has to come
-ONCE_SECONDS = 0.5  # of processor time to understand a loop: what takes longer is not tried again at once
+LIFT_SECONDS = 5.0  # of processor time, to lift one loop
+FEW_TRIPS = 1 << 16  # if at most so many iterations are left, the trip count of the next entry is looked at, too
+NEAR_SECONDS = 0.02  # within which the next entry has to come
+ONCE_SECONDS = 0.5  # a loop that took more processor time to lift is not lifted again at once
 NEXT_SECONDS = 2.0  # from one iteration of a loop to the next, where it is looked at twice
 OF_THE_ENTRY = frozenset({Reason.TRIP_COUNT, Reason.DATA_DEPENDENT_BRANCH, Reason.DATA_DEPENDENT_ADDRESS,
                           Reason.CARRIED_VALUE, Reason.NON_AFFINE, Reason.UNPROVED, Reason.OVERLAP, Reason.TOO_SHORT,
-                          Reason.PROTECTED_MAPPING})  # refusals that another entry may not meet with
+                          Reason.PROTECTED_MAPPING})  # refusals that may not occur at another entry
 
 _Lifted = tuple["Lifted", "dict[Footprint, tuple[int, int]]"]  # with the mappings that the footprints lie in
 _T = TypeVar("_T")
@@ -104,7 +104,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
 def lift_at_next_arrival(process: Process, header: int, shadow: Shadow, first: Rejected, lift: Callable[[], _T]) -> _T:
     """``lift`` once more, where the shadow comes to the header next.
 
-    Compilers make the first iteration go a way of its own, and end it in the middle of the second. Raises ``first``,
+    Compilers may peel the first iteration up to the middle of the second. Raises ``first``,
     the refusal at the first arrival, where that is no better."""
     from runtime.trial.shadow import ShadowStopped
 
@@ -119,9 +119,9 @@ def lift_at_next_arrival(process: Process, header: int, shadow: Shadow, first: R
 
 
 def trip_count(region: Region, exits: frozenset[int], shadow: Shadow) -> int:
-    """Iterations of a typical entry: where few are left of the one that was met, those of the next one.
+    """Iterations of a typical entry: those of the captured one, or of the next one if few are left in the captured one.
 
-    A copy of ``shadow`` stops once where the loop ends (``exits``) and once at the header: on a busy machine a stop at
+    A fork of ``shadow`` stops once where the loop ends (``exits``) and once at the header: on a busy machine a stop at
     every iteration takes seconds."""
     from memopt.ir.scop import TRIPS
     from runtime.trial.shadow import ShadowStopped, copies_of

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from runtime.trial.trial import Measurement
 
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
-                       Reason.TOO_SHORT, Reason.NO_MEMORY})  # the next attempt may find it otherwise
+                       Reason.TOO_SHORT, Reason.NO_MEMORY})  # a later attempt may succeed
 
 
 @dataclass
 class Findings:
-    """What the stages have found out about a loop up to the one that refuses it."""
+    """The findings of the stages about a loop, up to the stage that refuses it."""
 
     entry: Sample | None = None  # live-in values that the loop was lifted for
     guards: tuple[Guard, ...] = ()  # of the region that was lifted at ``entry``
@@ -78,12 +78,14 @@ class Installed:
 
     @property
     def holds_loops(self) -> bool:
-        """Whether there are several loops in this one, side by side: one may be better off without the rest."""
+        """Whether there are several loops in this one, side by side: one of them may gain more when it is replaced
+        alone.
+        """
         inside = [x for x in self.site.forest.loops if x.blocks < self.loop.blocks]
         return any(one.blocks.isdisjoint(two.blocks) for one, two in combinations(inside, 2))
 
     def refused(self, reason: Reason, detail: str) -> Refused:
-        """What is left in the report of a version that was taken out."""
+        """The refusal that takes the place of this version in the report once it is taken out."""
         return Refused(self.address, self.ranges, self.site, reason, detail, self.compiled.plan, self.measurement,
                        self.period)
 
@@ -105,7 +107,7 @@ class Attempt:
 
 
 def more_telling(first: Rejected, second: Rejected) -> Rejected:
-    """Which of the refusals of two loops, the outer one first, is reported."""
+    """The one of two loops' refusals (the outer loop's first) that is reported."""
     if first.reason in TRANSIENT:
         return second
     # A loop that calls functions stands around the nest; it is not the nest.
@@ -121,7 +123,7 @@ def source_line_of(decision: Decision) -> str:
 
 
 def loop_report(decision: Decision, hotness: Hotness, started: float, source: str) -> LoopReport:
-    """The loop's part of the report. ``started``: when the program was, on the monotonic clock. ``source``:
+    """The loop's part of the report. ``started``: when the program was started, on the monotonic clock. ``source``:
     ``file.c:12``, "" if it is not known."""
     site, measured, ranges = decision.site, decision.measurement, decision.ranges
     before = None if measured is None else measured.original / decision.period

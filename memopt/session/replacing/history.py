@@ -1,4 +1,5 @@
-"""What memopt has found out about the loops of a process so far; it outlives the attempt at a single loop.
+"""The history of the loops of a process: decisions, refusals, and live-in values of earlier entries, kept between
+attempts.
 
 Example: a matrix product is replaced for n = 512 and later called with n = 640. The live-in values of the first entry
 are kept in ``earlier``, so that the next lifting sees two entries, and n becomes a parameter.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from memopt.ir.reasons import Rejected
     from memopt.ir.region import Sample
 
-LOOKS = 8  # at one loop whose sizes differ from entry to entry
+LOOKS = 8  # attempts at one loop whose sizes differ from entry to entry
 
 
 @dataclass
@@ -36,14 +37,14 @@ class History:
     earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: live-in values of other entries
     findings: Findings = field(default_factory=Findings)  # about the loop that is worked on
     aside: Installed | None = None  # set aside while another version is made for its loop
-    named: bool = False  # whether new code was given a name for profilers
+    named: bool = False  # whether profilers were told names for new code
 
     def entries(self, header: int) -> tuple[Sample, ...]:
         """The live-in values of earlier entries of the loop at ``header``."""
         return tuple(self.earlier.get(header, ()))
 
     def look_again(self, header: int, entry: Sample | None) -> bool:
-        """Note ``entry``; whether its loop is to be lifted once more, knowing that other entries came."""
+        """Note ``entry``. Returns whether its loop is to be lifted once more, with all noted entries known."""
         earlier = self.earlier.setdefault(header, [])
         if entry is not None:
             earlier.append(entry)

@@ -1,7 +1,7 @@
-"""The running program that is improved, as the stages see it: what it is, how to stop it, how to copy it.
+"""The running program that is improved, as the stages see it: its identity, how to stop it, how to fork shadows.
 
 In: a process id, the user's options, and who may stop the process when. Out: the stopped process (``stopped``) and
-copies of it made by fork (``shadows``). A process is stopped for moments only: it goes on when the context is left.
+``shadows``, forked copies of it. A process is stopped for moments only: it goes on when the context is left.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ class Process:
 
     @contextmanager
     def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Shadow, ...]]:
-        """``count`` copies of one instant of the process, gone when the context is left. ``given_up``: asked while a
-        copy runs; True ends its run."""
+        """``count`` shadows of one instant of the process, gone when the context is left. ``given_up``: asked while a
+        shadow runs; True ends its run.
+        """
         from runtime.target.ptrace import TargetEnded
         from runtime.trial.shadow import fork_shadow, reap
 

@@ -29,8 +29,9 @@ FRAME_BYTES = 1 << 15
 def make_room(process: Process, code: LoopCode, lifted: Lifted) -> tuple[Lifted, Displacement]:
     """The region with the bytes at the header that the patch covers, and the instructions or the loop that move.
 
-    All of the text is searched for branches to these bytes: not before there is something to gain. Raises Rejected
-    (NO_ROOM, INDIRECT_JUMP)."""
+    This searches all of the text for branches to these bytes, so it is done only once there is something to gain.
+    Raises Rejected (NO_ROOM, INDIRECT_JUMP).
+    """
     from memopt.x86.displacement import displacement
     from runtime.patching.install import unpatched
 
@@ -54,7 +55,7 @@ def reserved(process: Process, region: Region, candidates: tuple[Candidate, ...]
 def give_back(process: Process, cache: CodeCache) -> bool:
     """Take a version and its memory out of the process; False where the process cannot be reached any more.
 
-    What failed may have failed after the patch was written: then the original code goes back first.
+    A stage may fail after the patch was written: then the original code is restored first.
     """
     from runtime.patching.install import find_installed, remove
     from runtime.target.ptrace import TargetEnded

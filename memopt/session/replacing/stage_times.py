@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from runtime import faults
 
-ASK_SECONDS = 0.005  # from one question how much processor time was used to the next
+ASK_SECONDS = 0.005  # between two questions to the kernel how much processor time was used
 
 
 class Timer:
@@ -61,9 +61,9 @@ class Timer:
 
 
 def processor_limit(seconds: float) -> Callable[[], bool]:
-    """A question that is answered with True until this thread has used ``seconds`` of processor time from now on.
+    """A predicate that is True until this thread has used ``seconds`` of processor time from now on.
 
-    The kernel knows how much was used; it is asked every ``ASK_SECONDS`` only."""
+    The kernel is asked for the processor time only every ``ASK_SECONDS``."""
     deadline, asked = time.thread_time() + seconds, time.monotonic()
     within = True
 

@@ -2,7 +2,8 @@
 
 Example: the loop nest of ``c[i][j] += a[i][k] * b[k][j]`` in a running program. In: the process, a loop of it. Out:
 the version that was installed at the loop's header, or Rejected, which says why not. A stage that fails leaves nothing
-in the process. Nothing is installed that was not proved, guarded and (unless the user forbids it) tried in copies.
+in the process. A version is installed only after it was proved, guarded and (unless the user forbids it) tried in
+shadows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The stage validate: original and versions run the same iterations in copies of the process, and must agree.
+"""The stage validate: original and versions run the same iterations in shadows (forked copies), and must agree.
 
 In: the versions of one loop. Out: the fastest version that wrote bit for bit what the original wrote, and the measured
-times. Nothing is changed in the process. The first trial starts from the copy in which the loop was captured, which
-costs the process nothing; where that decides nothing, later ones start from new copies.
+times. Nothing is changed in the process. The first trial starts from the shadow in which the loop was captured, which
+costs the process nothing; if that trial decides nothing, later ones start from new shadows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from runtime.trial.shadow import Shadow
     from runtime.trial.trial import Measurement
 
-CLEARLY = 1.1  # by how much a candidate beats the one before it: copies fault in their pages, and trials are short
-TRIALS = 6  # where one could not run to its end
-UNLIKE_TRIALS = 2  # where several entries in a row came with other values
+CLEARLY = 1.1  # by how much a candidate beats the one before it: shadows fault in their pages, and trials are short
+TRIALS = 6  # at most, while none can run to its end
+UNLIKE_TRIALS = 2  # at most, if guards fail: successive entries have other values
 
 _Validated = tuple["CompiledRegion", "Measurement"]
 _Kept = TypeVar("_Kept")
@@ -34,7 +34,9 @@ _T = TypeVar("_T")
 
 
 def validate(process: Process, code: LoopCode, versions: tuple[CompiledRegion, ...], history: History) -> _Validated:
-    """The fastest version of those that did what the original did. Raises Rejected: GUARD_FAILED, NOT_FASTER, ..."""
+    """The fastest of the versions that computed the same bytes as the original. Raises Rejected: GUARD_FAILED,
+    NOT_FASTER, ...
+    """
     header = code.loop.header
 
     def trial(kept: Shadow | None, on: bool) -> _Validated:
@@ -49,9 +51,10 @@ def validate(process: Process, code: LoopCode, versions: tuple[CompiledRegion, .
 def first_decided(kept: _Kept | None, trial: Callable[[_Kept | None, bool], _T]) -> _T:
     """The result of the first of up to ``TRIALS`` trials that decides something.
 
-    ``trial`` starts from a copy of ``kept``, or of the program where it is None; and at the next entry of the loop
-    where its second argument is True, else at the arrival at which the copy stands. Copies of the program are made a
-    little later each time. Raises the last Rejected."""
+    ``trial`` starts from a shadow of ``kept``, or of the program if that is None. If its second argument is True, it
+    starts at the next entry of the loop, else at the arrival at which the shadow stands. Shadows of the program are
+    forked a little later each time. Raises the last Rejected.
+    """
     on = True
     for number in range(1, TRIALS + 1):
         try:
@@ -72,7 +75,7 @@ def first_decided(kept: _Kept | None, trial: Callable[[_Kept | None, bool], _T])
 
 @contextmanager
 def _copy_of(kept: Shadow, placement: Placement) -> Iterator[Shadow]:
-    """A copy of the copy that was kept, with pages for a version."""
+    """A shadow of the kept shadow, with pages for a version."""
     from runtime.patching.code_cache import map_alike
     from runtime.trial.shadow import copies_of
 
@@ -87,7 +90,7 @@ def _copy_of(kept: Shadow, placement: Placement) -> Iterator[Shadow]:
 
 @contextmanager
 def _copy_of_program(process: Process, header: int, given_up: Callable[[], bool]) -> Iterator[Shadow]:
-    """A copy of the program as it is by now, at ``header``."""
+    """A shadow of the program as it is by now, at ``header``."""
     from runtime.trial.trial import reach
 
     with process.shadows(1, given_up) as (shadow,):

@@ -37,7 +37,9 @@ def followed_by(compiled: CompiledRegion, behind: CompiledRegion | None) -> byte
 
 
 def set_aside(process: Process, version: Installed) -> bool:
-    """Put the original bytes back in place of the jump to ``version``, whose pages stay; False where that cannot be."""
+    """Put the original bytes back in place of the jump to ``version``, whose pages stay; False where that is not
+    possible.
+    """
     from runtime.patching.install import find_installed, suspend
     from runtime.target.ptrace import TargetEnded
 
@@ -52,7 +54,7 @@ def set_aside(process: Process, version: Installed) -> bool:
 
 
 def put_back(process: Process, version: Installed) -> bool:
-    """Undo ``set_aside``: the jump to ``version`` is written again; False where that cannot be."""
+    """Undo ``set_aside``: the jump to ``version`` is written again; False where that is not possible."""
     from runtime.patching.install import install, jump
     from runtime.target.eligibility import check_threads
     from runtime.target.ptrace import TargetEnded

@@ -24,7 +24,9 @@ FAILED = 1
 
 
 def attach(options: Options) -> int:
-    """0 where the process could be looked at (improved or not), 1 where not. Precondition: ``options.pid`` is set."""
+    """The exit code: 0 if the process could be watched (improved or not), 1 if not. Precondition: ``options.pid`` is
+    set.
+    """
     assert options.pid is not None
     try:
         check_process(options.pid)

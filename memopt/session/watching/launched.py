@@ -3,9 +3,9 @@
 Two threads. The main thread looks after the program (signals, job control, samples) and is never busy for long. The
 improver's thread takes one hot address at a time through the stages (memopt.session.replacing.stages).
 
-In: the launched program, its sampler, ``Options``. Out: the report, and the program's exit code. Whatever fails in the
-improver, the program runs on natively, and its end is memopt's end. The program is only stopped while ``gate`` is held,
-and the main thread waits for it only while it holds ``gate``: so no thread takes the other's wait status.
+In: the launched program, its sampler, ``Options``. Out: the report, and the program's exit code. If the improver fails,
+the program runs on natively; memopt ends when the program ends. The program is only stopped while ``gate`` is held, and
+the main thread waits for it only while it holds ``gate``: so no thread takes the other's wait status.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memopt.session.watching.followed import Follower
 
 YIELD_SECONDS = 0.002  # between looks at the program while the improver may want to stop it
-EAGER_SECONDS = 0.03  # while something may still be gained
+EAGER_SECONDS = 0.03  # between looks at processes that memopt did not start itself
 NICE = 10
 WORTH_SAMPLES = 10  # until the improver is made ready: many programs end before they need one
 

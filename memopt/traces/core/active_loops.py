@@ -1,4 +1,4 @@
-"""Tracks the active loops of a thread from the blocks of its trace: which they are, in which iteration, and since when.
+"""Tracks the active loops of a thread from the blocks of its trace: which loops, in which iteration, and since when.
 
 Example: in ``for (i ...) { for (j ...) f(); }`` with a loop in ``f``, three loops are active while that loop runs.
 
@@ -22,7 +22,7 @@ from memopt.traces.core.format import FLAGS, INSIDE, RESUMED
 from memopt.traces.core.reader import Reading, first_site
 from memopt.traces.core.tables import Array, larger, likely, new_table, pointer, slot
 
-FAR = 1 << 14  # last iterations of a loop of which it is known when they began
+FAR = 1 << 14  # for so many latest iterations of a loop it is known when they began
 LEVELS = 64  # active loops, at most
 FRAMES = 4096  # active frames, at most
 
@@ -130,7 +130,7 @@ def caller_among(t, node, least):
 
 @kernel()
 def _follow(t, node):
-    """Changes to the frame of ``node``. The frames that it was called from stay; all others end, with their loops."""
+    """Switches to the frame of ``node``. The frames of its callers stay; all others end, with their loops."""
     frame, above = t.state[FRAME], node
     while frame >= 0 and t.frames[2 * frame] != above:
         if t.frames[2 * frame] > above:
@@ -219,7 +219,7 @@ def _know_callers(callers, nodes):
 
 
 class Activity(Reading):
-    """Base of the analyses that need to know the active loops. ``numbers``: how long the state of the analysis is."""
+    """Base of the analyses that need to know the active loops. ``numbers``: the length of the analysis's state."""
 
     def __init__(self, numbers: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Compiles the kernels with numba, and keeps the compiled code under a hash of all sources of memopt.traces.
 
-numba itself keeps code by the date of the one file that a function stands in, although functions of other files are
-part of it. It also does not lock: of two processes that compile at the same time, each can find the code of the other
+numba's own cache checks only the date of the file that defines a function, although functions of other files are
+compiled into it. It also does not lock: of two processes that compile at the same time, each can find the other's code
 under its own name (numba.core.caching, IndexDataCacheFile.save). Here the key is a hash of all files of the folder, and
 a lock is held. Invariant: all that a kernel is compiled from stands in this folder.
 

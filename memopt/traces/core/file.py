@@ -6,8 +6,8 @@ accessed.
 The file begins with ``memopt trace 1`` and a newline. Then come pieces, each compressed by itself (zlib), behind a head
 of four letters, a thread and a length in bytes (32, 32 and 64 bits, little endian):
 
-- ``CODE``: JSON, more blocks, numbered on. Each is a list of accesses [address of the instruction, bytes, "R", "W" or
-  "RW", whether it is repeated].
+- ``CODE``: JSON, more blocks, which continue the numbering. Each is a list of accesses [address of the instruction,
+  bytes, "R", "W" or "RW", whether it is repeated].
 - ``NODE``: new nodes of a thread, each with the node that called it, 64 bits each.
 - ``WORD``: words of the trace of a thread (``format.py``).
 - ``MAPS``: JSON, [file, first address, last address plus 1, bias]. An address minus the bias is the address in the
@@ -55,7 +55,9 @@ class TraceWriter:
         self.begin()
 
     def begin(self) -> None:
-        """Begins the file anew: what was written is of a program that has executed another one."""
+        """Begins the file anew: the program has executed another one (execve), and the content so far describes the old
+        one.
+        """
         if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
             self._file.seek(0)
             self._file.truncate()

@@ -20,7 +20,7 @@ def first_site(context_blocks, places, counts, last, block, node, accesses):
     """The site of the first access of ``block`` in ``node``; its other accesses follow. Below 0 if ``context_blocks``
     (node, block, site) is too full for another row.
 
-    ``counts``: how many rows there are, and the next site. ``last``: for each block the node and the result of the last
+    ``counts``: the number of rows, and the next site. ``last``: for each block the node and the result of the last
     call.
     """
     if not likely(last[2 * block] == node):
@@ -49,7 +49,8 @@ class Reading:
         self._rest = numpy.zeros(0, numpy.int64)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        """Adds ``blocks`` and ``loops``; both are numbered on. A loop is (number of the loop around it, depth from 1).
+        """Adds ``blocks`` and ``loops``, which continue the numbering. A loop is (number of the loop around it, depth
+        from 1).
         """
         shapes: list[tuple[int, ...]] = []
         rows: list[tuple[int, ...]] = []

@@ -1,7 +1,7 @@
 """Tables for kernels that numba compiles: rows of 64-bit numbers, hash tables with open addressing, growth, intrinsics.
 
-Kernels work on pointers, since numba counts references to arrays at every call, which costs more than the work done
-there.
+Kernels work on pointers, since numba counts references to arrays at every call, which costs more than the work of the
+called function.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pointer(_typing, _address):
 
 @numba.extending.intrinsic
 def behind(_typing, table, _count):
-    """The pointer so many numbers behind another one."""
+    """A pointer, advanced by a count of 64-bit numbers."""
     def generate(_context, builder, _signature, arguments):
         return builder.gep(arguments[0], [arguments[1]])
 
@@ -93,8 +93,8 @@ def lowest_bit(_typing, _number):
 
 @kernel(forceinline=True)
 def slot(table, width, places, one, two):
-    """Where in a hash table the row is that begins with the pair (``one``, ``two``), or the free row for it, which has
-    -1 in its second column. ``places``: how many rows the table has, a power of two.
+    """The place in a hash table of the row that begins with the pair (``one``, ``two``), or of the free row for it,
+    which has -1 in its second column. ``places``: how many rows the table has, a power of two.
     """
     mask = places - 1
     at = ((one * 0x1E3779B97F4A7C15 ^ two * 0x42B2AE3D27D4EB4F) >> 40) & mask

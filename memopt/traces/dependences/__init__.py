@@ -5,10 +5,10 @@ most distance in iterations, count.
 
 May be touched: the shadow memory and the other tables of one ``Dependences``, which nothing outside this room reads.
 
-Shadow memory has three forms of the same knowledge, and places move between them: cells for words and parts of words,
-lines for 64 bytes with wide accesses, strips for many cells with one history. Iterations of a loop that are steady (the
-same blocks, each access a constant distance further on) are computed all at once; the result is that of the scan word
-by word, counts included.
+Shadow memory keeps the history of a place in one of three forms, and places move between them: cells for words and
+parts of words, lines for 64 bytes with wide accesses, strips for many cells with one history. Steady iterations of a
+loop (the same blocks, each access a constant distance further on) are processed all at once. The result equals that of
+the scan word by word, counts included.
 
 - ``dependences``: the analysis itself: feeds words to the kernels, lets tables grow, returns the results.
 - ``scan``: reads the trace word by word, and looks for steady iterations at loop headers.

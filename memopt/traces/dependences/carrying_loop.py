@@ -7,8 +7,8 @@ In: the kind, source and sink of the dependence, and the time of the source. Out
 most distance.
 
 The carrier is the outermost active loop that has begun an iteration since the source; if it was entered only after the
-source, no loop carries the dependence. A cache (``known``) avoids the search: it has for each pair the two times
-between which the result is the same as it was last.
+source, no loop carries the dependence. A cache (``known``) avoids the search: it has for each pair the last result, and
+the interval of source times for which that result holds.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def count_in(f, key, carrier, apart, count):
 
 @kernel()
 def _find_again(f, key, time, size):
-    """Finds the carrier of a dependence of ``size`` bytes on what happened at ``time``, counts it, and puts it into the
+    """Finds the carrier of a dependence of ``size`` bytes on the access at ``time``, counts it, and puts it into the
     cache.
     """
     state, active, known = f.state, f.active, f.known
@@ -151,7 +151,7 @@ def _rarely_find_again(f, key, first, last, size):
 
 @kernel(forceinline=True)
 def _as_far(f, place, own, first, last):
-    """Whether the distances of dependences on both times lie between the least and the most that were met before."""
+    """Whether the distances to both times lie between the least and the most that were met before."""
     met = f.known[place + _KNOWN_FOUND]
     least, most = met & (1 << _FAR_BITS) - 1, met >> _FAR_BITS & (1 << _FOUND_BITS - _FAR_BITS) - 1
     iteration, ring = f.active[own - NUMBER + ITERATION], FAR * (own // ROW)
@@ -168,8 +168,8 @@ def key_of(which, source, sink):
 
 @kernel(forceinline=True)
 def find(f, key, first, last, size):
-    """Records a dependence of ``size`` bytes of what ``key`` says on what happened at the time ``first``, and another
-    one on what happened at ``last`` if that is later.
+    """Records the dependence ``key`` of ``size`` bytes on the access at the time ``first``, and another one on the
+    access at ``last`` if that is later.
 
     The cache knows the row of the dependence if the same pair was met before, and both times lie in the same iteration
     of the same loop as then, counted back from the current one: between two times of the table of active loops. If the

@@ -7,7 +7,7 @@ In: the units of a ``Run`` that belong to one chain: position at the first itera
 strips that have met them (``strip_access.py``).
 
 A chain is cut where a unit begins or ends to meet places. Between two cuts all places meet the same units in the same
-order, so each strip there can be looked at as a whole.
+order, so each strip there can be processed as a whole.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _place_is(cells, cell, address, size):
 
 @kernel()
 def _may_meet(tables, place, size, step, first, behind, reads, cuts):
-    """Whether the places from position ``first`` to ``behind`` can be looked at as strips: each is one place, and
+    """Whether the places from position ``first`` to ``behind`` can be processed as strips: each is one place, and
     strips have room for ``reads`` more readers. ``cuts``: words may be cut for it.
     """
     t = tables_at(tables)

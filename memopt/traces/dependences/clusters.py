@@ -1,4 +1,4 @@
-"""Splits the accesses of a steady run into clusters that share no word, and looks at a cluster by strips if it can.
+"""Splits the accesses of a steady run into clusters that share no word, and processes a cluster by strips if it can.
 
 Example: in ``for (i ...) { a[i] = a[i - 1]; s += b[i]; }`` the accesses to ``a``, to ``b`` and to ``s`` are three
 clusters.

@@ -11,8 +11,8 @@ Inoguchi and Nakamura, Whole program data dependence profiling to unveil paralle
 The distance is the number of iterations begun since. Exact to the byte: a place is as small as the accesses to its word
 need.
 
-Of the reads by one instruction between two writes, only the first and the last are kept. The distances of the WAR
-dependences on the reads between lie within those reported.
+Of the reads by one instruction between two writes, only the first and the last are kept. The WAR dependences on the
+reads in between have distances between the least and the most that are reported.
 """
 
 from __future__ import annotations
@@ -103,11 +103,12 @@ class Dependence:
 class Dependences(Activity):
     """Finds the dependences within one thread.
 
-    ``limit``: bytes of memory that the tables may take. Beyond that nothing more is watched, and ``complete`` is False.
+    ``limit``: bytes of memory that the tables may take. Beyond that no further words are read, and ``complete`` is
+    False.
     """
 
     def __init__(self, limit: int = 3 << 30, runs: bool = True) -> None:
-        """``runs``: whether steady iterations are looked at together; without it, all is read word by word."""
+        """``runs``: whether steady iterations are processed together; otherwise every word is read by itself."""
         super().__init__(NUMBERS)
         self._limit, self._runs = limit, runs
         self.complete = True
@@ -140,7 +141,7 @@ class Dependences(Activity):
         return zeros(least, columns)
 
     def know(self, blocks: Sequence[BlockShape], loops: Sequence[tuple[int | None, int]]) -> None:
-        """Adds blocks and loops; both are numbered on."""
+        """Adds blocks and loops, which continue the numbering."""
         super().know(blocks, loops)
         self._tries = extended(self._tries, [(0 if self._runs else 1 << 62, 0)] * len(loops))
 
@@ -168,8 +169,8 @@ class Dependences(Activity):
         self._worth.learn(len(words), time.thread_time() - began)
 
     def _bring_in(self) -> None:
-        """Allocates the memory that the next words will probably need of the tables that fill from the front: twice as
-        much as the last words needed.
+        """Allocates memory for the tables that fill from the front, twice as much as the last words needed: the next
+        ones will probably need no more.
         """
         for number, table in ((NEXT_CHUNK, self._chunks), (NEXT_LINE, self._lines)):
             taken = int(self._state[number])
@@ -209,7 +210,7 @@ class Dependences(Activity):
 
     @property
     def together(self) -> int:
-        """How many words of the trace were looked at in steady runs."""
+        """How many words of the trace were processed in steady runs."""
         return int(self._state[TOGETHER])
 
     def all(self) -> Iterator[Dependence]:

@@ -48,7 +48,7 @@ _CUT_OFF = -1
 
 @kernel(forceinline=True)
 def _room_for_run(t):
-    """What must grow before a steady run can be looked at, or 0."""
+    """The table that must grow before a steady run can be processed, or 0."""
     state = t.state
     if state[SHORT]:
         return state[SHORT]

@@ -1,6 +1,6 @@
-"""Shadow memory by the cache line: keeps 64 bytes as a list of entries, as long as that is less work than cells.
+"""Shadow memory by the cache line: keeps 64 bytes as a list of entries, as long as lists are less work than cells.
 
-Example: loads of 64 bytes at any address are one entry each, however stores of 8 bytes have cut the words below.
+Example: each load of 64 bytes, at any address, is one entry, even where stores of 8 bytes have cut the words.
 
 An entry is either the bytes that one access has written, or bytes that accesses of one instruction have read, with the
 times. A byte belongs to at most one entry of a writer. It may belong to several entries of one reading instruction;
@@ -36,9 +36,9 @@ from memopt.traces.dependences.touch import write_after_read
 
 # The description of a line: 0 if nothing is known of it. Otherwise, from the lowest bit on: how many entries of
 # writers; how many of readers; how often the room for four entries was doubled; whether it MIXES: an instruction has
-# bytes in several of its entries; where the entries are. There stand first the bytes of each entry, a bit each (writers
-# from the front on, readers from the end on), then the site of each, then the times of each: when it wrote, or read
-# first and last. Behind the description stands a filter: which sites may be those of readers, by their low bits.
+# bytes in several of its entries; where the entries are. At that place stand first the bytes of each entry, a bit each
+# (writers from the front on, readers from the end on), then the site of each, then the times of each: when it wrote, or
+# read first and last. Behind the description stands a filter: which sites may be those of readers, by their low bits.
 _LEAST, _MOST_ROOM = 4, 4
 _COUNT_BITS, _ROOM_AT, _MIXES_AT, _PLACE_AT = 7, 14, 18, 20
 _COUNT, _READER = (1 << _COUNT_BITS) - 1, 1 << _COUNT_BITS
@@ -272,8 +272,8 @@ def _is_used(value, entry):
 
 @kernel()
 def _pays(lines, value):
-    """Whether cells would be far more work: an access like that of each entry touches so many parts of words, as the
-    entries cut them, compared with the number of entries.
+    """Whether cells would be far more work: compares the number of entries with the number of parts of words that
+    accesses like theirs would touch, where words are cut as the entries cut them.
     """
     row, room, begins, parts = row_of(value), room_in(value), _WORDS, 0
     for entry in range(room):

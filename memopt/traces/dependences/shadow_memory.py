@@ -3,11 +3,12 @@
 Example: after ``*(long *)p = 1; x = *(int *)p;`` the word at ``p`` has two parts. Both have the store as their writer;
 only the first one has the load as a reader.
 
-Of a reader the times of its first and of its last read since the write are kept. Two readers fit in the cell; further
-ones are in a list of chunks. The cell of a word that is cut says at which bytes, and where the cells of its parts are.
+For each reader, the times of its first and of its last read since the write are kept. Two readers fit in the cell;
+further ones are in a list of chunks. The cell of a word that is cut says at which bytes, and where the cells of its
+parts are.
 
 In: cells, sites and times. Out: the tables, and kernels that cut words, join parts, and keep further readers. Tables do
-not grow within a kernel: ``look_for_room`` notes ahead of time that one must.
+not grow within a kernel: ``look_for_room`` notes beforehand which one must grow.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from memopt.traces.core.format import PAGE
 from memopt.traces.core.tables import count_bits
 
 # The state, beside that of Activity. NEXT_...: the first row of a table that was never used. ..._ROOM, ..._PLACES: how
-# long a table is. SHORT: what must grow before another access is looked at. WEIGHT: how often a dependence that is
-# found counts. TOGETHER: words read in steady runs. FULL: a table ran out within a step, so that further dependences
-# would be lost. FREE_PAIRS, FREE_FOURS, FREE_EIGHTS: free cells for so many parts (0: none), linked by the column
-# WRITER. FREE_LINES: the same for lines, by how often their room was doubled. DUE: the word of the trace at which to
-# prefetch again, see prefetch.py.
+# long a table is. SHORT: the table that must grow before another access is processed. WEIGHT: how often a dependence
+# that is found counts. TOGETHER: words read in steady runs. FULL: a table ran out within a step, so that further
+# dependences would be lost. FREE_PAIRS, FREE_FOURS, FREE_EIGHTS: free cells for so many parts (0: none), linked by the
+# column WRITER. FREE_LINES: the same for lines, by how often their room was doubled. DUE: the word of the trace at
+# which to prefetch again, see prefetch.py.
 (PAGES, NEXT_CELL, NEXT_CHUNK, FREE_CHUNKS, FOUND, DONE_OF_REPEATED, NEXT_STRIP, FREE_STRIPS, WEIGHT, TOGETHER,
  PAGE_PLACES, CELL_ROOM, CHUNK_ROOM, FOUND_PLACES, STRIP_ROOM, LINE_ROOM, SHORT, FULL, FREE_PAIRS, FREE_FOURS,
  FREE_EIGHTS, NEXT_LINE, DUE, FREE_LINES) = range(OWN, OWN + 24)
 NUMBERS = FREE_LINES + 5
 MORE_PAGES, MORE_CELLS, MORE_READERS, MORE_FOUND, MORE_STRIPS, MORE_LINES = range(MORE_OWN, MORE_OWN + 6)
-PIECE = 4096  # bytes of a repeated access that are looked at at a time
+PIECE = 4096  # bytes of a repeated access that are processed at a time
 LOW = (1 << 32) - 1
 _COPIED = 64  # readers of a part that is cut in two: so many always have room, more of them nearly always
 
-# Tables grow only between steps. A step is: all of a steady run that is looked at by strips; or one of its iterations,
+# Tables grow only between steps. A step is: all of a steady run that strips handle; or one of its iterations,
 # access by access; or a piece of a repeated access. So much room is needed before each step. By strips, each place may
 # have to be taken out of a strip of another step, which makes that strip two, and its MOST_READERS readers go to
 # chunks. Access by access, each of the two words that one of MOST_UNITS touches may be cut twice, with _COPIED readers
@@ -83,7 +84,7 @@ def _chunks_left(state):
 
 @kernel()
 def look_for_room(state):
-    """Notes in SHORT which table must grow before more is looked at, or 0."""
+    """Notes in SHORT which table must grow before the next access, or 0."""
     short = 0
     if _chunks_left(state) < CHUNKS_AT_ONCE:
         short = MORE_READERS

@@ -1,6 +1,6 @@
-"""The layout of the tables that dependences are found with: those of fixed size in one block, and others' addresses.
+"""The layout of the dependence analysis's tables: one block has the tables of fixed size and the others' addresses.
 
-Kernels reach every table from one register this way. An address for each would need more registers than there are.
+This way a kernel reaches every table from one register. An address for each would need more registers than there are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Tables(NamedTuple):
     """Pointers to tables of 64-bit numbers, in rows and columns. Those of ``Activity`` and ``Reading`` are described
     there.
 
-    cache: see ``shadow_strips.py``. known: see ``carrier.py``. recent: cell and site of a further reader, and where in
-    chunks its last time is. hints: see ``Lines``.
+    cache: see ``shadow_strips.py``. known: see ``carrying_loop.py``. recent: cell and site of a further reader, and
+    where in chunks its last time is. hints: see ``Lines``.
 
     pages: number, 0, then as in cache. cells, a cache line each: time of the last write (0: none); its site, and in the
     lower half the last chunk of further readers (0: none); the sites of two readers since then (0: none), the first one

@@ -6,7 +6,7 @@ move on by 8, 16 and 0 bytes.
 In: words of the trace from the header of a loop on. Out: a ``Run``: how many iterations are steady, and their accesses
 with their distances.
 
-Each word is compared with that of the iteration before. So nothing has to be proved of the code, and calls and inner
+Each word is compared with that of the iteration before. So nothing has to be proved about the code, and calls and inner
 loops may lie within the iterations.
 """
 
@@ -27,7 +27,7 @@ LEAST_ITERATIONS = 6  # more than TOLD_BEFORE, so that all those times lie withi
 _LEAST_WORDS = 96  # of all iterations
 PENDING = -1
 
-# What becomes of a word: it tells a block; it is an access that is looked at alone, or by strips; it may be anything.
+# The kind of a word: it begins a block; it is an access that is processed alone, or by strips; it may be anything.
 BLOCK_WORD, ALONE, OF_STRIP, OTHER = range(4)
 ACCESS = 7  # columns of an access: see Run
 AT, OF_BLOCK, ACCESS_SITE, KIND, SIZE, ADDRESS, DISTANCE = range(ACCESS)
@@ -47,8 +47,8 @@ class Run(NamedTuple):
 
     numbers: words, iterations, blocks and accesses of it; words of memory that the accesses of an iteration touch if
     all are aligned; other words; the time at which the first iteration began; the level of its loop; how many clusters
-    stay where they are (-1 if others are looked at access by access); how many iterations were walked through, and how
-    many have to be; how many units, each a place that an access touches, are looked at by strips.
+    stay where they are (-1 if others are processed access by access); how many iterations were walked through, and how
+    many have to be; how many units, each a place that an access touches, are processed by strips.
 
     becomes, further, masks: for each word of an iteration what becomes of it, what it grows by, and the bits that must
     agree. others: the words that may be anything.
@@ -186,8 +186,8 @@ def _agree(r, words, at, length):
 
 @kernel()
 def find_alike(t, r, words, count, at):
-    """How many iterations are steady from the one on whose header is at ``at``; ``r`` then describes them. 0 if they
-    are too few; PENDING if that is because the trace ends.
+    """How many iterations are steady, beginning with the one whose header is at ``at``; ``r`` then describes them. 0 if
+    they are too few; PENDING if that is because the trace ends.
     """
     length = _length(words, count, at)
     if length <= 0:

@@ -1,9 +1,9 @@
-"""Computes the dependences of a run of steady iterations, and the shadow memory behind it, without reading all of them.
+"""Computes the dependences of a run of steady iterations, and the shadow memory after it, without reading all of them.
 
-Example: of the steady iterations of ``for (i ...) a[i] = a[i - 1];`` one strip of places is looked at, not n
+Example: for the steady iterations of ``for (i ...) a[i] = a[i - 1];`` one strip of places is processed, not n
 iterations.
 
-In: a ``Run`` (``steady_iterations.py``). Out: what the scan word by word would find, counts included.
+In: a ``Run`` (``steady_iterations.py``). Out: the same dependences and counts that the scan word by word would find.
 
 The accesses fall into clusters that share no word (``clusters.py``). There are three cases:
 
@@ -11,7 +11,7 @@ The accesses fall into clusters that share no word (``clusters.py``). There are 
   are found for all places at once that have one history (``shadow_strips.py``, ``strip_access.py``).
 - All accesses of a cluster stay where they are: all further iterations do what the second one does, only later. Two
   iterations are walked through, and the second one counts for all others.
-- All other clusters are looked at access by access.
+- All other clusters are processed access by access.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _look_within(t, r, words, at):
 
 @kernel()
 def _walk(t, r, words, at, iteration):
-    """Walks through an iteration, access by access, but for the accesses that are looked at by strips."""
+    """Walks through an iteration, access by access, without the accesses that strips handle."""
     length = r.numbers[LENGTH]
     here = at + iteration * length
     k = 0 if iteration else 2
@@ -256,7 +256,7 @@ def _happen_later(t, r):
 
 @kernel()
 def go_on_with_run(t, r, words, at):
-    """Completes the run at ``at`` once its strips were looked at. Returns False if tables must grow first."""
+    """Completes the run at ``at`` after its strips. Returns False if tables must grow first."""
     numbers = r.numbers
     while numbers[WALKED] < numbers[WALKS]:
         if t.state[SHORT]:
@@ -288,9 +288,9 @@ def _fetch(t, r, strips):
 
 @kernel()
 def look_at_run(t, r, words, at):
-    """Looks at the steady iterations in ``r``, from the one on whose header is at ``at`` and has begun: does all that
-    strips can do, and leaves the rest to ``go_on_with_run``. Returns False, and has changed nothing, if they must be
-    read word by word.
+    """Processes the steady iterations in ``r``, beginning with the one whose header is at ``at`` and has begun. Does
+    the part that strips can do, and leaves the rest to ``go_on_with_run``. Returns False, and has changed nothing, if
+    they must be read word by word.
     """
     _fetch(t, r, False)
     if not _look_within(t, r, words, at):

@@ -1,6 +1,6 @@
 """Applies one access of all iterations of a steady run to all places of a strip, and records the dependences.
 
-Example: of ``for (i ...) s += a[i];`` after ``for (i ...) a[i] = 0;`` the load meets the strip of ``a`` once: n RAW
+Example: in ``for (i ...) s += a[i];`` after ``for (i ...) a[i] = 0;`` the load meets the strip of ``a`` once: n RAW
 dependences on the store, which no loop carries.
 
 In: a strip, and a unit: the access with the position that it has in the first iteration. Out: counts in the table of
@@ -50,7 +50,7 @@ from memopt.traces.dependences.steady_iterations import (
 
 @kernel(forceinline=True)
 def _carrier(t, r, run, iteration, time):
-    """The carrier of a dependence of this run of a block in this iteration on what happened at ``time``: number of the
+    """The carrier of a dependence of this run of a block in this iteration on the access at ``time``: number of the
     loop (-1: none), distance, and whether the same result for two places implies it for all places between.
     """
     active, level = t.active, r.numbers[LEVEL]
@@ -88,9 +88,9 @@ def _carrier(t, r, run, iteration, time):
 
 @kernel()
 def _find_all(tables, of_run, key, run, time, grows, iteration, step, first, behind, size):
-    """Records the dependences of the places ``first`` to ``behind``, of ``size`` bytes each, on what happened at
-    ``time`` (growing by ``grows`` from place to place). The first place of the strip meets its access in ``iteration``,
-    each further one ``step`` iterations later. Halves a stretch until its ends agree.
+    """Records the dependences of the places ``first`` to ``behind``, of ``size`` bytes each, on the access at ``time``
+    (growing by ``grows`` from place to place). The first place of the strip meets its access in ``iteration``, each
+    further one ``step`` iterations later. Halves a stretch until its ends agree.
     """
     t, r = tables_at(tables), run_at(of_run)
     f = finding(t)

@@ -9,7 +9,7 @@ and the code of one.
 
 - ``call_sites``: the places at which a copy may be left: calls, tail calls, indirect jumps; the calling context.
 - ``translate``: writes the copy of a function, with its probes.
-- ``trace_probes``: what copies tell in traces, and the probes that write it.
+- ``trace_probes``: the events that copies write to traces, and the probes that write them.
 - ``probe_routines``: the code that the probes of all functions share: lookup of targets, calling contexts, questions.
 - ``relocated``: moves an instruction to another address.
 - ``encode``: the few instructions that probes are made of, as bytes.

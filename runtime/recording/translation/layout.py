@@ -23,7 +23,7 @@ from __future__ import annotations
 TRACE_ALIGNMENT = 1 << 24
 TRACE_START = (1 << 24) - (1 << 22)  # behind a multiple of the alignment
 TRACE_BYTES = 2 * TRACE_ALIGNMENT  # of address space
-MOST_ACCESSES = 4000  # of a block: what it tells must fit in the room behind the buffer
+MOST_ACCESSES = 4000  # of a block: its words must fit in the room behind the buffer
 
 SAVED = (0, 8, 16)  # the program's rax, rcx, rdx while a probe runs
 TARGET, DESTINATION, NODE, TOP, SLOT, RECORD, FLAGS = range(24, 80, 8)

@@ -18,7 +18,7 @@ _LEGACY = frozenset((0x2E, 0x36, 0x3E, 0x26, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2,
 
 
 def repeats(instruction: DecodedInstruction) -> bool:
-    """Whether it is a string instruction that repeats rcx times (``rep movsb``)."""
+    """Whether ``instruction`` is a string instruction that repeats rcx times (``rep movsb``)."""
     name = instruction.mnemonic
     return name.startswith("rep") and name.partition(" ")[2].startswith(_STRINGS)
 

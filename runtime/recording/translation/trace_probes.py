@@ -1,4 +1,4 @@
-"""Selects what a copy tells in traces (memopt.traces.core.format), and writes the probes that append it.
+"""Selects the events that a copy writes to its trace (memopt.traces.core.format), and makes the probes for them.
 
 Example: the probe of a block stores two words, its number and the node, and moves TRACE on by 16 bytes; the probe in
 front of a load stores its address.
@@ -56,7 +56,7 @@ from runtime.recording.translation.writer import Writer
 
 
 class Told(Enum):
-    """What copies tell in their traces. ACCESSES: accesses to memory, and the runs of blocks around them. BLOCKS: the
+    """The kind of events in traces. ACCESSES: accesses to memory, and the runs of blocks around them. BLOCKS: the
     runs of all blocks; nothing is counted then. VALUES: values of functions and loops as they are entered and left.
     """
 
@@ -68,7 +68,7 @@ class Told(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What copies tell in traces, and what they count."""
+    """The events that copies write to traces, and what they count."""
 
     told: Told = Told.NOTHING
     elided: bool = True  # loops whose iterations a register tells have no counter inside
@@ -82,15 +82,14 @@ class Recording:
 
 def watching(graph: FlowGraph, nesting: Nesting, first: int, name: str,
              allocations: bool) -> tuple[tuple[Watched, ...], tuple[int, ...]]:
-    """The hyperblocks of a function whose runs are told, and the addresses of instructions whose accesses cannot be
-    told.
+    """The hyperblocks of a function whose runs are told (written to the trace), and the addresses of instructions whose
+    accesses cannot be told.
 
-    Told are those that access memory. If the function has loops, also those from which one knows the iteration that an
-    access belongs to: the entry, headers, and blocks behind calls, since the callee may have called this function
-    again.
+    These hyperblocks access memory or, if the function has loops, show which iteration an access belongs to: the entry,
+    headers, and blocks behind calls, since the callee may have called this function again.
 
-    ``first``: the number of the first one. ``name``: of the function. With ``allocations``, a function that allocates
-    memory tells its arguments, and all functions tell what comes back from calls. Raises
+    ``first``: the number of the first one. ``name``: of the function. With ``allocations``, the trace has the arguments
+    of a function that allocates memory, and the results of calls in all functions. Raises
     Rejected(UNSUPPORTED_INSTRUCTION) for a block with too many accesses.
     """
     behind_calls = {b.end for b in graph.blocks.values() if b.kind is Kind.CALL}

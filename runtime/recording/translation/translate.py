@@ -81,7 +81,7 @@ def translate(number: int, graph: FlowGraph, nesting: Nesting, start: int, share
               recording: Recording, first: int = 0, name: str = "") -> Unit:
     """The copy of ``graph`` at ``start``, within reach of all it refers to.
 
-    ``first``: the number of its first hyperblock that is told, or of its first point where values are told. ``name``:
+    ``first``: the number of its first hyperblock, or of its first point of values, in the trace. ``name``:
     of the function. Raises Rejected(UNSUPPORTED_INSTRUCTION) for what cannot be copied.
     """
     for block in graph.blocks.values():

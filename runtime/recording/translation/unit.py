@@ -55,12 +55,12 @@ class NodeLayout:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A hyperblock whose runs are told one by one."""
+    """A hyperblock whose runs are written to the trace one by one."""
 
     number: int  # by which the trace knows it
     start: int
     accesses: tuple[tuple[int, Access], ...]  # in order: address of the instruction, access
-    registers: tuple[int, ...] = ()  # numbers of the registers whose values are told as it begins
+    registers: tuple[int, ...] = ()  # numbers of the registers whose values the trace has at its start
     blocks: tuple[int, ...] = ()  # its basic blocks
 
 
@@ -90,8 +90,8 @@ class Unit:
     originals: tuple[int, ...]
     watched: tuple[Watched, ...] = ()
     told_by: Mapping[int, Watched] = field(default_factory=dict)  # by block: the hyperblock that tells it
-    untold: tuple[int, ...] = ()  # instructions whose accesses are not told, although accesses are
-    points: tuple[Point, ...] = ()  # where values are told
+    untold: tuple[int, ...] = ()  # instructions whose accesses the trace lacks, although it has others
+    points: tuple[Point, ...] = ()  # where values are written to the trace
     name: str = ""  # of the function; "" if it has none
 
     @property
@@ -141,7 +141,7 @@ class Unit:
         return None if block is None else self.nesting.innermost.get(block)
 
     def watched_around(self, address: int) -> Watched | None:
-        """The hyperblock with the instruction at ``address``, if its runs are told."""
+        """The hyperblock with the instruction at ``address``, if its runs are in the trace."""
         starts = list(self.graph.blocks)
         return self.told_by.get(starts[bisect.bisect_right(starts, address) - 1])
 

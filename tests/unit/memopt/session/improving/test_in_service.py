@@ -124,7 +124,7 @@ def test_what_will_not_go_back_is_refused(watching: Callable[..., Watched], monk
     watched.history.decisions.append(old)
     watched.take_out(old, OTHERS)
     (refused,) = watched.history.decisions
-    assert (refused.reason, refused.detail) == (Reason.GUARD_FAILED, "nor would it go back")
+    assert (refused.reason, refused.detail) == (Reason.GUARD_FAILED, "it could not be put back in service")
 
 
 def test_what_cannot_be_taken_out_stays_and_is_let_be(watching: Callable[..., Watched],
