@@ -25,7 +25,7 @@ from memopt.ir.isa import Isa
 from memopt.ir.linear import Linear
 from memopt.ir.parse import parse_plan, parse_region, parse_scop
 from memopt.ir.plan import NestPlan, Plan
-from memopt.ir.reasons import Rejected, VerifyError
+from memopt.ir.reasons import Rejected
 from memopt.ir.region import Region, Trips
 from memopt.ir.scop import TRIPS, Scop
 from memopt.machine.description import Machine, parse, usable_isas
@@ -44,6 +44,10 @@ from passes.loop_schedule.rebasing import rebase
 
 SEPARATOR = "---"  # a line of its own, between values
 MOST_PLANS = 2  # printed by ``loop-plans``, as many as passes.planning tries
+
+
+class UsageError(Exception):
+    """The command line, or the input as a whole, does not fit the pass; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +110,11 @@ def _loop_plans(given: Input) -> Iterator[str]:
 
 def _legality(given: Input) -> Iterator[str]:
     if given.rest is None:
-        raise ValueError(f"legality checks a plan: put one behind the nest, after a line {SEPARATOR}")
+        raise UsageError(f"legality checks a plan: put one behind the nest, after a line {SEPARATOR}")
     plan = parse_plan(given.rest)
     parts = plan.parts if isinstance(plan, NestPlan) else (plan,)
     if len(parts) != 1:
-        raise ValueError("legality checks one plan for the whole nest, not several parts")
+        raise UsageError("legality checks one plan for the whole nest, not several parts")
     for part in parts:
         if isinstance(part, Plan):
             check(given.scop, part)
@@ -137,8 +141,8 @@ PASSES: dict[str, tuple[Callable[[Input], Iterator[str]], str]] = {
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raises ``ValueError``; the usage is not printed."""
-        raise ValueError(message)
+        """Raises ``UsageError``; the usage is not printed."""
+        raise UsageError(message)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -149,16 +153,24 @@ def main(arguments: list[str] | None = None) -> int:
             _print(f"{name:20}{words}" for name, (_, words) in PASSES.items())
             return 0
         if options.name is None:
-            raise ValueError("name a pass with --pass; --list lists them")
-        machine = parse(options.machine.read_text()) if options.machine else detect()
+            raise UsageError("name a pass with --pass; --list lists them")
+        machine = _machine(options.machine)
         _print(_run(options, machine, sys.stdin.read()))
     except Rejected as refusal:
         return _refused(f"rejected: {refusal}", 1)
-    except (ParseError, ValueError, OSError) as error:
+    except (ParseError, UsageError, OSError) as error:
         return _refused(str(error), 2)
-    except (VerifyError, LookupError, StopIteration) as error:
+    except Exception as error:  # noqa: BLE001 - a pass failed inside: one line, and an exit code of its own
         return _refused(f"internal error: {error!r}", 3)
     return 0
+
+
+def _machine(path: Path | None) -> Machine:
+    """The machine that the file describes, or this one."""
+    try:
+        return parse(path.read_text()) if path else detect()
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -181,12 +193,12 @@ def _run(options: argparse.Namespace, machine: Machine, text: str) -> list[str]:
     end = next((n for n, line in enumerate(lines) if line.strip() == SEPARATOR), len(lines))
     rest = "\n" * (end + 1) + "\n".join(lines[end + 1:]) if end < len(lines) else None
     if rest is not None and options.name != "legality":
-        raise ValueError(f"{options.name} takes a nest alone, and nothing behind a line {SEPARATOR}")
+        raise UsageError(f"{options.name} takes a nest alone, and nothing behind a line {SEPARATOR}")
     nest = "\n".join(lines[:end])
     bare = not any(line.split()[:1] == ["region"] for line in lines[:end])
     region = _around(parse_scop(nest)) if bare else parse_region(nest)
     if not region.scop.statements or not all(s.dimensions for s in region.scop.statements):
-        raise ValueError("the nest has no statement, or one outside of all loops")
+        raise UsageError("the nest has no statement, or one outside of all loops")
     run, _ = PASSES[options.name]
     return f"\n{SEPARATOR}\n".join(run(Input(region, bare, rest, context))).split("\n")
 

@@ -16,8 +16,9 @@ from memopt.ir.linear import PLAIN_SYMBOL, Linear, Quotient, quotient, spelled
 
 Value = TypeVar("Value")
 WORD = r"[A-Za-z_]\w*"
-_NUMBER = r"[-+]?(0x[0-9a-f]+|\d+)(?!\w)"
-_CONSTANT = r"\d+(?![\w*])"
+_DIGITS = 40  # of a number at most: more than any number of 64 bits, or sum of such, has
+_NUMBER = rf"[-+]?(0x[0-9a-f]{{1,{_DIGITS}}}|\d{{1,{_DIGITS}}})(?!\w)"
+_CONSTANT = rf"\d{{1,{_DIGITS}}}(?![\w*])"
 _STRING = r'"(?:[ !#-\[\]-~]|\\(?:["\\bfnrt]|u[0-9a-f]{4}))*"'
 
 
@@ -109,7 +110,10 @@ class Cursor:
 
     def whole(self, read: Callable[[Cursor], Value]) -> Value:
         """The result of ``read`` on the whole text, of which nothing may be left."""
-        value = read(self)
+        try:
+            value = read(self)
+        except RecursionError:
+            raise self.error("fewer brackets inside each other") from None
         if self._rest:
             raise self.error("the end of the text")
         return value
@@ -145,7 +149,7 @@ class Cursor:
         terms: dict[str, int] = {}
         sign = -1 if self.skip("-") else 1
         while not self.at(_CONSTANT):
-            factor = int(self.match(r"\d+\*", "a coefficient")[:-1]) if self.at(r"\d") else 1
+            factor = int(self.match(rf"\d{{1,{_DIGITS}}}\*", "a coefficient")[:-1]) if self.at(r"\d") else 1
             symbol = self._quotient() if self.at(r"c:\(") else self.symbol()
             if symbol in terms or not factor:
                 raise self.error(f"one term with {symbol}, with a coefficient other than 0, before")

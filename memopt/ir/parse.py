@@ -64,7 +64,10 @@ def _array(cursor: Cursor) -> Array:
     name, element, base = cursor.name("the name of an array"), _element(cursor.need(":")), Linear()
     if not private or cursor.at("at"):
         base = cursor.need("at").linear()
-    return Array(name, element, base, cursor.need(", strides").numbers(), private)
+    strides = cursor.need(", strides").numbers()
+    if not strides or min(strides) < 1:
+        raise cursor.error("strides of at least one byte before")
+    return Array(name, element, base, strides, private)
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -102,9 +105,12 @@ def _expression(cursor: Cursor, usual: ElementType, found: list[Access]) -> Expr
     """An expression, in which a scalar or constant without a type has the ``usual`` one. Its reads are numbered as in
     ``found``, those given by their place in the list of reads (``#2``) from -1 downwards."""
     if cursor.skip("#"):
-        return Read(-1 - int(cursor.match(r"\d+", "the number of a read")))
+        return Read(-1 - int(cursor.match(r"\d{1,9}(?!\d)", "the number of a read")))
     if cursor.at(r"\d"):
-        return scops.Constant(cursor.number(), _suffix(cursor, usual))
+        constant = scops.Constant(cursor.number(), _suffix(cursor, usual))
+        if constant.bits >> 8 * constant.element.size:
+            raise cursor.error(f"a constant of {constant.element.size} bytes before")
+        return constant
     if cursor.at(_ELEMENT + r"\("):
         element = _element(cursor)
         return scops.Index(cursor.within("(", Cursor.linear, ")"), element)
@@ -119,7 +125,11 @@ def _expression(cursor: Cursor, usual: ElementType, found: list[Access]) -> Expr
             raise cursor.error(f"an operator instead of {head}")
         element = _suffix(cursor, ElementType.F64)
         inner = scops.usual_operand(head, element)
-        return Apply(head, cursor.need("(").listed(lambda c: _expression(c, inner, found), ")"), element)
+        operands = cursor.need("(").listed(lambda c: _expression(c, inner, found), ")")
+        least, most = scops.operand_counts(head)
+        if not least <= len(operands) <= most:
+            raise cursor.error(f"as many operands as {head} has before")
+        return Apply(head, operands, element)
     lane = _bytes_of(cursor, head) if cursor.at(r"\[") else None
     scalar = scops.Scalar(head, _suffix(cursor, usual), lane.offset if lane else 0)
     if lane and (lane.width != scalar.element.size or not lane.offset):
@@ -303,7 +313,7 @@ def _loop_plan(cursor: Cursor, isa: Isa) -> LoopPlan:
     most = _count(cursor, "trips", "at most ")
     cursor.end_line()
     summary = "".join(cursor.lines('summary "', lambda c: c.need("summary").string(), most=1))
-    rebases = cursor.lines(WORD + " counts ", lambda c: Rebase(
+    rebases = cursor.lines(rf"{WORD} counts {WORD} from ", lambda c: Rebase(
         c.name(), c.need("counts").name("a loop"), c.need("from").linear()))
     statements = cursor.lines(_STATEMENT, _statement)
     leaves, storage = cursor.lines(WORD + r" at \(", _leaf), cursor.lines("store ", _storage)

@@ -61,10 +61,25 @@ OPERATORS = frozenset((
     "i32tof32", "i64tof32", "f32to64", "f64to32", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z", "bits",
     "beside",
 ))
+_ONE_OPERAND = frozenset((
+    "sqrt", "neg", "abs", "not", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
+    "f64to32", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z", "bits",
+))
+_THREE_OPERANDS = frozenset(("fma", "fms", "fnma", "fnms", "select"))
 FLOATS = (ElementType.F64, ElementType.F32)
 _COMPARED = {ElementType.I64: ElementType.F64, ElementType.I32: ElementType.F32}
 # The bits of +infinity, by bytes. Larger bit patterns, with the sign bit cleared, are NaNs (Intel SDM 1, table 4-3).
 INFINITY = {4: 0x7f800000, 8: 0x7ff0000000000000}
+
+
+def operand_counts(operator: str) -> tuple[int, int]:
+    """The least and the greatest number of operands of an operator of ``Apply``. Functions take one or two; ``beside``
+    takes a value, and operations that are done for their exception flags.
+    """
+    if operator in OPERATORS and operator != "beside":
+        count = 1 if operator in _ONE_OPERAND else 3 if operator in _THREE_OPERANDS else 2
+        return count, count
+    return (1, 2) if operator != "beside" else (2, 1 << 16)
 
 
 @dataclass(frozen=True, slots=True)

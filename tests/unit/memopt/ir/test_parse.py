@@ -46,6 +46,7 @@ from memopt.ir.scop import (
     Scalar,
     Scop,
     Statement,
+    operand_counts,
 )
 from passes.planning import plan_candidates
 from tests.support.affine_nests import nests
@@ -98,7 +99,7 @@ def test_a_symbol_that_looks_like_a_quotient_is_none() -> None:
 def _scops(draw: st.DrawFn) -> Scop:
     names = draw(st.lists(_WORDS, min_size=1, max_size=3, unique=True))
     arrays = tuple(
-        Array(name, draw(_ELEMENTS), draw(_LINEAR), tuple(draw(st.lists(st.integers(1, 99), max_size=2))),
+        Array(name, draw(_ELEMENTS), draw(_LINEAR), tuple(draw(st.lists(st.integers(1, 99), min_size=1, max_size=2))),
               draw(st.booleans())) for name in names)
     made = draw(st.lists(_WORDS, max_size=3, unique=True))
     return Scop(arrays, tuple(draw(_statements(name, arrays)) for name in made))
@@ -121,13 +122,22 @@ def _statements(draw: st.DrawFn, name: str, arrays: tuple[Array, ...]) -> Statem
 
 
 def _expressions(reads: int) -> st.SearchStrategy[Expression]:
-    operators = st.sampled_from(("add", "mul", "select", "sqrt", "zext", "call 401000", "check 7f00"))
     leaves = [st.builds(Scalar, _WORDS, _ELEMENTS, st.integers(0, 24)), st.builds(Index, _LINEAR, _ELEMENTS),
-              st.builds(Constant, st.integers(0, (1 << 64) - 1), _ELEMENTS)]
+              _ELEMENTS.flatmap(lambda e: st.builds(Constant, st.integers(0, (1 << 8 * e.size) - 1), st.just(e)))]
     if reads:
         leaves.append(st.builds(Read, st.integers(0, reads - 1)))
-    return st.recursive(st.one_of(leaves), lambda inner: st.builds(Apply, operators, _some(inner, 3), _ELEMENTS),
-                        max_leaves=5)
+    return st.recursive(st.one_of(leaves), _applied, max_leaves=5)
+
+
+def _applied(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    """An operator or a function, with as many operands as it takes."""
+    def operands(operator: str) -> st.SearchStrategy[Expression]:
+        least, most = operand_counts(operator)
+        some = st.lists(inner, min_size=least, max_size=min(most, 3)).map(tuple)
+        return st.builds(Apply, st.just(operator), some, _ELEMENTS)
+
+    names = ("add", "mul", "select", "sqrt", "zext", "beside", "call 401000", "check 7f00")
+    return st.sampled_from(names).flatmap(operands)
 
 
 @given(_scops())
@@ -307,3 +317,26 @@ def test_fields_change_the_text() -> None:
     changed = (replace(region, flags_dead=True), replace(region, period=2), replace(region, rollback=()),
                replace(region, original_iterations=2), replace(region, dead_registers=("rbx",)))
     assert len({str(r) for r in (region, *changed)}) == 6
+
+
+@pytest.mark.parametrize("text", [
+    pytest.param("S0[i<R]: A[i] = add(A[i])", id="an operand is missing"),
+    pytest.param("S0[i<R]: A[i] = sqrt(A[i], A[i])", id="an operand too many"),
+    pytest.param("S0[i<R]: A[i] = 0xffffffffffffffffff", id="a constant wider than its type"),
+    pytest.param("S0[i<R]: A[i] = " + "neg(" * 3000 + "A[i]" + ")" * 3000, id="too deep"),
+    pytest.param("S0[i<" + "9" * 5000 + "]: A[i] = A[i]", id="a number too long"),
+])
+def test_what_has_no_meaning_is_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse_scop(f"array A: f64 at p, strides (8)\n{text}")
+
+
+def test_strides_are_positive() -> None:
+    for strides in ("()", "(0)", "(-8)"):
+        with pytest.raises(ParseError):
+            parse_scop(f"array A: f64 at p, strides {strides}")
+
+
+def test_an_array_called_like_a_word_of_the_form() -> None:
+    plan = LoopPlan(Isa.AVX2, (), (), (Storage("counts", (Linear(),), (5,)),))
+    assert parse_plan(str(plan)) == plan
