@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminal import Terminal
+from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
 LAUNCHER = str(Path(__file__).resolve().parents[1] / "support" / "launcher.py")
@@ -260,6 +261,7 @@ time.sleep(0.3)
 
 
 def test_queued_value_is_kept(tmp_path: Path) -> None:
+    need("/bin/kill")
     source, program = tmp_path / "queue.c", tmp_path / "queue"
     source.write_text("""
         #define _GNU_SOURCE

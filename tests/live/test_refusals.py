@@ -11,6 +11,7 @@ import pytest
 from bench.measure.execution import run, run_under_memopt
 from memopt.ir.reasons import Reason
 from tests.conftest import Build
+from tests.support.tools import need
 from tests.support.waiting import PATIENCE
 
 SIZE = "1300"
@@ -70,6 +71,7 @@ def test_the_handler_of_the_fortran_library_is_known(build: Build) -> None:
 
 
 def test_a_handler_of_the_program_beside_a_known_library(build: Build) -> None:
+    need("gfortran")
     program = str(build("sigsegv_handler.c", "-Wl,--no-as-needed", "-l:libgfortran.so.5"))
     outcome, reason = _report((program, SIZE))
     assert (outcome, reason) == ("kept", Reason.SIGSEGV_HANDLER.value)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -88,6 +89,13 @@ class Worker:
 
 
 def children_of(pid: int) -> list[str]:
-    """Lines of ``ps`` for the children of a process (zombies too)."""
-    return subprocess.run(["ps", "-o", "pid,stat,comm", "--no-headers", "--ppid", str(pid)],
-                          capture_output=True, text=True).stdout.splitlines()
+    """Number, state and name of each child of a process, zombies too."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            number, _, rest = path.read_text().partition(" (")
+            name, _, fields = rest.rpartition(") ")
+            state, parent, *_ = fields.split()
+            if int(parent) == pid:
+                found.append(f"{number} {state} {name}")
+    return found

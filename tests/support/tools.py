@@ -17,7 +17,7 @@ PACKAGES = {
     "g++": "g++", "clang": "clang", "clang++": "clang", "gfortran": "gfortran", "valgrind": "valgrind",
     "mpicc.mpich": "libmpich-dev", "mpirun.mpich": "mpich", "mpirun.openmpi": "openmpi-bin", "as": "binutils",
     "objcopy": "binutils", "readelf": "binutils", "setpriv": "util-linux", "setcap": "libcap2-bin", "xz": "xz-utils",
-    "awk": "gawk", "perl": "perl", "bash": "bash", "sort": "coreutils", "ls": "coreutils",
+    "awk": "gawk", "perl": "perl", "bash": "bash", "sort": "coreutils", "ls": "coreutils", "kill": "procps",
 }
 _MISSING = re.compile(r"needs (\S+), which is not here: apt install (.+)")
 
