@@ -12,6 +12,7 @@ from tests.support.waiting import PATIENCE
 REPETITIONS = 10_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bad", some([-1, REPETITIONS - 10], 1))
 def test_nans_keep_their_payloads(build: Build, bad: int) -> None:
     command = (str(build("swapped.c")), "4096", str(REPETITIONS), str(bad))

@@ -10,6 +10,7 @@ from tests.support.effort import some
 from tests.support.waiting import PATIENCE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiler", some(["gcc", "clang"], 1))
 def test_each_nest_of_a_loop_is_replaced(build: Build, compiler: str) -> None:
     """Exception flags are printed too: operations that a branch passes over raise none."""

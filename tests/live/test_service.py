@@ -33,6 +33,7 @@ def test_what_wins_in_service_stays(build: Build) -> None:
     assert outcome((str(build("shrinking.c")), "6000", "0")) == ("replaced", None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("loss", "expected"), some_rows([
     (0.0, ("replaced", None)), (1e9, ("kept", Reason.NOT_FASTER.value)),
 ], 1, ["won", "lost"]))

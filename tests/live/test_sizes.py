@@ -13,7 +13,7 @@ from tests.support.waiting import PATIENCE
 @pytest.mark.parametrize(("what", "function", "repetitions", "least"), some_rows([
     ("triangles", "update", "100", 100_000),
     ("strides", "product", "150", 2000),
-], 2))
+], 1))
 def test_other_sizes_at_every_call(build: Build, what: str, function: str, repetitions: str, least: int) -> None:
     """What is faster is not asked here: short triangles take microseconds, and other tests share the processors."""
     command = (str(build("sizes.c")), what, repetitions)
