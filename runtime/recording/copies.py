@@ -14,12 +14,11 @@ from runtime.patching.code_cache import choose_address
 from runtime.recording.translation.code_map import Text
 from runtime.recording.translation.probe_routines import Routines
 from runtime.recording.translation.unit import Unit
-from runtime.target.memory import Mapping
+from runtime.target.memory import PAGE, Mapping
 
 LOWEST = 1 << 20  # address of memopt's memory, at least
 REGION_BYTES = 64 << 20
 _REGION_REACH = (1 << 31) - (256 << 20)  # at most, between a region and what its copies refer to
-_PAGE = 4096
 
 
 @dataclass
@@ -52,7 +51,7 @@ def free_address(maps: Sequence[Mapping], near: int) -> int:
     try:
         return choose_address(maps, near, REGION_BYTES, LOWEST)
     except Rejected:
-        start = near // _PAGE * _PAGE + _REGION_REACH - REGION_BYTES
+        start = near // PAGE * PAGE + _REGION_REACH - REGION_BYTES
         if any(m.start < start + REGION_BYTES and start < m.end for m in maps):
             raise
         return start

@@ -313,5 +313,5 @@ class Improver:
             perf_map.delete(self.process.pid)
 
     def _look_up_source(self, decision: Decision) -> None:
-        if not self._sources.get(decision.address):
+        if decision.site is not None and decision.address not in self._sources:
             self._sources[decision.address] = source_line_of(decision)
