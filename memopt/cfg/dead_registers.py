@@ -14,9 +14,10 @@ import functools
 from collections.abc import Callable, Iterable
 
 from memopt.cfg.cold_calls import calls_out
-from memopt.ir.graph import BasicBlock, FlowGraph
+from memopt.ir.graph import BasicBlock, DecodedInstruction, FlowGraph, Kind
 from memopt.ir.operations import Block, Get, Put
 from memopt.ir.reasons import Rejected
+from memopt.x86.semantics import lift_block
 
 _FLAGS = frozenset({"cc_op", "cc_dep1", "cc_dep2", "cc_ndep"})
 
@@ -35,17 +36,54 @@ def dead_registers(graph: FlowGraph, operations: Callable[[int], Block], header:
         return frozenset()
 
 
-def flags_dead(graph: FlowGraph, operations: Callable[[int], Block], header: int) -> bool:
+def flags_dead(graph: FlowGraph, header: int) -> bool:
     """Whether the arithmetic flags are dead at ``header``.
 
-    The direction flag and the system flags do not count: no guard changes them. No calling convention passes flags, so
-    a path goes on behind a call.
+    The carry flag is asked for apart from the other five: ``inc`` and ``dec`` leave it as it is, and neither read nor
+    write it. The direction flag and the system flags do not count: no guard changes them. No calling convention passes
+    flags, so a path goes on behind a call.
     """
-    def writes(start: int) -> bool | None:
-        return next((isinstance(o, Put) for o in operations(start).operations
-                     if isinstance(o, Get | Put) and o.location in _FLAGS), None)
+    return all(_dead(graph, header, functools.partial(_first_flag_use, graph, flag))
+               for flag in (_CARRY, _OTHERS))
 
-    return _dead(graph, header, writes)
+
+_CARRY, _OTHERS = "carry", "the other five"
+_CARRY_CONDITIONS = frozenset(("b", "c", "nae", "ae", "nb", "nc", "be", "na", "a", "nbe"))
+_OTHER_CONDITIONS = frozenset((
+    "e", "z", "ne", "nz", "s", "ns", "p", "pe", "np", "po", "o", "no", "l", "nge", "ge", "nl", "le", "ng", "g", "nle"))
+
+
+def _first_flag_use(graph: FlowGraph, flag: str, start: int) -> bool | None:
+    """Whether the block writes ``flag`` before it reads it (``_dead``)."""
+    for instruction in graph.blocks[start].instructions:
+        reads, writes = _flag_use(instruction)
+        if flag in reads:
+            return False
+        if flag in writes:
+            return True
+    return None
+
+
+def _flag_use(instruction: DecodedInstruction) -> tuple[frozenset[str], frozenset[str]]:
+    """The flags that ``instruction`` reads, and those that it writes whatever its operands are."""
+    none, both = frozenset[str](), frozenset((_CARRY, _OTHERS))
+    name = instruction.mnemonic
+    if name in ("inc", "dec"):
+        return none, frozenset((_OTHERS,))
+    if instruction.kind in (Kind.CALL, Kind.RETURN, Kind.JUMP, Kind.INDIRECT):
+        return none, none
+    condition = next((name.removeprefix(p) for p in ("cmov", "set", "j") if name.startswith(p)), "")
+    if condition in _OTHER_CONDITIONS:
+        return frozenset((_OTHERS,)), none
+    if condition in _CARRY_CONDITIONS:
+        return both, none
+    try:
+        accesses = [o for o in lift_block(instruction.bytes, instruction.address).operations
+                    if isinstance(o, Get | Put) and o.location in _FLAGS]
+    except Rejected:
+        return both, none
+    return (both if any(isinstance(o, Get) for o in accesses) else none,
+            both if any(isinstance(o, Put) for o in accesses) else none)
 
 
 def _dead(graph: FlowGraph, header: int, writes: Callable[[int], bool | None],

@@ -48,8 +48,10 @@ class CompiledRegion:
 STATISTICS_ENTRIES = 0  # how often the guard was reached
 STATISTICS_RUNS = 8  # how often the guards held and the version ran
 STATISTICS_ITERATIONS = 16  # outer iterations that the version ran: the sum of H
-STATISTICS_CYCLES = 24  # time-stamp-counter ticks in the version, without the guard
+STATISTICS_BYTES = 24  # of all counters
 
 # Layout of the frame page.
 FRAME_BUSY = 0  # 64-bit flag: the version is running (a signal handler that re-enters runs the original)
 FRAME_LIMIT = 8  # 64-bit: upper bound on H; 2**63 - 1 at first, a trial in a copy lowers it to run a slice
+FRAME_CHUNK = 16  # 64-bit: iterations after which the version goes through its guards again; 2**63 - 1 at first
+FRAME_HOLDER = 24  # 64-bit: the stack pointer of the entry that holds the frame, 0 while nobody does

@@ -164,6 +164,9 @@ def _region(cursor: Cursor) -> Region:
     speculative, period = cursor.skip(", speculative accesses"), cursor.number() if cursor.skip(", period") else 1
     cursor.end_line()
     displaced = cursor.lines("displaced [0-9a-f]", lambda c: c.need("displaced").match(_BYTES, "bytes"), most=1)
+    free = cursor.lines("free ", lambda c: c.need("free").name("a register"), most=1)
+    code = cursor.lines("code 0x", lambda c: (c.need("code").number("an address"),
+                                              bytes.fromhex(c.match(_BYTES, "bytes"))))
     live_ins = cursor.lines(r"(?!R = \()", _live_in)
     trips = cursor.need("R = ").within("(", Cursor.linear, ")"), cursor.need("/").number()
     cursor.end_line()
@@ -178,9 +181,10 @@ def _region(cursor: Cursor) -> Region:
     cells = cursor.lines("dead stack cells ", lambda c: c.need("dead stack cells").listed(_cell), most=1)
     registers = cursor.lines("dead registers ", lambda c: c.need("dead registers").listed(Cursor.name), most=1)
     return Region(header, bytes.fromhex("".join(displaced)), live_ins, regions.Trips(*trips), guards, rejoin,
-                  footprints, _scop(cursor), flags_dead, 1 if original is None else original,
-                  rollback[0] if rollback else None, memory_backed, register_carried, speculative, nan_free,
-                  cells[0] if cells else (), registers[0] if registers else (), period)
+                  footprints, _scop(cursor), flags_dead, free[0] if free else "", code,
+                  1 if original is None else original, rollback[0] if rollback else None, memory_backed,
+                  register_carried, speculative, nan_free, cells[0] if cells else (),
+                  registers[0] if registers else (), period)
 
 
 def _count(cursor: Cursor, what: str, before: str = "") -> int | None:

@@ -40,6 +40,7 @@ class Reason(Enum):
     NO_ROOM = "no-room-for-patch"
     UNPROVED = "unproved-obligation"
     IRREDUCIBLE = "irreducible-control-flow"
+    CODE_CHANGED = "code-changed"
     # the transformation
     NO_SCHEDULE = "no-legal-schedule"
     NO_PLAN = "no-profitable-plan"
@@ -86,6 +87,7 @@ _WORDS = {
     Reason.NO_ROOM: "there is no safe place for the patch at the loop header",
     Reason.UNPROVED: "memopt could not prove a fact that the new code needs",
     Reason.IRREDUCIBLE: "the loop is irreducible: it has several entries",
+    Reason.CODE_CHANGED: "the machine code of the loop is not what it was when memopt looked at it",
     Reason.NO_SCHEDULE: "no reordering of the loop keeps its dependences",
     Reason.NO_PLAN: "no transformation is expected to make it faster on this machine",
     Reason.TOO_SHORT: "the loop is too short: new code with its guard would not be faster",

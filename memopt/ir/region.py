@@ -252,6 +252,11 @@ class Region:
     # Every path from the header writes the flags before it reads one. The guard then takes its frame by a locked
     # instruction, and several threads may arrive at once.
     flags_dead: bool = False
+    # Where the flags are live: a general register that every path from the header writes before it reads it, "" without
+    # one. The guard may use it to take its frame.
+    free_register: str = ""
+    # The machine code that was lifted, as intervals (address, bytes), by address. The guard compares it at every entry.
+    code: tuple[tuple[int, bytes], ...] = ()
     # Iterations that the original has to run itself: H <= R - original_iterations.
     original_iterations: int = 1
     # Not None: some iterations leave the loop where a square root is invalid. The version then copies every written
@@ -294,6 +299,8 @@ class Region:
                  + (", speculative accesses" if self.speculative_accesses else "")
                  + (f", period {self.period}" if self.period != 1 else "")]
         lines += [f"  displaced {self.displaced.hex(' ')}"] if self.displaced else []
+        lines += [f"  free {self.free_register}"] if self.free_register else []
+        lines += [f"  code {address:#x} {data.hex(' ')}" for address, data in self.code]
         lines += [f"  {x}" for x in (*self.live_ins, self.trips)]
         lines += [f"  guard {g}" + (f" {json.dumps(g.why)}" if g.why else "") for g in self.guards]
         lines += [f"  rejoin {r}" for r in self.rejoin]

@@ -4,8 +4,8 @@ A version has no stack frame, because it must not touch the program's stack; its
 
 In: the names of the live-in symbols, the bytes of local temporaries, the size of the XSAVE area. Out: the offsets.
 Every part has bytes of its own. No offset depends on ``local_bytes``, only ``size`` does, so a kernel may be generated
-for a layout before its need of local bytes is known. Code that uses a frame expects ``busy`` and ``limit`` to be set;
-all other bytes may hold anything.
+for a layout before its need of local bytes is known. Code that uses a frame expects ``busy``, ``limit``, ``chunk`` and
+``holder`` to be set; all other bytes may hold anything.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT
+from memopt.ir.code import FRAME_BUSY, FRAME_CHUNK, FRAME_HOLDER, FRAME_LIMIT
 from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.instructions import GENERAL
 
-_REGISTERS = 16
+_CAP = FRAME_HOLDER + 8
+_REGISTERS = _CAP + 8
 _FLAGS = _REGISTERS + 8 * len(GENERAL)
 _MXCSR = _FLAGS + 8
-_CYCLES = _MXCSR + 8
-_TEMPORARY = _CYCLES + 8
+_TEMPORARY = _MXCSR + 8
 _SYMBOLS = _TEMPORARY + 8
 # Offsets in the XSAVE area (standard format) of the two 16-byte halves of ymm0 (Intel SDM 1, 13.4 and 13.5.3).
 XMM_OFFSET, YMM_OFFSET = 160, 576
@@ -39,10 +39,12 @@ class FrameLayout:
 
     busy: int  # the lock of the frame, 8 bytes: not 0 while a version runs
     limit: int  # upper bound on H, 8 bytes
+    chunk: int  # another one; when the version has run so many iterations, it enters itself again
+    holder: int  # the stack pointer of the entry that holds the frame, 0 while nobody does
+    cap: int  # the iterations that this run would do without ``chunk``
     registers: int  # the 16 general-purpose registers in the machine's order (rax, rcx, rdx, rbx, rsp, ...)
     flags: int  # ah and al after lahf and seto al
     mxcsr: int  # 4 bytes
-    cycles: int  # the time stamp at the start of the run
     temporary: int  # 8 bytes for the guards
     symbols: Mapping[str, int]  # one 64-bit value each, sign- or zero-extended; R and H among them
     xsave: int  # the vector state
@@ -57,8 +59,8 @@ class FrameLayout:
         offsets = {name: _SYMBOLS + 8 * position for position, name in enumerate(names)}
         xsave = align(_SYMBOLS + 8 * len(offsets), 64)
         local = xsave + align(xsave_bytes, 64)
-        return FrameLayout(FRAME_BUSY, FRAME_LIMIT, _REGISTERS, _FLAGS, _MXCSR, _CYCLES, _TEMPORARY, offsets,
-                           xsave, local, local_bytes, align(local + local_bytes, 64))
+        return FrameLayout(FRAME_BUSY, FRAME_LIMIT, FRAME_CHUNK, FRAME_HOLDER, _CAP, _REGISTERS, _FLAGS, _MXCSR,
+                           _TEMPORARY, offsets, xsave, local, local_bytes, align(local + local_bytes, 64))
 
     def register(self, name: str) -> int:
         """The slot of a 64-bit general-purpose register; ``ValueError`` for any other name."""

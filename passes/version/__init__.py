@@ -5,7 +5,8 @@ A version is new code for iterations 0 .. H-1 of a nest (ARCHITECTURE, "The cont
     patch at the header -> entry: take the frame, save registers
                         -> guards: all hold?   no -> restore all, original code
                         -> kernel: iterations 0 <= outer < H
-                        -> rejoin: the state of the header in iteration H -> original code runs the rest
+                        -> rejoin: the state of the header in iteration H -> original code runs the rest,
+                                   or, after a chunk (``FRAME_CHUNK``), entry again
 
 In: a ``Region``, a ``NestPlan`` for it, a ``Placement`` (addresses in the target), the machine's XCR0. Out: a
 ``CompiledRegion``. Errors: Rejected(NO_PLAN or NO_SCHEDULE) where the code becomes too large or numbers do not fit;
@@ -21,6 +22,7 @@ Modules, in the order in which a version runs:
 - ``generate``: puts entry, kernel and exit together and assembles them for their place.
 - ``entry``: the prologue: takes the frame, saves registers, counts; and the way back when a guard fails.
 - ``guards``: loads live-ins, computes R and H, checks every guard.
+- ``code_guards``: the guards on the program's own machine code: it is what was lifted.
 - ``overflow_guards``: the guards that keep loop bounds within 64-bit arithmetic.
 - ``linear_code``: ``Linear`` expressions as code, for guards (overflow checked) and rejoin (modulo 2**64).
 - ``kernel``: the code of the iterations: one part after the other of a distributed nest.

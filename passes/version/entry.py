@@ -6,9 +6,16 @@ header instructions, and so back to the original code.
 
 Why the program cannot tell: on both ways the registers, flags and memory that the program can see are those of the
 header. The stack is not touched. Until the guards have passed, only the flags and the registers of guard code
-(``passes.version.guards.TOUCHED``) change. ``busy`` in the frame is the lock of the frame. It is taken before anything
-is written that an interrupted version may own, so a signal handler that enters the same nest, at whichever instruction,
-finds it taken and runs the original code.
+(``passes.version.guards.TOUCHED``) change.
+
+``busy`` in the frame is the lock of the frame. It is taken by one atomic instruction, before anything else is written,
+so of several threads and signal handlers that arrive, at whichever instruction, one runs the version. The others run
+the original code. The atomic instruction needs dead flags or one dead register; a loop without either is refused.
+
+A signal handler may leave a version by longjmp, and then nobody gives the frame back. So the holder's stack pointer is
+kept, from just after the lock is taken until just before it is given back. An entry with the same stack pointer proves
+that the holder is gone, because two activations that are alive cannot stand at one place of a stack: it takes the frame
+over.
 """
 
 from __future__ import annotations
@@ -16,11 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_RUNS, Placement
+from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Region
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
+from passes.version.code_guards import unchanged
 from passes.version.guards import FAIL, TOUCHED, checks
 
+ENTRY = "entry"
 _VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
 _XSAVE_HEADER = 512  # offset in the XSAVE area; 64 bytes (volume 1, 13.4.2)
 
@@ -45,14 +55,13 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     """
     frame = placement.frame
     return (
-        *(_take_locked if region.flags_dead else _take)(layout, frame),
+        *_take(region, layout, frame),
         *_save(layout, frame),
         instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
+        *unchanged(region),
         instruction("lea", "rbp", absolute(frame)),
         *checks(region, layout, most),
         instruction("inc", absolute(placement.statistics + STATISTICS_RUNS)),
-        *time_stamp(),
-        instruction("mov", Mem("rbp", displacement=layout.cycles), "rax"),
         *vector_state("save", layout, xcr0),
         *prologue,
         jump("kernel"),
@@ -61,16 +70,17 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     )
 
 
-def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...]) -> Iterator[Item]:
-    """Restore the flags and ``registers`` (rax last) from the frame, release the frame, jump to ``displaced``."""
+def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...], to: str = "displaced") -> Iterator[Item]:
+    """Restore the flags and ``registers`` (rax last) from the frame, release the frame, jump to the label ``to``."""
     yield instruction("mov", "rax", absolute(frame + layout.flags))
     # al is 1 when OF was set: 1 + 0x7f overflows and sets OF, 0 + 0x7f does not. sahf restores the other five flags.
     yield instruction("add", "al", 0x7f)
     yield instruction("sahf")
     for name in registers:
         yield instruction("mov", name, absolute(frame + layout.register(name)))
+    yield instruction("mov", absolute(frame + layout.holder), 0)
     yield instruction("mov", absolute(frame + layout.busy), 0)
-    yield jump("displaced")
+    yield jump(to)
 
 
 def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Item]:
@@ -88,49 +98,34 @@ def vector_state(direction: str, layout: FrameLayout, xcr0: int) -> Iterator[Ite
     yield instruction("xsave64" if direction == "save" else "xrstor64", area)
 
 
-def time_stamp() -> tuple[Item, ...]:
-    """rax = the time-stamp counter; clobbers rdx and the flags."""
-    return (instruction("rdtsc"), instruction("shl", "rdx", 32), instruction("or", "rax", "rdx"))
+def _take(region: Region, layout: FrameLayout, frame: int) -> Iterator[Item]:
+    """Take the lock ``busy``, or go to ``displaced``; then keep rcx and the stack pointer in the frame.
 
-
-def _take(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take the lock ``busy`` without changing a flag, a stack slot or a register; if it is taken, leave at once.
-
-    ``xchg`` swaps ``busy`` with rcx. If zero comes out, the frame was free, and the old rcx that went in (not zero)
-    both marks the frame taken and is kept there. If not, the frame was taken: swap back. An rcx of zero cannot mark the
-    frame taken; then its value is known, so rcx is free to use for a load of ``busy``. A signal between any two of
-    these instructions finds ``busy`` free, and leaves it free, or finds it taken.
+    With dead flags by a locked bit test. Else by ``xchg``, which changes no flag, with a dead register. Of all who
+    compete for the lock one gets it, because both are atomic. Raises ``VerifyError`` for a region with neither.
     """
-    busy, saved = absolute(frame + layout.busy), absolute(frame + layout.register("rcx"))
-    yield Label("entry")
-    yield jump("entry_rcx_zero", "rcxz")
-    yield instruction("xchg", busy, "rcx")
-    yield jump("entry_taken", "rcxz")
-    yield instruction("xchg", busy, "rcx")
-    yield jump("displaced")
-    yield Label("entry_rcx_zero")
-    yield instruction("mov", "rcx", busy)
-    yield jump("entry_free", "rcxz")
-    yield instruction("mov", "ecx", 0)
-    yield jump("displaced")
-    yield Label("entry_free")
-    yield instruction("mov", busy, 1)
-    yield instruction("mov", saved, "rcx")
-    yield jump("entry_save")
-    yield Label("entry_taken")
-    yield instruction("mov", "rcx", busy)
-    yield instruction("mov", saved, "rcx")
-    yield instruction("mov", busy, 1)
-    yield Label("entry_save")
-
-
-def _take_locked(layout: FrameLayout, frame: int) -> Iterator[Item]:
-    """Take the lock ``busy`` by a locked bit test, which changes the flags (they are dead): threads and signal handlers
-    may compete, and one gets it."""
-    yield Label("entry")
-    yield Bytes(b"\xf0")  # lock, for the next instruction
-    yield instruction("bts", absolute(frame + layout.busy, 4), 0)
-    yield jump("displaced", "b")
+    yield Label(ENTRY)
+    if region.flags_dead:
+        yield Bytes(b"\xf0")  # lock, for the next instruction
+        yield instruction("bts", absolute(frame + layout.busy, 4), 0)
+        yield jump("entry_own", "ae")
+        yield instruction("cmp", absolute(frame + layout.holder), "rsp")
+        yield jump("displaced", "ne")
+    else:
+        free = region.free_register
+        if not free:
+            raise VerifyError("neither flags nor a register are dead at the header")
+        swap = (instruction("xchg", "rcx", free),) if free != "rcx" else ()
+        yield instruction("mov", free, 1)
+        yield instruction("xchg", absolute(frame + layout.busy), free)
+        yield from swap
+        yield jump("entry_taken", "rcxz")
+        yield from swap
+        yield jump("displaced")
+        yield Label("entry_taken")
+        yield from swap
+    yield Label("entry_own")
+    yield instruction("mov", absolute(frame + layout.holder), "rsp")
     yield instruction("mov", absolute(frame + layout.register("rcx")), "rcx")
 
 

@@ -24,6 +24,7 @@ from memopt.x86.frame import XSAVE_BYTES, FrameLayout, align
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes.vector.calls import is_of_call
 from passes.version import rollback
+from passes.version.code_guards import copies as code_copies
 from passes.version.entry import displaced_code, entry_code
 from passes.version.kernel import KernelCode
 from passes.version.overflow_guards import magnitude_guards
@@ -61,6 +62,7 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
         entry_code(guarded, layout, placement, xcr0, plan.most_iterations, rollback.begin(region, layout, copies)),
         made.items,
         exit_code(region, layout, placement, xcr0, copies),
+        code_copies(region),
     ), placement.code)
     _check_fit(assembled, layout, scratch, placement)
     return CompiledRegion(region, plan, placement, assembled.code, assembled.labels["entry"], scratch,

@@ -172,9 +172,10 @@ def _lane_operand(lane: Lane, layout: FrameLayout) -> tuple[Mem, list[Item]]:
 
 
 def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> Iterator[Item]:
-    """R by exact division, R > ``left``, and H = min(R - left, limit, most) >= 1, both stored to their slots.
+    """R by exact division, R > ``left``, and H = min(R - left, limit, most, chunk) >= 1, both stored to their slots.
 
-    The limit is read only once, because memopt may change it at any time.
+    ``limit`` and ``chunk`` are read only once, because memopt may change them at any time. What H would be without
+    ``chunk`` is stored, too.
     """
     numerator, divisor = trips.numerator, trips.divisor
     yield from checked(numerator, layout, FAIL)
@@ -193,6 +194,10 @@ def _trips(trips: Trips, left: int, layout: FrameLayout, most: int | None) -> It
         yield instruction("mov", "rcx", most)
         yield instruction("cmp", "rax", "rcx")
         yield instruction("cmovg", "rax", "rcx")
+    yield instruction("mov", Mem("rbp", displacement=layout.cap), "rax")
+    yield instruction("mov", "rcx", Mem("rbp", displacement=layout.chunk))
+    yield instruction("cmp", "rax", "rcx")
+    yield instruction("cmovg", "rax", "rcx")
     yield instruction("cmp", "rax", 1)
     yield jump(FAIL, "l")
     yield instruction("mov", Mem("rbp", displacement=layout.symbols[LIMIT]), "rax")

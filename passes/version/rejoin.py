@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memopt.ir.code import STATISTICS_CYCLES, STATISTICS_ITERATIONS, Placement
+from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_ITERATIONS, STATISTICS_RUNS, Placement
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Cell, Lane, MemoryBacked, Region, Register, RegisterCarried, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction
+from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction, jump
 from passes.version import rollback
-from passes.version.entry import absolute, leave, time_stamp, vector_state
+from passes.version.entry import ENTRY, absolute, leave, vector_state
 from passes.version.guards import part_of_register
 from passes.version.linear_code import is_imm32, wrapping
 
@@ -50,6 +50,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
         *(item for m in region.memory_backed for item in _load(m, layout)),
         *(item for p in region.register_carried for item in _take_over(p, layout)),
+        *_again(layout, placement),
         *leave(layout, placement.frame, _RESTORED),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
@@ -76,10 +77,20 @@ def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
     yield instruction("ldmxcsr", control)
 
 
+def _again(layout: FrameLayout, placement: Placement) -> Iterator[Item]:
+    """If only ``chunk`` has ended the run: leave to the entry, so that all guards are checked anew, in the state of the
+    header in iteration H. A cell that the loop reads in each iteration is compared again; one that a handler or a
+    thread has changed ends the version that way. The entries of one run count as one."""
+    yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
+    yield instruction("cmp", "rax", Mem("rbp", displacement=layout.cap))
+    yield jump("exit_last_chunk", "ge")
+    for counter in (STATISTICS_ENTRIES, STATISTICS_RUNS):
+        yield instruction("dec", absolute(placement.statistics + counter))
+    yield from leave(layout, placement.frame, _RESTORED, ENTRY)
+    yield Label("exit_last_chunk")
+
+
 def _count(layout: FrameLayout, statistics: int) -> Iterator[Item]:
-    yield from time_stamp()
-    yield instruction("sub", "rax", Mem("rbp", displacement=layout.cycles))
-    yield instruction("add", absolute(statistics + STATISTICS_CYCLES), "rax")
     yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
     yield instruction("add", absolute(statistics + STATISTICS_ITERATIONS), "rax")
 

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memopt.ir.code import (
+    FRAME_CHUNK,
     FRAME_LIMIT,
-    STATISTICS_CYCLES,
+    STATISTICS_BYTES,
     STATISTICS_ENTRIES,
     STATISTICS_ITERATIONS,
     STATISTICS_RUNS,
@@ -54,13 +55,12 @@ TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The counters of a version (memopt.ir.code): times that its guard was reached, runs, outer iterations that it ran,
-    and cycles in it (time-stamp-counter ticks)."""
+    """The counters of a version (memopt.ir.code): times that its guard was reached, runs, outer iterations that it
+    ran."""
 
     entries: int
     runs: int
     iterations: int
-    cycles: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class CodeCache:
     def create(cls, tracee: Tracee, near: int, code_size: int, frame_size: int, scratch_size: int = 0) -> CodeCache:
         """Map the pages, all but scratch within rel32 reach of ``near``. Sizes in bytes, rounded up to pages.
 
-        The frame is zero, except that its limit on iterations is set to none. Raises ``Rejected``: NO_MEMORY (also for
-        RLIMIT_AS), NO_ROOM.
+        The frame is zero, except that its limits on iterations are set to none. Raises ``Rejected``: NO_MEMORY (also
+        for RLIMIT_AS), NO_ROOM.
         """
         code_size, frame_size = (-(-size // PAGE) * PAGE for size in (code_size, frame_size))
         total = code_size + STATISTICS_SIZE + frame_size
@@ -150,7 +150,8 @@ class CodeCache:
         cache = cls(placement, pages)
         try:
             cache._confirm(tracee)
-            tracee.memory.write(placement.frame + FRAME_LIMIT, NO_LIMIT.to_bytes(8, "little"))
+            for word in (FRAME_LIMIT, FRAME_CHUNK):
+                tracee.memory.write(placement.frame + word, NO_LIMIT.to_bytes(8, "little"))
             if scratch_size:
                 cache.reserve_scratch(tracee, scratch_size)
         except Rejected:
@@ -192,16 +193,16 @@ class CodeCache:
     def read_statistics(self) -> Statistics:
         """The present values of the counters, also after the target has ended."""
         return Statistics(*(self._word(offset) for offset in (STATISTICS_ENTRIES, STATISTICS_RUNS,
-                                                              STATISTICS_ITERATIONS, STATISTICS_CYCLES)))
+                                                              STATISTICS_ITERATIONS)))
 
     def clear_statistics(self) -> None:
         """Set all counters to 0."""
         start = self.placement.code_size
-        self._pages[start:start + STATISTICS_CYCLES + 8] = bytes(STATISTICS_CYCLES + 8)
+        self._pages[start:start + STATISTICS_BYTES] = bytes(STATISTICS_BYTES)
 
     def write_record(self, offset: int, data: bytes) -> None:
         """Write ``data`` at ``offset`` of the statistics page, which must be behind the counters."""
-        if not STATISTICS_CYCLES + 8 <= offset <= STATISTICS_SIZE - len(data):
+        if not STATISTICS_BYTES <= offset <= STATISTICS_SIZE - len(data):
             raise VerifyError(f"{len(data)} bytes at {offset} do not fit the statistics page")
         start = self.placement.code_size + offset
         self._pages[start:start + len(data)] = data

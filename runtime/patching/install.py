@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 import time
 from collections import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -117,7 +117,7 @@ def jump_bytes(source: int, target: int) -> bytes:
 
 
 def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0,
-            moved: abc.Mapping[int, int] = MappingProxyType({})) -> None:
+            moved: abc.Mapping[int, int] = MappingProxyType({}), code: Sequence[tuple[int, bytes]] = ()) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
     ``timeout_s``: how long to look for a moment when no thread stands inside the displaced bytes; between the attempts
@@ -125,8 +125,10 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
     ``moved``: code that must not be executed at its old place any more: old to new address of each instruction. A
     thread that stands in it is set to the copy. That happens before the commit, because the copy does the same with and
     without the patch.
-    Raises ``Rejected``: NO_ROOM (the patch would cross a page border, the bytes there are others, or there are sleeping
-    threads, which cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
+    ``code``: the code that the version stands for, as (address, bytes). All of it is compared in the same stop in which
+    the patch is written, so that code which was replaced since it was lifted gets no patch.
+    Raises ``Rejected``: CODE_CHANGED (the bytes there are others), NO_ROOM (the patch would cross a page border, or
+    there are sleeping threads, which cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
     """
     _check_place(tracee.pid, patch)
     if moved and len(threads(tracee.pid)) > 1:
@@ -134,7 +136,10 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
     _stop_outside(tracee, timeout_s, lambda: _movable(tracee, patch, moved))
     found = tracee.memory.read(patch.address, len(patch.original))
     if found != patch.original:
-        raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}, not {patch.original.hex()}")
+        raise Rejected(Reason.CODE_CHANGED, f"{patch.address:#x} holds {found.hex()}, not {patch.original.hex()}")
+    for address, lifted in code:
+        if tracee.memory.read_some(address, len(lifted)) != lifted:
+            raise Rejected(Reason.CODE_CHANGED, f"in the {len(lifted)} bytes at {address:#x}")
     _record(cache, patch)
     for tid in tracee.threads:
         registers = tracee.registers(tid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from unicorn import UC_ARCH_X86, UC_HOOK_CODE, UC_MODE_64, Uc
@@ -18,6 +18,7 @@ from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header, line
 
 NUMBERS = {name: getattr(x86, f"UC_X86_REG_{name.upper()}") for name in (*GENERAL, "rip", "eflags")}
 ITERATIONS = 10
+_FIRST_OF_KERNEL = bytes.fromhex("48c7c0ffffffff")  # mov rax, -1
 
 
 def tiny_kernel(_: FrameLayout) -> KernelCode:
@@ -32,7 +33,7 @@ class Machine:
     def __init__(self, flags_dead: bool) -> None:
         header = Header(xcr0=0)
         live_ins = (LiveIn("n", Register("rsi")), LiveIn("c", Register("rcx")))
-        rejoin = (Rejoin(Register("rcx"), linear(0, c=1, H=1)),)
+        rejoin = (Rejoin(Register("rcx"), linear(0, c=1, H=1)), Rejoin(Register("rsi"), linear(0, n=1, H=-1)))
         region = header.region(live_ins, Trips(linear(n=1), 1), (), rejoin)
         self.compiled = header.compile(replace(region, flags_dead=flags_dead), tiny_kernel)
         self.placement = header.placement
@@ -43,8 +44,8 @@ class Machine:
         self.emulator.mem_write(self.placement.code, self.compiled.code)
         self.end = self.placement.code  # the displaced instructions
 
-    def reset(self, limit: int = LIMIT) -> None:
-        self.emulator.mem_write(self.placement.frame, struct.pack("<Qq", 0, limit) + bytes(4000))
+    def reset(self, limit: int = LIMIT, chunk: int = LIMIT) -> None:
+        self.emulator.mem_write(self.placement.frame, struct.pack("<QqqQ", 0, limit, chunk, 0) + bytes(4000))
         self.emulator.mem_write(self.placement.statistics, bytes(32))
 
     def limit(self, iterations: int) -> None:
@@ -74,6 +75,21 @@ class Machine:
         if count > 0:
             assert self.emulator.reg_read(NUMBERS["rip"]) == seen[count]
 
+    def kernels(self, then: Callable[[], None] = lambda: None) -> int:
+        """Run to the end, and count the arrivals at the kernel. ``then`` is called at each."""
+        count = 0
+
+        def look(emulator: Uc, address: int, size: int, _data: object) -> None:
+            nonlocal count
+            if bytes(emulator.mem_read(address, size)) == _FIRST_OF_KERNEL:
+                count += 1
+                then()
+
+        hook = self.emulator.hook_add(UC_HOOK_CODE, look)
+        self.go()
+        self.emulator.hook_del(hook)
+        return count
+
     def registers(self) -> dict[str, int]:
         values = {name: self.emulator.reg_read(number) for name, number in NUMBERS.items()}
         return values | {"eflags": values["eflags"] & FLAGS}
@@ -101,4 +117,5 @@ def values(pattern: int, rcx: int, trips: int) -> dict[str, int]:
 
 def expected(entered: Mapping[str, int], ran: bool) -> dict[str, int]:
     """Registers at the displaced instructions; ``ran``: whether the version has run."""
-    return {**entered, "rcx": (entered["rcx"] + (ITERATIONS - 1 if ran else 0)) & WORD}
+    done = ITERATIONS - 1 if ran else 0
+    return {**entered, "rcx": (entered["rcx"] + done) & WORD, "rsi": entered["rsi"] - done}

@@ -27,7 +27,8 @@ FLAGS = 0x8d5  # OF SF ZF AF PF CF
 LIMIT = 2**63 - 1
 MXCSR = 0x1f80
 WORD = (1 << 64) - 1
-VALUES = tuple(name for name in GENERAL if name not in ("rsp", "r15"))  # a test may choose these
+FREE = "r13"  # dead at the header: an entry may change it
+VALUES = tuple(name for name in GENERAL if name not in ("rsp", "r15", FREE))  # a test may choose these
 
 _DISPLACED = bytes.fromhex("4d8d7f01 0f1f00")  # lea r15, [r15 + 1]; nop
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -59,11 +60,14 @@ class Outcome:
 
 @dataclass
 class Header:
-    """``arena`` is a page for cells of the test's own; ``limit`` and ``busy`` are written to the frame at ``run``."""
+    """``arena`` is a page for cells of the test's own; ``limit``, ``busy``, ``chunk`` and ``holder`` are written to the
+    frame at ``run``."""
 
     xcr0: int = -1
     limit: int = LIMIT
     busy: int = 0
+    chunk: int = LIMIT
+    holder: int = 0
     plan: NestPlan | None = None
     _memory: mmap.mmap = field(default_factory=lambda: mmap.mmap(
         -1, (_CODE_PAGES + _DATA_PAGES) * _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
@@ -83,7 +87,8 @@ class Header:
 
     def region(self, live_ins: tuple[LiveIn, ...], trips: Trips, guards: tuple[Guard, ...] = (),
                rejoin: tuple[Rejoin, ...] = ()) -> Region:
-        return Region(self.address, _DISPLACED, live_ins, trips, guards, rejoin, (), Scop((), ()))
+        return Region(self.address, _DISPLACED, live_ins, trips, guards, rejoin, (), Scop((), ()),
+                      free_register=FREE)
 
     def compile(self, region: Region, kernel: Callable[[FrameLayout], KernelCode] | None = None) -> CompiledRegion:
         return generate(region, self.plan or PLAN, kernel or self.kernel, self.placement, lambda _: _DISPLACED,
@@ -109,7 +114,8 @@ class Header:
         self._write(_STACK + _PAGE // 2 - 128, _RED_ZONE)
         self._write(_MARKS, bytes(64))
         self._write(_STATISTICS, bytes(32))
-        self._write(_FRAME, struct.pack("<Qq", self.busy, self.limit).ljust(3 * _PAGE, b"\xa5"))
+        words = struct.pack("<QqqQ", self.busy, self.limit, self.chunk, self.holder)
+        self._write(_FRAME, words.ljust(3 * _PAGE, b"\xa5"))
         self._entry()
         return self._outcome()
 
@@ -236,7 +242,7 @@ class Header:
         return Outcome(
             {**registers, "r15": 0}, self._words(_OUT + _FLAGS_SLOT, 1)[0] & FLAGS, mxcsr, same,
             self._memory[_STACK + _PAGE // 2 - 128:_STACK + _PAGE // 2] == _RED_ZONE, registers["r15"], count, trips,
-            limit, self._words(_STATISTICS, 4))
+            limit, self._words(_STATISTICS, 3))
 
     def _words(self, at: int, count: int) -> tuple[int, ...]:
         return struct.unpack_from(f"<{count}Q", self._memory, at)

@@ -22,7 +22,7 @@ SITE = site_of(NESTS)
 class Cache:
     """A code cache that has nothing but statistics."""
 
-    statistics: Statistics = field(default=Statistics(0, 0, 0, 0))
+    statistics: Statistics = field(default=Statistics(0, 0, 0))
 
     def read_statistics(self) -> Statistics:
         return self.statistics
@@ -33,4 +33,4 @@ def installed(behind: Installed | None = None) -> Installed:
     region = Region(HEADER, b"\x90" * 5, (), Trips(Linear.symbol("rdi"), 1), (), (), (), Scop((), ()))
     compiled = CompiledRegion(region, NestPlan(()), Placement(0, 4096, 0, 0, 0, 0, 0), b"", 0, 0, "")
     return Installed(HEADER, ((HEADER, HEADER + 16),), SITE, SITE.loops[-1], Cache(), compiled, False, {}, None, 1.0,
-                     Service(None, (0.0, 0.0), speedup=2.0, again=True), behind)
+                     Service(None, speedup=2.0, again=True), behind)

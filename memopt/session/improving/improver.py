@@ -95,7 +95,7 @@ class Improver:
 
         Precondition: not ``busy``.
         """
-        self._hotness = hotness
+        self._hotness = self.in_service.hotness = hotness
         settled, self._settled = self._settled, []
         for refused in self.history.reopened:
             hotness.reopen(refused.ranges)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from memopt.console import say_internal
 from memopt.ir.reasons import Reason, Rejected
-from memopt.machine.tsc import ticks_per_second
+from memopt.session.measuring.hotness import Hotness
 from memopt.session.measuring.verdict import Verdict
 from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
 from memopt.session.replacing.history import History
@@ -55,6 +55,7 @@ class InService:
                  improving: Improving) -> None:
         self.process, self.history = process, history
         self._start, self._improving = start, improving
+        self.hotness = Hotness()  # the samples of the process so far
         self._together: frozenset[int] = frozenset()  # the versions of the last joint A/B measurement
 
     def versions(self) -> Iterator[Installed]:
@@ -69,10 +70,9 @@ class InService:
 
     def review(self) -> bool:
         """Start to take out a version that is not faster in service; False if there is none."""
-        pid = self.process.pid
         for version in self.versions():
-            verdict = version.service.judge(version.cache.read_statistics(), ticks_per_second(), time.monotonic(),
-                                            running_seconds(pid), thread_count(pid))
+            verdict = version.service.judge(version.cache.read_statistics(), self._inside(version),
+                                            thread_count(self.process.pid))
             if verdict is not None:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True
@@ -96,7 +96,7 @@ class InService:
                 time.monotonic() - self.process.started - version.installed_after > TURNS_AFTER[service.turns])
             if service.gain is not None and service.gain < CLEAR:
                 little.append(version)
-                due = due or service.slower(version.cache.read_statistics(), ticks_per_second())
+                due = due or service.slower(version.cache.read_statistics(), running_seconds(self.process.pid))
             if due:
                 self._start(functools.partial(self._take_turns, version))
                 return True
@@ -180,10 +180,10 @@ class InService:
         cache, service = version.cache, version.service
         service.turns = service.turns % len(TURNS_AFTER) + 1
         found = self._compared(version, service.turns)
-        service.pass_over(cache.read_statistics(), time.monotonic(), running_seconds(self.process.pid))
+        service.pass_over(cache.read_statistics(), self._inside(version))
         if found is not None:
             service.turns = len(TURNS_AFTER)
-            service.keeps(found.gain, found.pace, cache.read_statistics())
+            service.keeps(found.gain, found.pace, cache.read_statistics(), running_seconds(self.process.pid))
             if found.gain < LOSS:
                 self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service"))
 
@@ -192,12 +192,16 @@ class InService:
 
         found = self._compared(versions[0], 1, versions[1:])
         for version in versions:
-            version.service.pass_over(version.cache.read_statistics(), time.monotonic(),
-                                      running_seconds(self.process.pid))
+            version.service.pass_over(version.cache.read_statistics(), self._inside(version))
         if found is not None and found.gain < LOSS:
             for version in versions:
                 self.take_out(version, Verdict(Reason.NOT_FASTER, f"{found.gain:.2f} times as fast in service, with "
                                                                   f"{len(versions) - 1} more"))
+
+    def _inside(self, version: Installed) -> float:
+        """Processor seconds in the code of ``version`` so far, by samples."""
+        placement = version.compiled.placement
+        return self.hotness.seconds(placement.code, placement.code + placement.code_size)
 
     def _compared(self, version: Installed, attempt: int, others: Sequence[Installed] = ()) -> Comparison | None:
         """The A/B measurement of a version, or of several together, against the original; None where it gives no

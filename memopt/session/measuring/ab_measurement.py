@@ -16,14 +16,13 @@ original brings them there for the version, which then seems faster than it will
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from statistics import mean, median, quantiles
 
 from memopt.ir.code import FRAME_LIMIT
 from memopt.ir.reasons import Reason, Rejected
-from memopt.machine.tsc import ticks_per_second
 from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
 from runtime.target.memory import Memory
 from runtime.target.proc import processor_seconds
@@ -40,18 +39,19 @@ RESTING_SECONDS = 5e-9  # by which a version that rests makes a pass longer
 CLEAR = 1.5  # a gain that one turn shows
 AHEAD, MOST_INTERVALS = 5, 24  # turns won minus turns lost that decide; most turns: a sequential sign test (Wald 1945)
 LOSS = 0.98  # a median gain below this is a loss
-# Upper over lower quartile of the time that turns of the version spend in it: a larger ratio means that there are
-# phases.
+# Upper over lower quartile of the rates of turns of the version, and of the parts that it covers: a larger ratio means
+# that there are phases.
 STEADY = 1.3
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A turn: ``passes`` by the header in ``seconds`` of the program, of which ``inside`` were spent in the version."""
+    """A turn: ``passes`` by the header in ``seconds`` of the program, of which ``covered`` (0 to 1) were iterations of
+    the version."""
 
     passes: int
     seconds: float
-    inside: float = 0.0
+    covered: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -60,8 +60,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``gain``: the program's speed with the version over that without it. ``pace``: seconds in the version for each
-    pass by the header."""
+    """``gain``: the program's speed with the version over that without it. ``pace``: seconds of the program for each
+    pass by the header while the version is in service."""
 
     gain: float
     pace: float
@@ -85,10 +85,14 @@ def comparison(turns: Callable[[bool], Interval]) -> Comparison | None:
         ahead += 1 if ratios[-1] > 1 else -1
         if ratios[0] >= CLEAR:
             break
-    low, _, high = quantiles((turn.inside / turn.seconds for turn in versions), n=4, method="inclusive")
-    if low * STEADY < high:
+    if not (_steady(turn.rate for turn in versions) and _steady(turn.covered for turn in versions)):
         return None
-    return Comparison(median(ratios), median(turn.inside / max(1, turn.passes) for turn in versions))
+    return Comparison(median(ratios), median(turn.seconds / max(1, turn.passes) for turn in versions))
+
+
+def _steady(values: Iterable[float]) -> bool:
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low * STEADY >= high
 
 
 def measured(pid: int, cache: CodeCache, period: int, won: float, attempt: int,
@@ -183,8 +187,9 @@ class _Turns:
 
     def _turn(self, since: _Look) -> Interval:
         now = self._look()
-        inside = (now.counted.cycles - since.counted.cycles) / ticks_per_second()
-        return Interval(self._passes(since.counted, now.counted), max(now.spent(since), 1e-9), inside)
+        passes = self._passes(since.counted, now.counted)
+        iterations = self.period * (now.counted.iterations - since.counted.iterations)
+        return Interval(passes, max(now.spent(since), 1e-9), iterations / max(1, passes))
 
     def _passed(self, since: _Look) -> int:
         return self._passes(since.counted, self.cache.read_statistics())

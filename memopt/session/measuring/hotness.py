@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from runtime.sampling.perf_events import INTERVAL_NS
+
 NEIGHBOURHOOD = 11  # samples within 2 KiB belong together until the loop around them is known
 ENOUGH = 32  # units of time in one neighbourhood, since the last decision, before a look pays
 
@@ -79,6 +81,10 @@ class Hotness:
         spans = tuple(ranges)
         inside = sum(n for a, n in self.samples.items() if any(low <= a < high for low, high in spans))
         return inside / total if total else 0.0
+
+    def seconds(self, low: int, high: int) -> float:
+        """Processor seconds in ``[low, high)`` by all samples. Safe while another thread adds samples."""
+        return INTERVAL_NS * 1e-9 * sum(n for a, n in list(self.samples.items()) if low <= a < high)
 
     def since(self, before: Mapping[int, int], ranges: Iterable[tuple[int, int]]) -> tuple[int, int]:
         """Units of time in the half-open ranges, and everywhere, since ``samples`` was equal to ``before``. Safe while

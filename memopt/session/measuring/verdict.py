@@ -1,27 +1,31 @@
 """The verdict on an installed version: it stays, or it is taken out because it loses or its guard never holds.
 
-Example: the trial measured 100 us per iteration of the original. The version has run 10,000 iterations in 1.2 s since
+Example: the trial measured 100 us per iteration of the original. The version has run 10,000 iterations in 1.6 s since
 the last verdict, for which the original needs 1.0 s: it is taken out.
 
-In: the version's counters of entries, runs, iterations and cycles. Out: a ``Verdict``, or None. Each run also costs
-time that the version's own clock does not see: the guard, saving and restoring registers, the way back.
+In: the version's counters of entries, runs and iterations, and the samples that fell into its code. Out: a ``Verdict``,
+or None. A version has no clock of its own, because a program may forbid RDTSC (prctl(2), PR_SET_TSC; seccomp(2)), and
+some virtual machines take microseconds for it. Samples tell its time with an error, which a verdict allows for.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 
 from memopt.ir.reasons import Reason
 from runtime.patching.code_cache import Statistics
 
-PASSAGE_SECONDS = 1e-6  # one run's guard, saved and restored vector state, and the way back
+PASSAGE_SECONDS = 1e-6  # at least, for one run's guard, saved and restored vector state, and the way back
 GAIN = 1.03  # a version must be faster than the original by this factor
 ENOUGH_SECONDS = 0.05  # of original work that a verdict must rest on
 # A version is taken out once it has lost 0.03 s, or over 0.5 s of original work: a busy machine alone is no reason.
 LOST_SECONDS, SURE_SECONDS = 0.03, 0.5
 ENOUGH_ENTRIES = 1024  # that all failed, before a guard counts as one that never holds
 TICK_SECONDS = 50e-9  # of one guard that fails
-WATCH_SECONDS = 0.5  # in the version, from one look at its pace to the next; doubled by each that shows a loss
+SAMPLE_SECONDS = 0.016  # that a sample stands for where samples are rarest (memopt.session.watching.sampling_rate)
+WATCH_SECONDS = 0.5  # of the program, from one look at its pace to the next; doubled by each that shows a loss
+ERRORS = 2.0  # standard errors of the sampled time that a loss must exceed (samples are counted: Poisson)
 SLOWER = 1.1  # by this factor than in its A/B measurement
 
 
@@ -41,7 +45,6 @@ class Service:
     # Seconds in the trial. None where there was no trial, or where iterations differ in length: per-iteration times of
     # different entries cannot be compared then. The version is credited with ``speedup`` instead.
     original_per_iteration: float | None
-    began: tuple[float, float]  # elapsed and processor seconds of the program when it was last judged
     speedup: float | None = None  # in the trial
     again: bool = False  # a version for more values might be made, where the original iterates more often than this one
     period: int = 1  # as in memopt.ir.region.Region
@@ -49,24 +52,23 @@ class Service:
     turns: int = 0  # A/B measurements so far (memopt.session.measuring.ab_measurement)
     gain: float | None = None  # the program's speed with it over that without it, in these measurements
     stuck: bool = False  # it could not be taken out, and is not judged any more
-    _judged: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _judged: Statistics = field(default=Statistics(0, 0, 0))
+    _inside: float = 0.0  # when it was last judged
     _pace: float | None = None
-    _paced: Statistics = field(default=Statistics(0, 0, 0, 0))
+    _paced: Statistics = field(default=Statistics(0, 0, 0))
+    _processor: float = 0.0  # when it was last paced
     _watch: float = WATCH_SECONDS
 
-    def judge(self, counted: Statistics, ticks_per_second: float, elapsed: float, processor: float,
-              threads: int = 1) -> Verdict | None:
+    def judge(self, counted: Statistics, inside: float, threads: int = 1) -> Verdict | None:
         """The verdict on the time since the last one; None: the version stays, or it is too early to tell.
 
-        ``elapsed``: seconds on any clock. ``processor``: processor seconds of the program. The version's clock runs on
-        while other processes have the processor; the version is taken to have had the same part of it as the program.
-        A run counts when it ends, with all its time; the part of it before the last verdict is cut off. An entry whose
-        guard fails counts as one iteration of the original.
+        ``inside``: processor seconds in the version's code so far, by samples; guards, and saving and restoring
+        registers, are in it. An entry whose guard fails counts as one iteration of the original.
         """
         if self.alone and threads > 1:
             return Verdict(Reason.THREADS, "they cannot be kept apart in this loop")
-        entries, runs, iterations, cycles = (getattr(counted, f.name) - getattr(self._judged, f.name)
-                                             for f in fields(Statistics))
+        entries, runs, iterations = (getattr(counted, f.name) - getattr(self._judged, f.name)
+                                     for f in fields(Statistics))
         if counted.runs == 0 and entries >= ENOUGH_ENTRIES:
             return Verdict(Reason.GUARD_FAILED, f"{entries} entries, none with the values it was made for", True)
         # After every run the header is entered again, with too few iterations left for another run; a run may also
@@ -75,45 +77,45 @@ class Service:
         if self.again and others >= max(ENOUGH_ENTRIES, iterations):
             return Verdict(Reason.GUARD_FAILED, f"of the last {entries} entries {runs} had the values it was made for",
                            True)
-        passed = max(1e-9, elapsed - self.began[0])
-        share = min(1.0, (processor - self.began[1]) / passed)
-        inside = share * min(cycles / ticks_per_second, passed)
+        sampled = inside - self._inside
         if self.original_per_iteration is not None:
             original = self.original_per_iteration * iterations
         elif self.speedup is not None:
-            original = self.speedup * inside
+            original = self.speedup * sampled
         else:
             return None
         failed = max(0, entries - runs)
         if max(original, TICK_SECONDS * failed) < ENOUGH_SECONDS:
             return None
-        version = inside + PASSAGE_SECONDS * runs + TICK_SECONDS * failed
+        version = max(sampled - ERRORS * math.sqrt(SAMPLE_SECONDS * sampled),
+                      PASSAGE_SECONDS * runs + TICK_SECONDS * failed)
         lost = version * GAIN - original
         if lost > 0 and (lost >= LOST_SECONDS or original >= SURE_SECONDS):
             return Verdict(Reason.NOT_FASTER, f"of the last {entries} entries {runs} had the values it was made for"
                            if failed > runs else f"{original / version:.2f} times as fast in service")
         if lost <= 0:
-            self.pass_over(counted, elapsed, processor)
+            self.pass_over(counted, inside)
         return None
 
-    def keeps(self, gain: float, pace: float, counted: Statistics) -> None:
-        """Note the result of an A/B measurement. ``pace``: seconds in the version for each pass by the header."""
-        self.gain, self._pace, self._paced = gain, pace, counted
+    def keeps(self, gain: float, pace: float, counted: Statistics, processor: float) -> None:
+        """Note the result of an A/B measurement. ``pace``: seconds of the program for each pass by the header."""
+        self.gain, self._pace, self._paced, self._processor = gain, pace, counted, processor
 
-    def slower(self, counted: Statistics, ticks_per_second: float) -> bool:
+    def slower(self, counted: Statistics, processor: float) -> bool:
         """Whether the version has got slower than in its A/B measurement, whose result then holds no longer.
 
-        Where memory is shared with other processes, its speed may change more than that of the original."""
+        Where memory is shared with other processes, its speed may change more than that of the original. ``processor``:
+        processor seconds of the program."""
         passes = counted.entries - self._paced.entries + self.period * (counted.iterations - self._paced.iterations)
-        inside = (counted.cycles - self._paced.cycles) / ticks_per_second
-        if self._pace is None or inside < self._watch:
+        passed = processor - self._processor
+        if self._pace is None or passed < self._watch:
             return False
-        self._paced = counted
-        slower = inside > SLOWER * self._pace * passes
+        self._paced, self._processor = counted, processor
+        slower = passed > SLOWER * self._pace * passes
         if slower:
             self._watch *= 2
         return slower
 
-    def pass_over(self, counted: Statistics, elapsed: float, processor: float) -> None:
+    def pass_over(self, counted: Statistics, inside: float) -> None:
         """Leave everything up to now out of the next verdict."""
-        self._judged, self.began = counted, (elapsed, processor)
+        self._judged, self._inside = counted, inside

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -21,9 +21,10 @@ from memopt.session.replacing.stage_times import processor_limit
 from memopt.session.replacing.versions import line
 
 if TYPE_CHECKING:
+    from memopt.ir.graph import Loop
     from memopt.ir.region import Footprint, Region
     from memopt.lifting.lift import Lifted
-    from memopt.session.replacing.site import LoopCode
+    from memopt.session.replacing.site import LoopCode, Site
     from runtime.trial.shadow import Shadow
 
 LIFT_SECONDS = 5.0  # of processor time, to lift one loop
@@ -71,9 +72,10 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
 def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow, to_the_end: bool) -> _Lifted:
     """The region as ``shadow`` stands at the header. Raises Rejected: the loop is not understood, its memory is shared
     or not the process's, or the entry is one that an earlier version takes (NOT_REACHED)."""
-    from memopt.cfg.dead_registers import flags_dead
+    from memopt.cfg.dead_registers import dead_registers, flags_dead
     from memopt.ir.region import Progression
     from memopt.lifting.lift import Code, lift_region
+    from memopt.x86.instructions import GENERAL
     from runtime.target.eligibility import other_threads
     from runtime.target.memory import check_private, mappings
     from runtime.trial.trial import admitted, general_registers, live_values, peek, vector_registers
@@ -87,9 +89,14 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
                              general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
                              vector_registers(shadow), processor_limit(LIFT_SECONDS), history.entries(loop.header),
                              process.print_after)
-        dead = flags_dead(site.graph, code.operations, loop.header)
-        lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead))
-    if (not dead or lifted.region.confined) and other_threads(process.pid):
+        dead = flags_dead(site.graph, loop.header)
+        spare = "" if dead else free_register(lifted.region, dead_registers(
+            site.graph, code.operations, loop.header, GENERAL))
+        lifted = replace(lifted, region=replace(lifted.region, flags_dead=dead, free_register=spare,
+                                                code=lifted_code(site, loop, lifted.region)))
+    if not dead and not spare:
+        raise Rejected(Reason.THREADS, "neither flags nor a register are free at the header, to keep entries apart")
+    if lifted.region.confined and other_threads(process.pid):
         raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
     process.print_after("lift", lifted.region)
     values = live_values(lifted.region, shadow)
@@ -99,6 +106,54 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
     for words in (g for g in lifted.region.guards if isinstance(g, Progression)):
         check_private(maps, words.low, words.high, written=False)
     return lifted, places
+
+
+def free_register(region: Region, dead: frozenset[str]) -> str:
+    """One of the ``dead`` registers that nothing of ``region`` needs at entry; "" if there is none."""
+    from memopt.ir.region import Cell, Register
+
+    used = {"rsp"}
+    for location in (*(x.location for x in region.live_ins), *(r.location for r in region.rejoin),
+                     *(m.location for m in region.memory_backed), *(c.location for c in region.register_carried)):
+        match location:
+            case Register(name) | Cell(base=name):
+                used.add(name)
+    return min(dead - used, default="")
+
+
+def lifted_code(site: Site, loop: Loop, region: Region) -> tuple[tuple[int, bytes], ...]:
+    """The code that ``region`` stands for, as intervals (address, bytes): all blocks of the loop and of the functions
+    that it calls. Where the region relies on dead registers or stack cells, the code behind the loop as well, because
+    it shows that they are dead."""
+    from memopt.cfg.inlining import COPY
+
+    reached = set(loop.blocks)
+    if region.dead_registers or region.dead_stack_cells:
+        pending = list(reached)
+        while pending:
+            for start in site.graph.successors(pending.pop()):
+                if start not in reached:
+                    reached.add(start)
+                    pending.append(start)
+    known: dict[int, int] = {}
+    for start in reached:
+        block = site.graph.blocks[start]
+        known.update(zip(range(start % COPY, block.end % COPY), block.code, strict=False))
+    return intervals(known)
+
+
+def intervals(known: Mapping[int, int]) -> tuple[tuple[int, bytes], ...]:
+    """The bytes ``known``, by address, as intervals of adjacent bytes.
+
+    >>> intervals({4: 1, 5: 2, 8: 3})
+    ((4, b'\\x01\\x02'), (8, b'\\x03'))
+    """
+    found: list[tuple[int, bytearray]] = []
+    for address in sorted(known):
+        if not found or found[-1][0] + len(found[-1][1]) != address:
+            found.append((address, bytearray()))
+        found[-1][1].append(known[address])
+    return tuple((start, bytes(data)) for start, data in found)
 
 
 def lift_at_next_arrival(process: Process, header: int, shadow: Shadow, first: Rejected, lift: Callable[[], _T]) -> _T:

@@ -12,7 +12,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Reason
-from memopt.machine.tsc import ticks_per_second
 from memopt.report.model import LoopReport, Outcome
 from memopt.session.measuring.verdict import Service
 
@@ -27,8 +26,9 @@ if TYPE_CHECKING:
     from runtime.patching.code_cache import CodeCache
     from runtime.trial.trial import Measurement
 
+ENOUGH_SECONDS = 0.1  # of samples in a version, to tell its time in service; else the trial tells it
 TRANSIENT = frozenset({Reason.THREADS, Reason.NOT_REACHED, Reason.SHADOW_INCONCLUSIVE, Reason.BLOCKED,
-                       Reason.TOO_SHORT, Reason.NO_MEMORY})  # a later attempt may succeed
+                       Reason.TOO_SHORT, Reason.NO_MEMORY, Reason.CODE_CHANGED})  # a later attempt may succeed
 
 
 @dataclass
@@ -137,7 +137,10 @@ def loop_report(decision: Decision, hotness: Hotness, started: float, source: st
             statistics, placement = cache.read_statistics(), cache.placement
             ranges = (*ranges, (placement.code, placement.code + placement.code_size))
             iterations = statistics.iterations * decision.period
-            after = statistics.cycles / ticks_per_second() / iterations if iterations else None
+            inside = hotness.seconds(placement.code, placement.code + placement.code_size)
+            after = None if measured is None else measured.version / decision.period
+            if iterations and inside >= ENOUGH_SECONDS:
+                after = inside / iterations
             first = hotness.first_seen(decision.ranges)
             return LoopReport(
                 decision.address, hotness.share(ranges), Outcome.REPLACED, function, source,

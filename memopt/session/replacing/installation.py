@@ -5,7 +5,6 @@ In: the validated version, its memory, the displaced instructions. Out: the ``In
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from memopt.session.measuring.verdict import Service
@@ -13,7 +12,6 @@ from memopt.session.replacing.decision import Installed
 from memopt.session.replacing.history import LOOKS, History
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.versions import followed_by
-from runtime.target.proc import running_seconds
 
 if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion
@@ -37,14 +35,13 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
             tracee.stop()
             check_threads(process.pid)
             patch(tracee, jump(region.header, compiled.entry, region.displaced), cache,
-                  moved=displaced.places(compiled.placement.code))
+                  moved=displaced.places(compiled.placement.code), code=region.code)
 
 
-def watched(process: Process, compiled: CompiledRegion, history: History) -> Service:
+def watched(compiled: CompiledRegion, history: History) -> Service:
     """The watch over a version that has just been put in service."""
     region, measured = compiled.region, history.findings.measurement
     return Service(measured.original if measured is not None and measured.even else None,
-                   began=(time.monotonic(), running_seconds(process.pid)),
                    speedup=measured.speedup if measured is not None else None,
                    period=region.period,
                    again=len(history.entries(region.header)) < LOOKS - 1,

@@ -54,4 +54,4 @@ def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> 
     _, ranges = site.decided(loop)
     after = time.monotonic() - process.started
     return Installed(code.loop.header, ranges, site, loop, cache, compiled, moved, lifted.entry, findings.measurement,
-                     after, watched(process, compiled, history), behind)
+                     after, watched(compiled, history), behind)

@@ -62,6 +62,6 @@ def put_back(process: Process, version: Installed) -> bool:
     region = version.compiled.region
     with suppress(Rejected, TargetEnded), process.stopped() as tracee:
         check_threads(process.pid)
-        install(tracee, jump(region.header, version.compiled.entry, region.displaced), version.cache)
+        install(tracee, jump(region.header, version.compiled.entry, region.displaced), version.cache, code=region.code)
         return True
     return False

@@ -160,7 +160,8 @@ _REGIONS = st.builds(
                     st.booleans(), st.frozensets(_SYMBOLS, max_size=2))),
     st.builds(Trips, _LINEAR, _SMALL), _some(_GUARDS, 3),
     _some(st.builds(Rejoin, st.one_of(_REGISTERS, _CELLS), _LINEAR, st.sampled_from((1, 4, 8)))),
-    _some(st.builds(Footprint, _WORDS, _INTERVALS, st.booleans())), _scops(), st.booleans(), st.integers(0, 3),
+    _some(st.builds(Footprint, _WORDS, _INTERVALS, st.booleans())), _scops(), st.booleans(), st.just("") | _WORDS,
+    _some(st.tuples(_ADDRESSES, st.binary(min_size=1, max_size=9))), st.integers(0, 3),
     st.none() | _some(st.integers(0, 9)),
     _some(st.builds(MemoryBacked, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _LINEAR, st.none() | _LINEAR)),
     _some(st.builds(RegisterCarried, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _WORDS, _SYMBOLS)),
@@ -315,8 +316,10 @@ def test_fields_change_the_text() -> None:
     """No two values print alike: a change of any field shows."""
     region = parse_region(_NEST)
     changed = (replace(region, flags_dead=True), replace(region, period=2), replace(region, rollback=()),
-               replace(region, original_iterations=2), replace(region, dead_registers=("rbx",)))
-    assert len({str(r) for r in (region, *changed)}) == 6
+               replace(region, original_iterations=2), replace(region, dead_registers=("rbx",)),
+               replace(region, free_register="rbx"), replace(region, code=((0x401030, b"\xc3"),)),
+               replace(region, code=((0x401030, b"\xc3\x90"),)))
+    assert len({str(r) for r in (region, *changed)}) == 9
 
 
 @pytest.mark.parametrize("text", [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT
+from memopt.ir.code import FRAME_BUSY, FRAME_CHUNK, FRAME_HOLDER, FRAME_LIMIT
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL
 
@@ -13,13 +13,14 @@ from memopt.x86.instructions import GENERAL
 @pytest.mark.parametrize("local_bytes", [0, 1, 64, 5000])
 def test_parts_do_not_overlap(symbols: tuple[str, ...], local_bytes: int) -> None:
     layout = FrameLayout.build(symbols, local_bytes, 2696)
-    parts = [(layout.busy, 8), (layout.limit, 8), *((layout.register(r), 8) for r in GENERAL), (layout.flags, 8),
-             (layout.mxcsr, 8), (layout.cycles, 8), (layout.temporary, 8), *((o, 8) for o in layout.symbols.values()),
-             (layout.xsave, 2696), (layout.locals, local_bytes)]
+    words = (layout.busy, layout.limit, layout.chunk, layout.holder, layout.cap, *map(layout.register, GENERAL),
+             layout.flags, layout.mxcsr, layout.temporary, *layout.symbols.values())
+    parts = [*((word, 8) for word in words), (layout.xsave, 2696), (layout.locals, local_bytes)]
     covered = [byte for start, size in parts for byte in range(start, start + size)]
     assert len(covered) == len(set(covered))
     assert max(covered) < layout.size
     assert (layout.busy, layout.limit) == (FRAME_BUSY, FRAME_LIMIT)
+    assert (layout.chunk, layout.holder) == (FRAME_CHUNK, FRAME_HOLDER)
     assert layout.xsave % 64 == layout.locals % 64 == layout.size % 64 == 0
     assert set(layout.symbols) == {*symbols, "R", "H"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.emulated import ITERATIONS, NUMBERS, Machine, expected, values
 from tests.support.entering import INEXACT, TRIPS, N, check_kept, flag_words, passes
-from tests.support.header import FLAGS, LIMIT, MXCSR, VALUES, WORD, Header
+from tests.support.header import FLAGS, FREE, LIMIT, MXCSR, VALUES, WORD, Header
 
 
 @pytest.mark.parametrize("trips", [1, 10])
@@ -44,18 +44,57 @@ def test_a_busy_frame_is_left_alone(header: Header, busy: int, rcx: int) -> None
     for flags in flag_words():
         outcome = header.run({"rsi": 10, "rcx": rcx}, flags)
         check_kept(outcome, {"rsi": 10, "rcx": rcx}, flags)
-        assert (outcome.runs, outcome.statistics, header.frame_busy()) == (0, (0, 0, 0, 0), busy)
+        assert (outcome.runs, outcome.statistics) == (0, (0, 0, 0))
+        assert header.frame_busy()
     header.busy = 0
     assert passes(header, {"rsi": 10, "rcx": rcx})
+
+
+@pytest.mark.parametrize(("stack", "taken_over"), [(0, True), (-256, False), (256, False)])
+def test_a_holder_that_left_by_longjmp_gives_way(stack: int, taken_over: bool) -> None:
+    """Two activations that are alive cannot have the same stack pointer."""
+    machine = Machine(flags_dead=True)
+    entered = values(0x33, 77, ITERATIONS)
+    for step in range(20, 40):  # somewhere behind the lock
+        machine.reset()
+        machine.start(entered)
+        machine.go(step)
+        again = values(0x44, 88, ITERATIONS) | {"rsp": entered["rsp"] + stack}
+        machine.start(again)
+        machine.go()
+        wanted = expected(again, taken_over)
+        assert {n: v for n, v in machine.registers().items() if n in wanted and n != "eflags"} == (
+            {n: v for n, v in wanted.items() if n != "eflags"}), f"at instruction {step}"
+
+
+@pytest.mark.parametrize("flags_dead", [False, True])
+@pytest.mark.parametrize(("chunk", "runs"), [(1, 9), (2, 5), (4, 3), (8, 2), (9, 1), (LIMIT, 1)])
+def test_a_version_goes_through_its_guards_after_each_chunk(flags_dead: bool, chunk: int, runs: int) -> None:
+    machine = Machine(flags_dead)
+    entered = values(0x33, 77, ITERATIONS)
+    machine.reset(chunk=chunk)
+    machine.start(entered)
+    passed = machine.kernels()
+    wanted = expected(entered, True)
+    compared = wanted.keys() - ({"eflags"} if flags_dead else {FREE})
+    assert {n: machine.registers()[n] for n in compared} == {n: wanted[n] for n in compared}
+    assert (passed, machine.runs()) == (runs, 1)
+
+
+def test_a_chunk_ends_with_the_guards_of_the_next(header: Header) -> None:
+    """Here memopt lowers the limit meanwhile; a cell that is read in each iteration is compared in the same way."""
+    machine = Machine(flags_dead=True)
+    machine.reset(chunk=3)
+    machine.start(values(0x33, 77, ITERATIONS))
+    assert machine.kernels(lambda: machine.limit(0)) == 1
+    assert machine.registers()["rcx"] == 77 + 3
 
 
 def test_statistics(header: Header) -> None:
     header.install(header.region((N,), TRIPS))
     outcome = header.run({"rsi": 10})
-    entries, runs, iterations, cycles = outcome.statistics
-    assert (entries, runs, iterations) == (1, 1, 9)
-    assert 0 < cycles < 10**9
-    assert header.run({"rsi": 1}).statistics == (1, 0, 0, 0)
+    assert outcome.statistics == (1, 1, 9)
+    assert header.run({"rsi": 1}).statistics == (1, 0, 0)
 
 
 @pytest.mark.parametrize("outer_rcx", [0, 77])
@@ -66,7 +105,7 @@ def test_a_handler_enters_the_nest_at_every_instruction(outer_rcx: int, inner_rc
                                                         flags_dead: bool) -> None:
     """As a signal handler may do. The nest runs to its end there, and nobody's registers are lost."""
     machine = Machine(flags_dead)
-    outer, inner = values(0x33, outer_rcx, outer_trips), values(0x44, inner_rcx, ITERATIONS)
+    outer, inner = values(0x33, outer_rcx, outer_trips), values(0x44, inner_rcx, ITERATIONS) | {"rsp": 0x6000}
     total = machine.instructions(outer)
     assert total > 35
     inner_ran = 0
@@ -81,7 +120,7 @@ def test_a_handler_enters_the_nest_at_every_instruction(outer_rcx: int, inner_rc
         ran = machine.runs() - before
         inner_ran += ran
         seen = machine.registers()
-        compared = [n for n in inner if n != "eflags" or not flags_dead]
+        compared = [n for n in inner if n != ("eflags" if flags_dead else FREE)]
         wanted = expected(inner, bool(ran))
         assert all(seen[n] == wanted[n] for n in compared), f"inner, at instruction {step}"
         for name, value in interrupted.items():
@@ -110,5 +149,6 @@ def test_the_limit_changes_at_every_instruction(before: int, after: int) -> None
         machine.go()
         seen = machine.registers()
         iterations.add(seen["rcx"] - entered["rcx"])
-        assert all(seen[name] == value for name, value in entered.items() if name != "rcx"), f"at instruction {step}"
+        assert all(seen[name] == value for name, value in entered.items()
+                   if name not in ("rcx", "rsi", FREE)), f"at instruction {step}"
     assert iterations == {min(limit, ITERATIONS - 1) for limit in (before, after)}

@@ -57,7 +57,7 @@ class Machine:
                               (self.placement.statistics, 4096), (DATA, 0x2000)):
             self.emulator.mem_map(address, size)
         self.emulator.mem_write(self.placement.code, self.compiled.code)
-        self.emulator.mem_write(self.placement.frame, struct.pack("<Qq", 0, LIMIT))
+        self.emulator.mem_write(self.placement.frame, struct.pack("<QqqQ", 0, LIMIT, LIMIT, 0))
 
     def enter(self, number: float, mxcsr: int = MXCSR) -> tuple[bytes, int, int, int]:
         """The data, rsi, MXCSR and the version's limit after one entry with ten iterations left."""

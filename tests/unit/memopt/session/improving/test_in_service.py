@@ -21,7 +21,7 @@ from tests.support.installed import HEADER, SITE, installed
 
 OTHERS = Verdict(Reason.GUARD_FAILED, "other values", sizes=True)
 LOST = Verdict(Reason.NOT_FASTER, "in service")
-LOSING = Statistics(50_000_000, 100, 60_000, 50_000)  # the guard fails nearly always
+LOSING = Statistics(50_000_000, 100, 60_000)  # the guard fails nearly always
 
 
 @dataclass
