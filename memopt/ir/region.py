@@ -279,12 +279,30 @@ class Region:
     dead_registers: tuple[str, ...] = ()
     # Iterations of the original loop that are one iteration of the region (memopt.cfg.unroll).
     period: int = 1
+    # Others may wait for this loop: it reads a cell in each iteration that a version reads once, at entry (a stop
+    # flag), or it stores how far it is. A version then goes through its guards again every few milliseconds.
+    returns_often: bool = False
 
     @property
     def confined(self) -> bool:
         """Whether the version touches cells of its footprints that the original may not touch. The footprints must then
         lie in memory whose mappings were checked, and belong to one thread."""
         return self.speculative_accesses or self.rollback is not None or bool(self.nan_free)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether another thread could see the order of the stores: the nest stores to several places, so that a store
+        to one may say that the other is complete (on x86 a plain store is a release store). A shallower statement that
+        only initialises the cells of a deeper one says nothing.
+
+        Example: ``for (i...) { ready = i; for (j...) c[i][j] = ...; }``."""
+        private = {a.name for a in self.scop.arrays if a.private}
+        stores = [s for s in self.scop.statements if s.write.array not in private]
+        cells = {str(r.location) for r in self.rejoin if isinstance(r.location, Cell) and r.location.base != "rsp"}
+        deepest = [s for s in stores if len(s.dimensions) == max(len(x.dimensions) for x in stores)]
+        return len({s.write.array for s in stores} | cells) > 1 or any(
+            len(s.dimensions) < len(deepest[0].dimensions) and s.write not in {d.write for d in deepest}
+            for s in stores)
 
     @property
     def nonnegative(self) -> tuple[Linear, ...]:
@@ -297,7 +315,8 @@ class Region:
                  + (", flags dead" if self.flags_dead else "")
                  + (f", {self.original_iterations} original iterations" if self.original_iterations != 1 else "")
                  + (", speculative accesses" if self.speculative_accesses else "")
-                 + (f", period {self.period}" if self.period != 1 else "")]
+                 + (f", period {self.period}" if self.period != 1 else "")
+                 + (", returns often" if self.returns_often else "")]
         lines += [f"  displaced {self.displaced.hex(' ')}"] if self.displaced else []
         lines += [f"  free {self.free_register}"] if self.free_register else []
         lines += [f"  code {address:#x} {data.hex(' ')}" for address, data in self.code]

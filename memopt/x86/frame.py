@@ -18,7 +18,8 @@ from memopt.ir.scop import LIMIT, TRIPS
 from memopt.x86.instructions import GENERAL
 
 _CAP = FRAME_HOLDER + 8
-_REGISTERS = _CAP + 8
+_AGAIN = _CAP + 8
+_REGISTERS = _AGAIN + 8
 _FLAGS = _REGISTERS + 8 * len(GENERAL)
 _MXCSR = _FLAGS + 8
 _TEMPORARY = _MXCSR + 8
@@ -42,6 +43,7 @@ class FrameLayout:
     chunk: int  # another one; when the version has run so many iterations, it enters itself again
     holder: int  # the stack pointer of the entry that holds the frame, 0 while nobody does
     cap: int  # the iterations that this run would do without ``chunk``
+    again: int  # 1 when the version enters itself again, else 0
     registers: int  # the 16 general-purpose registers in the machine's order (rax, rcx, rdx, rbx, rsp, ...)
     flags: int  # ah and al after lahf and seto al
     mxcsr: int  # 4 bytes
@@ -59,7 +61,7 @@ class FrameLayout:
         offsets = {name: _SYMBOLS + 8 * position for position, name in enumerate(names)}
         xsave = align(_SYMBOLS + 8 * len(offsets), 64)
         local = xsave + align(xsave_bytes, 64)
-        return FrameLayout(FRAME_BUSY, FRAME_LIMIT, FRAME_CHUNK, FRAME_HOLDER, _CAP, _REGISTERS, _FLAGS, _MXCSR,
+        return FrameLayout(FRAME_BUSY, FRAME_LIMIT, FRAME_CHUNK, FRAME_HOLDER, _CAP, _AGAIN, _REGISTERS, _FLAGS, _MXCSR,
                            _TEMPORARY, offsets, xsave, local, local_bytes, align(local + local_bytes, 64))
 
     def register(self, name: str) -> int:

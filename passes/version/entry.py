@@ -57,17 +57,24 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
     return (
         *_take(region, layout, frame),
         *_save(layout, frame),
-        instruction("inc", absolute(placement.statistics + STATISTICS_ENTRIES)),
+        *_count(layout, placement, STATISTICS_ENTRIES),
         *unchanged(region),
         instruction("lea", "rbp", absolute(frame)),
         *checks(region, layout, most),
-        instruction("inc", absolute(placement.statistics + STATISTICS_RUNS)),
+        *_count(layout, placement, STATISTICS_RUNS),
         *vector_state("save", layout, xcr0),
         *prologue,
         jump("kernel"),
         Label(FAIL),
         *leave(layout, frame, TOUCHED),
     )
+
+
+def _count(layout: FrameLayout, placement: Placement, counter: int) -> Iterator[Item]:
+    """Count, unless the version enters itself again: the parts of one run count as one."""
+    yield instruction("mov", "eax", 1)
+    yield instruction("sub", "rax", absolute(placement.frame + layout.again))
+    yield instruction("add", absolute(placement.statistics + counter), "rax")
 
 
 def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...], to: str = "displaced") -> Iterator[Item]:
@@ -78,6 +85,7 @@ def leave(layout: FrameLayout, frame: int, registers: tuple[str, ...], to: str =
     yield instruction("sahf")
     for name in registers:
         yield instruction("mov", name, absolute(frame + layout.register(name)))
+    yield instruction("mov", absolute(frame + layout.again), int(to == ENTRY))
     yield instruction("mov", absolute(frame + layout.holder), 0)
     yield instruction("mov", absolute(frame + layout.busy), 0)
     yield jump(to)

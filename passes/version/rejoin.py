@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memopt.ir.code import STATISTICS_ENTRIES, STATISTICS_ITERATIONS, STATISTICS_RUNS, Placement
+from memopt.ir.code import STATISTICS_ITERATIONS, Placement
 from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Cell, Lane, MemoryBacked, Region, Register, RegisterCarried, Rejoin
 from memopt.ir.scop import LIMIT
@@ -50,7 +50,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *(item for r in region.rejoin if isinstance(r.location, Register) for item in _store(r, layout)),
         *(item for m in region.memory_backed for item in _load(m, layout)),
         *(item for p in region.register_carried for item in _take_over(p, layout)),
-        *_again(layout, placement),
+        *_again(layout, placement.frame),
         *leave(layout, placement.frame, _RESTORED),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
@@ -77,16 +77,14 @@ def _restore_vectors(layout: FrameLayout, xcr0: int) -> Iterator[Item]:
     yield instruction("ldmxcsr", control)
 
 
-def _again(layout: FrameLayout, placement: Placement) -> Iterator[Item]:
+def _again(layout: FrameLayout, frame: int) -> Iterator[Item]:
     """If only ``chunk`` has ended the run: leave to the entry, so that all guards are checked anew, in the state of the
     header in iteration H. A cell that the loop reads in each iteration is compared again; one that a handler or a
-    thread has changed ends the version that way. The entries of one run count as one."""
+    thread has changed ends the version that way."""
     yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
     yield instruction("cmp", "rax", Mem("rbp", displacement=layout.cap))
     yield jump("exit_last_chunk", "ge")
-    for counter in (STATISTICS_ENTRIES, STATISTICS_RUNS):
-        yield instruction("dec", absolute(placement.statistics + counter))
-    yield from leave(layout, placement.frame, _RESTORED, ENTRY)
+    yield from leave(layout, frame, _RESTORED, ENTRY)
     yield Label("exit_last_chunk")
 
 

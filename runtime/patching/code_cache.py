@@ -31,7 +31,7 @@ from memopt.ir.code import (
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import faults
 from runtime.target import remote_calls
-from runtime.target.memory import PAGE, Mapping, mapping_at, mappings
+from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings
 from runtime.target.remote_calls import KEPT, Call
 from runtime.target.tracee import Tracee
 
@@ -189,6 +189,10 @@ class CodeCache:
         self._pages[:self.placement.code_size] = data + b"\xcc" * (self.placement.code_size - len(data))
         if tracee.memory.read(self.placement.code, len(data)) != data:
             raise VerifyError(f"the code at {self.placement.code:#x} does not read back as written")
+
+    def set_chunk(self, memory: Memory, iterations: int) -> None:
+        """Let the version go through its guards again after so many iterations; the target may run meanwhile."""
+        memory.write(self.placement.frame + FRAME_CHUNK, iterations.to_bytes(8, "little"))
 
     def read_statistics(self) -> Statistics:
         """The present values of the counters, also after the target has ended."""

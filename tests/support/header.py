@@ -114,7 +114,7 @@ class Header:
         self._write(_STACK + _PAGE // 2 - 128, _RED_ZONE)
         self._write(_MARKS, bytes(64))
         self._write(_STATISTICS, bytes(32))
-        words = struct.pack("<QqqQ", self.busy, self.limit, self.chunk, self.holder)
+        words = struct.pack("<QqqQQQ", self.busy, self.limit, self.chunk, self.holder, 0, 0)
         self._write(_FRAME, words.ljust(3 * _PAGE, b"\xa5"))
         self._entry()
         return self._outcome()

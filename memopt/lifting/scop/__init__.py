@@ -13,6 +13,7 @@ Evidence and guards:
 - ``liveness``: proves that locations which a version does not restore are dead, and tells how many iterations the
   original must run itself for that.
 - ``dereferenceable``: which cells behind pointers the original reads, so that a guard may read them.
+- ``progress_cells``: stores of a counter to one cell are left to the rejoin.
 - ``pivot_guards``: guards that no write hits a cell that stays fixed (a pivot's row).
 
 Statements and arrays:

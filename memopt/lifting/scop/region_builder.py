@@ -52,6 +52,7 @@ from memopt.lifting.scop.live_ins import live_ins
 from memopt.lifting.scop.liveness import MOST_LEFT, carried_on, iterations_left, running
 from memopt.lifting.scop.obligations import guards_for, limits
 from memopt.lifting.scop.pivot_guards import disjoint_cells
+from memopt.lifting.scop.progress_cells import progress_cells
 from memopt.lifting.scop.reduction_unrolling import unroll_reductions
 from memopt.lifting.values.requests import (
     AssumeAll,
@@ -89,7 +90,7 @@ def region(recovered: Recovered, statements: StatementLoop, evidence: Evidence, 
     types = element_types(flat, subscripts | private)
     arrays = tuple(replace(a, element=types.get(a.name, a.element)) for a in (*arrays, *expanded))
     scop = Scop(arrays, tuple(s.statement(n, subscripts | private, types) for n, s in enumerate(flat)))
-    scop = unroll_reductions(scop)
+    scop, progress = progress_cells(unroll_reductions(scop), outer.steps)
     evidence.guards += evidence.proofs
     evidence.guards += guards_for(outer, tuple(evidence.demands), sample, evidence.assumptions)
     _separate(found, evidence)
@@ -97,7 +98,8 @@ def region(recovered: Recovered, statements: StatementLoop, evidence: Evidence, 
     _hold_tables(evidence)
     known = limits(tuple(g for g in evidence.guards if isinstance(g, Relation)))
     evidence.guards += disjoint_cells(scop, known, sample)
-    rejoin, passed = _rejoin(evidence), tuple(_passed(recovered.private_backed, expanded, private, evidence))
+    rejoin = (*_rejoin(evidence), *progress)
+    passed = tuple(_passed(recovered.private_backed, expanded, private, evidence))
     nan_free = _nan_free(scop, footprints, passed, evidence)
     trips = Trips(outer.numerator, outer.divisor)
     used = _symbols(rejoin, trips, found, scop, recovered.memory_backed, evidence.guards)

@@ -101,6 +101,7 @@ class Improver:
             hotness.reopen(refused.ranges)
         if settled:
             hotness.settle(settled)
+        self.in_service.adapt_chunks()
         if self.in_service.review():
             return True
         address = hotness.hottest()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,9 +23,11 @@ from memopt.session.measuring.hotness import Hotness
 from memopt.session.measuring.verdict import Verdict
 from memopt.session.replacing.decision import TRANSIENT, Attempt, Decision, Installed
 from memopt.session.replacing.history import History
+from memopt.session.replacing.others import chunk
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.reservation import give_back
 from memopt.session.replacing.versions import put_back, set_aside
+from runtime.target.memory import Memory
 from runtime.target.proc import running_seconds, thread_count
 
 if TYPE_CHECKING:
@@ -77,6 +80,16 @@ class InService:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True
         return False
+
+    def adapt_chunks(self) -> None:
+        """Adapt the iterations after which versions go through their guards again to how long iterations are now."""
+        for version in self.history.installed:
+            if version.compiled.region.returns_often:
+                seconds = version.service.iteration_seconds(version.cache.read_statistics(), self._inside(version))
+                iterations = None if seconds is None else chunk(version.compiled.region, version.entry, seconds)
+                if iterations is not None:
+                    with suppress(Rejected), closing(Memory(self.process.pid)) as memory:
+                        version.cache.set_chunk(memory, iterations)
 
     def hold(self) -> bool:
         """Start an A/B measurement if one is due: of a version that was not measured yet, or got slower since; then of

@@ -57,6 +57,7 @@ class Service:
     _pace: float | None = None
     _paced: Statistics = field(default=Statistics(0, 0, 0))
     _processor: float = 0.0  # when it was last paced
+    _timed: tuple[int, float] = (0, 0.0)  # iterations and seconds at the last answer of ``iteration_seconds``
     _watch: float = WATCH_SECONDS
 
     def judge(self, counted: Statistics, inside: float, threads: int = 1) -> Verdict | None:
@@ -115,6 +116,14 @@ class Service:
         if slower:
             self._watch *= 2
         return slower
+
+    def iteration_seconds(self, counted: Statistics, inside: float) -> float | None:
+        """Seconds of an outer iteration since the last answer; None until there are enough samples since then."""
+        iterations, seconds = counted.iterations - self._timed[0], inside - self._timed[1]
+        if seconds < ENOUGH_SECONDS or not iterations:
+            return None
+        self._timed = counted.iterations, inside
+        return seconds / iterations
 
     def pass_over(self, counted: Statistics, inside: float) -> None:
         """Leave everything up to now out of the next verdict."""

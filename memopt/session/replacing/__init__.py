@@ -12,6 +12,7 @@ The stages, in their order:
 - ``callees``: find: the target of a call in a hot loop, for inlining.
 - ``capture``: capture and lift: a shadow runs to the loop header; registers and code become a ``Region``.
 - ``kept_shadow``: the shadow in which loops are captured, kept from one loop to the next.
+- ``others``: loops that others may wait for, and how often their versions come back to their guards.
 - ``one_thread_guards``: guards that the program has one thread.
 - ``compilation``: schedule and generate: plans for the region, and machine code for each.
 - ``reservation``: reserve: room for the patch, and memory for a version in the process.

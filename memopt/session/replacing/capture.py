@@ -45,7 +45,9 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
     lifted too (memopt.lifting.lift.Code). Raises Rejected where the loop is not reached or not understood."""
     from memopt.ir.region import confined, with_room
     from memopt.session.replacing.one_thread_guards import one_thread
+    from memopt.session.replacing.others import returning
     from runtime.target.memory import mappings
+    from runtime.trial.trial import live_values
 
     timer, header = process.timer, code.loop.header
     with timer.stage("capture"):
@@ -62,8 +64,10 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                     raise
                 lifted, places = lift_at_next_arrival(process, header, shadow, first, lift)
             trips, maps = trip_count(lifted.region, code.exits, shadow), mappings(shadow.pid)
-        if lifted.region.confined:
-            lifted = replace(lifted, region=one_thread(confined(lifted.region, places), process.pid, maps))
+        region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
+        if region.publishes or region.confined:
+            region = one_thread(confined(region, places) if region.confined else region, process.pid, maps)
+        lifted = replace(lifted, region=region)
         entries = (lifted.entry, *history.entries(header))
         lifted = replace(lifted, region=with_room(lifted.region, lifted.entry, trips))
         return lifted, max(trips, *map(lifted.trips, entries))
@@ -96,8 +100,8 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
                                                 code=lifted_code(site, loop, lifted.region)))
     if not dead and not spare:
         raise Rejected(Reason.THREADS, "neither flags nor a register are free at the header, to keep entries apart")
-    if lifted.region.confined and other_threads(process.pid):
-        raise Rejected(Reason.THREADS, "they cannot be kept apart in this loop")
+    if (lifted.region.confined or lifted.region.publishes) and other_threads(process.pid):
+        raise Rejected(Reason.THREADS, "they could see the order of this loop's stores")
     process.print_after("lift", lifted.region)
     values = live_values(lifted.region, shadow)
     maps = mappings(shadow.pid)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displaced: Displacement,
-            behind: Installed | None) -> None:
-    """Put ``compiled`` in service. ``behind``: the version that is asked where its guard fails. Raises Rejected where a
-    thread stands in the bytes under the patch, or there are more threads than one."""
+            behind: Installed | None, chunk: int | None) -> None:
+    """Put ``compiled`` in service. ``behind``: the version that is asked where its guard fails. ``chunk``: iterations
+    that it may run before it goes through its guards again. Raises Rejected where a thread stands in the bytes under
+    the patch, the code is no longer what was lifted, or there are more threads than one."""
     from runtime.patching.install import install as patch
     from runtime.patching.install import jump
     from runtime.target.eligibility import check_threads
@@ -32,6 +33,8 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
         cache.clear_statistics()
         with process.traced() as tracee:
             cache.write_code(followed_by(compiled, None if behind is None else behind.compiled), tracee)
+            if chunk is not None:
+                cache.set_chunk(tracee.memory, chunk)
             tracee.stop()
             check_threads(process.pid)
             patch(tracee, jump(region.header, compiled.entry, region.displaced), cache,

@@ -1,7 +1,8 @@
 """Guards that the program has one thread, by a variable of the C library.
 
-Example: ``if (p) c[i] = x;`` becomes a store of ``p ? x : c[i]`` to every ``c[i]``. A second thread could write
-``c[i]`` in between, so a version that accesses memory which the original may not access is for one thread only.
+Example: in ``for (i...) { ready = i; for (j...) c[i][j] = ...; }`` another thread may take the rows below ``ready``
+for complete: on x86 a plain store is a release store. A version stores in another order, so it is for one thread only
+(memopt.ir.region.Region.publishes).
 
 glibc sets ``__libc_single_threaded`` to 0 before it starts a second thread (glibc manual, "Single-Threaded"). The
 guards read it at every entry. Where a program has its own copy of the variable (a copy relocation), they read the copy
@@ -17,6 +18,7 @@ from dataclasses import replace
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import variable
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Cell, LiveIn, Region, Relation
 from runtime.target.memory import Mapping
 
@@ -24,9 +26,14 @@ _NAME = "__libc_single_threaded"
 
 
 def one_thread(region: Region, pid: int, maps: Iterable[Mapping]) -> Region:
-    """``region`` with guards that the process ``pid`` has one thread; without new ones where its C library has no such
-    variable. ``maps``: the mappings of the process."""
-    live_ins = tuple(LiveIn(f"{_NAME}:{address:x}", Cell("", address, 1), 1) for address in _places(pid, maps))
+    """``region`` with guards that the process ``pid`` has one thread. ``maps``: the mappings of the process. Raises
+    Rejected(THREADS) where nothing tells it at an entry: the C library has no such variable, or it is not found in a
+    static program without symbols."""
+    places = _places(pid, maps)
+    if not places:
+        raise Rejected(Reason.THREADS, "nothing tells at an entry whether the program has several, which could see the "
+                                       "order of this loop's stores")
+    live_ins = tuple(LiveIn(f"{_NAME}:{address:x}", Cell("", address, 1), 1) for address in places)
     guards = tuple(Relation(Linear.symbol(x.symbol) - 1, True, "the program has one thread") for x in live_ins)
     return replace(region, live_ins=(*region.live_ins, *live_ins), guards=(*region.guards, *guards))
 

@@ -17,6 +17,7 @@ from memopt.session.replacing.compilation import generate_versions, schedule
 from memopt.session.replacing.decision import Installed
 from memopt.session.replacing.history import History
 from memopt.session.replacing.installation import install, watched
+from memopt.session.replacing.others import chunk
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.reservation import make_room, reserved
 from memopt.session.replacing.validation import validate
@@ -49,7 +50,8 @@ def replace_loop(process: Process, site: Site, loop: Loop, history: History) -> 
         if options.dry_run:
             raise Rejected(Reason.DRY_RUN)
         behind = history.behind(code.loop.header)
-        install(process, compiled, cache, displaced, behind)
+        pace = None if findings.measurement is None else findings.measurement.version
+        install(process, compiled, cache, displaced, behind, chunk(compiled.region, lifted.entry, pace))
     moved = bool(displaced.places(cache.placement.code))
     _, ranges = site.decided(loop)
     after = time.monotonic() - process.started

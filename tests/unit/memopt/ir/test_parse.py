@@ -166,7 +166,7 @@ _REGIONS = st.builds(
     _some(st.builds(MemoryBacked, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _LINEAR, st.none() | _LINEAR)),
     _some(st.builds(RegisterCarried, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _WORDS, _SYMBOLS)),
     st.booleans(), _some(st.builds(NanFree, st.one_of(_INTERVALS, _LANES), st.integers(4, 8))), _some(_CELLS),
-    _some(_WORDS), st.integers(1, 3))
+    _some(_WORDS), st.integers(1, 3), st.booleans())
 
 
 @given(_REGIONS)
@@ -318,8 +318,8 @@ def test_fields_change_the_text() -> None:
     changed = (replace(region, flags_dead=True), replace(region, period=2), replace(region, rollback=()),
                replace(region, original_iterations=2), replace(region, dead_registers=("rbx",)),
                replace(region, free_register="rbx"), replace(region, code=((0x401030, b"\xc3"),)),
-               replace(region, code=((0x401030, b"\xc3\x90"),)))
-    assert len({str(r) for r in (region, *changed)}) == 9
+               replace(region, code=((0x401030, b"\xc3\x90"),)), replace(region, returns_often=True))
+    assert len({str(r) for r in (region, *changed)}) == 10
 
 
 @pytest.mark.parametrize("text", [

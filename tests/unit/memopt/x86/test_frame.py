@@ -13,8 +13,8 @@ from memopt.x86.instructions import GENERAL
 @pytest.mark.parametrize("local_bytes", [0, 1, 64, 5000])
 def test_parts_do_not_overlap(symbols: tuple[str, ...], local_bytes: int) -> None:
     layout = FrameLayout.build(symbols, local_bytes, 2696)
-    words = (layout.busy, layout.limit, layout.chunk, layout.holder, layout.cap, *map(layout.register, GENERAL),
-             layout.flags, layout.mxcsr, layout.temporary, *layout.symbols.values())
+    words = (layout.busy, layout.limit, layout.chunk, layout.holder, layout.cap, layout.again,
+             *map(layout.register, GENERAL), layout.flags, layout.mxcsr, layout.temporary, *layout.symbols.values())
     parts = [*((word, 8) for word in words), (layout.xsave, 2696), (layout.locals, local_bytes)]
     covered = [byte for start, size in parts for byte in range(start, start + size)]
     assert len(covered) == len(set(covered))

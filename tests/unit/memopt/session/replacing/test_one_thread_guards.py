@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from memopt.ir.linear import Linear
+from memopt.ir.reasons import Rejected
 from memopt.ir.region import Cell, Region, Relation, Trips
 from memopt.ir.scop import Scop
 from memopt.session.replacing.one_thread_guards import one_thread
@@ -31,3 +32,9 @@ def test_the_guards_read_what_the_c_library_says(script: str, expected: int) -> 
         memory.close()
         assert all(isinstance(g, Relation) and g.equal and g.expression.constant == -1 for g in region.guards)
         program.communicate()
+
+
+def test_where_nothing_tells_the_loop_is_refused() -> None:
+    """As in a static program without symbols."""
+    with pytest.raises(Rejected, match="nothing tells at an entry"):
+        one_thread(_REGION, 1, ())
