@@ -32,8 +32,9 @@ fmin fmax                          x86 ``minsd a, b``: a < b ? a : b, so the sec
 fma fms fnma fnms                  (a, b, c): a*b + c, a*b - c, c - a*b, -(a*b) - c, rounded once
 fcompare fqcompare                 32-bit result: 0x45 unordered, 0x01 less, 0x00 greater, 0x40 equal; quiet NaNs are
                                    invalid in the first, not in the second
-feq flt fle funord fqlt fqle       1-bit result, ordered comparisons (``funord``: either is a NaN); quiet NaNs are
-                                   invalid in ``flt`` and ``fle`` only
+feq flt fle funord                 1-bit result, ordered comparisons (``funord``: either is a NaN); quiet NaNs are
+                                   invalid in ``flt`` and ``fle``, not in the others
+fseq fqlt fqle fsunord             the same: quiet NaNs are invalid in ``fseq`` and ``fsunord``, not in the others
 f32to64 f64to32                    conversion between formats
 i32tof64 i64tof64 i32tof32 i64tof32  signed integer to floating point
 f64toi32 f64toi64 f32toi32 f32toi64  (rounding, value): to a signed integer; 0x80..0 when out of range
@@ -47,8 +48,8 @@ forwards                           1-bit result, (destination, source, size): wh
 =================================  ====================================================================
 
 Rounding: the operations above that carry no rounding operand round as the MXCSR says, like the machine instructions
-they come from. A ``rounding`` operand is a literal of 32 bits (0 nearest, 1 down, 2 up, 3 towards zero) or a value
-got from "mxcsr_round".
+they come from. A ``rounding`` operand is a literal of 32 bits with the meaning of ROUNDPD's immediate (Intel SDM 2B):
+0 nearest, 1 down, 2 up, 3 towards zero, 4 as the MXCSR says. 8 is added where ``fround`` never raises the inexact flag.
 
 Flags live in four 64-bit locations as in VEX (Valgrind's guest_amd64_helpers.c): "cc_op" says which operation set
 them, "cc_dep1", "cc_dep2", "cc_ndep" its operands. ``condition`` has the operands (Literal number of the condition,
@@ -205,10 +206,14 @@ class Jump:
 CLOBBERED = ("rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc_op", "cc_dep1", "cc_dep2", "cc_ndep",
              *(f"xmm{number}.{lane}" for number in range(16) for lane in range(4)))  # by Forget
 
-SIGNALLING = frozenset(("fcompare", "flt", "fle", "fmin", "fmax"))  # comparisons for which quiet NaNs are invalid
-COMPARING = SIGNALLING | {"fqcompare", "feq", "funord", "fqlt", "fqle"}
+# Comparisons with a result of one bit, and the predicates of VCMPPD that they are.
+PREDICATES = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fseq": 16, "fqlt": 17, "fqle": 18, "fsunord": 19}
+# Comparisons for which quiet NaNs are invalid.
+SIGNALLING = frozenset(("fcompare", "flt", "fle", "fseq", "fsunord", "fmin", "fmax"))
+COMPARING = SIGNALLING.union(PREDICATES, ("fqcompare",))
 FROM_INTEGERS = frozenset(("i32tof64", "i64tof64", "i32tof32", "i64tof32"))
 ROUNDED = frozenset(("fround", "f64toi32", "f64toi64", "f32toi32", "f32toi64"))  # the first operand is the rounding
+TOWARDS_ZERO, AS_MXCSR_SAYS, NEVER_INEXACT = 3, 4, 8  # roundings; the last is added to another one
 # Operators that may raise a floating-point exception flag.
 RAISING = COMPARING | FROM_INTEGERS | ROUNDED | frozenset((
     "fadd", "fsub", "fmul", "fdiv", "fsqrt", "fma", "fms", "fnma", "fnms", "f32to64", "f64to32"))

@@ -27,7 +27,7 @@ from enum import Enum
 
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
-from memopt.ir.operations import COMPARING, called
+from memopt.ir.operations import COMPARING, PREDICATES, called
 
 TRIPS = "R"  # symbol: iterations of the patched loop that remain at entry, the current one included
 LIMIT = "H"  # symbol: iterations the version runs, 1 <= H <= R - 1 (Region.left)
@@ -57,13 +57,14 @@ class ElementType(Enum):
 OPERATORS = frozenset((
     "add", "sub", "mul", "div", "min", "max", "sqrt", "neg", "abs", "fma", "fms", "fnma", "fnms", "and", "or",
     "xor", "andnot", "not", "shl", "shr", "sar", "smin", "smax", "umin", "umax", "eq", "slt", "sle", "ult", "ule",
-    "feq", "flt", "fle", "funord", "fqlt", "fqle", "select", "sext", "zext", "trunc", "i32tof64", "i64tof64",
-    "i32tof32", "i64tof32", "f32to64", "f64to32", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z", "bits",
-    "beside",
+    *PREDICATES, "select", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
+    "f64to32", "f64toi32", "f64toi64", "f32toi32", "f32toi64", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z",
+    "bits", "beside",
 ))
 _ONE_OPERAND = frozenset((
     "sqrt", "neg", "abs", "not", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
-    "f64to32", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z", "bits",
+    "f64to32", "f64toi32", "f64toi64", "f32toi32", "f32toi64", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z",
+    "bits",
 ))
 _THREE_OPERANDS = frozenset(("fma", "fms", "fnma", "fnms", "select"))
 FLOATS = (ElementType.F64, ElementType.F32)
@@ -178,13 +179,15 @@ class Apply:
     add sub mul shl shr sar                integer, modulo 2**bits; counts are Constants below the width
     smin smax umin umax                    integer
     eq slt sle ult ule                     integer comparison, two operands of one type
-    feq flt fle funord fqlt fqle           floating comparison; false when unordered (``funord``: either is NaN); quiet
+    feq flt fle funord                     floating comparison; false when unordered (``funord``: either is NaN); quiet
                                            NaNs raise the invalid flag in ``flt`` and ``fle`` only
+    fseq fqlt fqle fsunord                 the same; quiet NaNs raise it in ``fseq`` and ``fsunord`` only
     select                                 (comparison, value if it holds, value if not)
     sext zext trunc                        integer to a wider or narrower integer
     i32tof64 i64tof64 i32tof32 i64tof32    signed integer to floating, rounded as MXCSR says
     f32to64 f64to32                        between floating formats
     f64toi32z f64toi64z f32toi32z f32toi64z  to a signed integer, towards zero; 0x80..0 when out of range
+    f64toi32 f64toi64 f32toi32 f32toi64    the same, rounded as MXCSR says
     bits                                   the same bits as another type of equal size
     beside                                 the first operand; floating-point operations beside it, of its type, are
                                            done for the flags they raise

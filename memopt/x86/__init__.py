@@ -15,6 +15,7 @@ From bytes to operations:
 - ``semantics``: the operations of a basic block (pyvex).
 - ``operators``: VEX's scalar operators, conversions and rounding modes as operators of ``memopt.ir.operations``.
 - ``vector_operators``: VEX's packed operators, element by element.
+- ``predicates``: the 32 predicates of floating-point comparisons, by the immediate.
 - ``lanes``: vector values as tuples of 64-bit lanes; what the rules of both share.
 - ``conditions``: condition codes over a lazy flag state, as comparisons.
 - ``block_builder``: builds a block: constant folding, value numbering, dead code elimination.
@@ -32,8 +33,8 @@ The program's own code, moved:
 - ``relocate``: original instructions and loops moved as bytes; branches into a range of code.
 - ``displacement``: what moves to make room for a patch: the instructions under it, or the whole loop.
 
-Tested by: ``tests/unit/memopt/x86``, by module. ``semantics`` covers ``operators``, ``vector_operators``, ``lanes`` and
-``conditions`` (``test_semantics``, and ``tests/property/test_semantics.py`` against the processor); ``assembler``
-covers ``instructions`` and ``verify`` (``test_assembler``, and ``tests/property/test_assembler.py`` against GNU as);
-``test_block_builder`` covers ``dead_operations``.
+Tested by: ``tests/unit/memopt/x86``, by module. ``semantics`` covers ``operators``, ``vector_operators``,
+``predicates``, ``lanes`` and ``conditions`` (``test_semantics``, and ``tests/property/test_semantics.py`` against the
+processor); ``assembler`` covers ``instructions`` and ``verify`` (``test_assembler``, and
+``tests/property/test_assembler.py`` against GNU as); ``test_block_builder`` covers ``dead_operations``.
 """

@@ -4,7 +4,7 @@ Example: ``zext.64(trunc.32(and(x, 0xffffffff)))``, as VEX writes a 32-bit regis
 
 In: operations, one after the other. Out: a ``Block`` without the packing and unpacking of registers that VEX adds,
 without overwritten Puts (dead stores) and without unused values. Every rule is an identity on bit patterns, and no rule
-touches floating-point operators, so exception flags stay.
+touches an operator that raises exception flags.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from memopt.ir.evaluate import evaluate
+from memopt.ir.graph import DecodedInstruction
 from memopt.ir.operations import (
     CLOBBERED,
     AlignmentCheck,
@@ -42,24 +43,30 @@ class BlockBuilder:
     """Mutable builder of one ``Block``.
 
     ``compute`` numbers values: the same computation gives the same operand. ``get`` forwards what ``put`` wrote.
-    ``finish`` drops dead code. ``address`` is that of the instruction that is lifted. ``mnemonics``: the mnemonic of
-    each instruction by its address, without the v of AVX.
+    ``finish`` drops dead code. ``address`` is that of the instruction that is lifted. ``instructions``: the decoded
+    instructions by their addresses.
     """
 
-    def __init__(self, mnemonics: Mapping[int, str] = MappingProxyType({})) -> None:
+    def __init__(self, instructions: Mapping[int, DecodedInstruction] = MappingProxyType({})) -> None:
         self.address = 0
-        self._mnemonics = mnemonics
+        self._instructions = instructions
         self.operations: list[Operation] = []
         self.locations: dict[str, Operand] = {}
         self._widths: list[int] = []
         self._definitions: dict[int, Compute] = {}
         self._numbers: dict[tuple[str, tuple[Operand, ...], int], Temp] = {}
         self._narrowed: dict[tuple[Operand, int], Operand | None] = {}
-        self._forgone: set[int] = set()
+
+    @property
+    def instruction(self) -> DecodedInstruction | None:
+        """The instruction that is lifted; None where the operations come from no machine code."""
+        return self._instructions.get(self.address)
 
     def begins(self, *prefixes: str) -> bool:
-        """Whether the mnemonic of the instruction that is lifted begins with one of ``prefixes``."""
-        return self._mnemonics.get(self.address, "").startswith(prefixes)
+        """Whether the mnemonic of the instruction that is lifted, without the v of AVX, begins with one of
+        ``prefixes``."""
+        found = self.instruction
+        return found is not None and found.mnemonic.removeprefix("v").startswith(prefixes)
 
     def width(self, operand: Operand) -> int:
         """The width of an operand in bits."""
@@ -133,16 +140,9 @@ class BlockBuilder:
             self._definitions[result.index] = operation
         return self._numbers[key]
 
-    def forgo(self, operation: Compute) -> None:
-        """Drop ``operation`` if nothing uses it, although it may raise flags.
-
-        It is only a part of what the machine executes: VEX splits one instruction (a negated multiply-add) in two.
-        """
-        self._forgone.add(operation.result)
-
     def finish(self, address: int, size: int) -> Block:
         """The block at ``address``, ``size`` bytes of code: without dead code, temporaries numbered from 0 on."""
-        kept = drop_unused(drop_overwritten(self.operations), self._forgone)
+        kept = drop_unused(drop_overwritten(self.operations))
         numbers: dict[int, int] = {}
         for operation in kept:
             if isinstance(operation, (Get, Load, Compute)):
@@ -278,6 +278,12 @@ def _not(b: BlockBuilder, operands: tuple[Operand, ...], _width: int) -> Operand
         swap = inner.operator not in ("eq", "ne")
         return b.compute(_NEGATED[inner.operator], (right, left) if swap else (left, right), 1)
     return None
+
+
+def _fneg(b: BlockBuilder, operands: tuple[Operand, ...], _width: int) -> Operand | None:
+    """A negation flips the sign bit, of a NaN too, and raises nothing."""
+    inner = b.is_a(operands[0], "fneg")
+    return inner.operands[0] if inner else None
 
 
 def _shift(_b: BlockBuilder, operands: tuple[Operand, ...], _width: int) -> Operand | None:
@@ -442,5 +448,5 @@ def _comparison(operator: str) -> Rule:
 _RULES: dict[str, Rule] = {
     "add": _add, "sub": _sub, "mul": _mul, "and": _and, "or": _or, "xor": _xor, "not": _not, "shl": _shift,
     "sar": _shift, "shr": _shr, "trunc": _trunc, "zext": _zext, "sext": _sext, "high": _high, "concat": _concat,
-    "select": _select, **{operator: _comparison(operator) for operator in _COMPARISONS},
+    "select": _select, "fneg": _fneg, **{operator: _comparison(operator) for operator in _COMPARISONS},
 }

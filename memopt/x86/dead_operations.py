@@ -7,8 +7,6 @@ do floating-point operations, because they raise flags.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from memopt.ir.operations import (
     RAISING,
     AlignmentCheck,
@@ -59,17 +57,16 @@ def drop_overwritten(operations: list[Operation]) -> list[Operation]:
     return kept[::-1]
 
 
-def drop_unused(operations: list[Operation], forgone: Collection[int]) -> list[Operation]:
+def drop_unused(operations: list[Operation]) -> list[Operation]:
     """Dead code elimination: removes operations whose values are unused.
 
     Loads stay: they may fault, and they belong to the accesses of the code. Floating-point operations stay as well,
-    because they raise flags, except those in ``forgone``.
+    because they raise flags.
     """
     kept: list[Operation] = []
     used: set[int] = set()
     for operation in reversed(operations):
-        if isinstance(operation, (Get, Compute)) and operation.result not in used and (
-                operation.result in forgone or not _raises(operation)):
+        if isinstance(operation, (Get, Compute)) and operation.result not in used and not _raises(operation):
             continue
         used.update(o.index for o in _operands(operation) if isinstance(o, Temp))
         kept.append(operation)

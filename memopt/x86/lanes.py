@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from memopt.ir.operations import Literal, Operand
+from memopt.ir.operations import AS_MXCSR_SAYS, Literal, Operand
 from memopt.x86.block_builder import BlockBuilder
 
 Value = Operand | tuple[Operand, ...]
@@ -70,6 +70,19 @@ def _follows_mxcsr(b: BlockBuilder, mode: Operand) -> bool:
         mode = inner.operands[0]
         inner = b.is_a(mode, "trunc", "and", "zext")
     return mode == b.locations.get("mxcsr_round")
+
+
+def rounding(b: BlockBuilder, mode: Value) -> Literal:
+    """The rounding operand (``memopt.ir.operations``) for VEX's rounding mode of an operator that has one of its own.
+
+    Raises ``UnknownOperator`` for a mode that is neither a literal nor MXCSR's.
+    """
+    operand = scalar(mode)
+    if isinstance(operand, Literal):
+        return Literal(operand.value & 3, 32)
+    if not _follows_mxcsr(b, operand):
+        raise UnknownOperator("rounding mode")
+    return Literal(AS_MXCSR_SAYS, 32)
 
 
 def without_rounding(b: BlockBuilder, operands: tuple[Value, ...], count: int) -> tuple[Value, ...]:

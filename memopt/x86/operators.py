@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from memopt.ir.operations import Literal, Operand
+from memopt.ir.operations import NEVER_INEXACT, Literal, Operand
 from memopt.x86.block_builder import BlockBuilder
-from memopt.x86.lanes import FLOAT_ARITY, Rule, UnknownOperator, Value, scalar, without_rounding
+from memopt.x86.lanes import FLOAT_ARITY, Rule, UnknownOperator, Value, rounding, scalar, without_rounding
 from memopt.x86.vector_operators import VECTOR_RULES
 
 
@@ -29,7 +29,8 @@ def _scalars(operands: tuple[Value, ...]) -> tuple[Operand, ...]:
 
 # -- scalar integers -----------------------------------------------------------------------------------------------
 
-_DIRECT = "cvtsi2ss", "cvtss2si", "cvttss2si"
+# Between single precision and integers of 32 or 64 bits, or two operands of single precision.
+_DIRECT = "cvtsi2ss", "cvtss2si", "cvttss2si", "cvtdq2ps", "cvtps2dq", "cvttps2dq", "comiss", "ucomiss"
 _COMPARISONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "CasCmpEQ": "eq"}
 
 
@@ -109,22 +110,19 @@ def _float(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -
 
 
 def _fused(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    """Multiply-add; VEX negates the addend where x86 subtracts it, which differs for NaNs: undo that."""
+    """Multiply-add. VEX negates the addend where x86 subtracts it, and the rounded sum where x86 negates the product.
+    Both differ for NaNs, the second for zeros and in the directed roundings, too. So what VEX negates once is negated
+    a second time here, which leaves nothing of it."""
     first, second, third = _scalars(without_rounding(b, operands, 3))
+    width, negated = int(match[1]), b.begins("fnm")
     subtracted = b.is_a(third, "fneg")
-    if subtracted:
-        return b.compute("fms", (first, second, subtracted.operands[0]), int(match[1]))
-    return b.compute("fma", (first, second, third), int(match[1]))
+    name = ("fnma" if negated else "fms") if subtracted else "fnms" if negated else "fma"
+    result = b.compute(name, (first, second, subtracted.operands[0] if subtracted else third), width)
+    return b.compute("fneg", (result,), width) if negated else result
 
 
 def _negate(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    """VEX negates a rounded multiply-add where x86 negates the product, which differs for NaNs and zeros."""
-    value = scalar(operands[0])
-    fused = b.is_a(value, "fma", "fms")
-    if fused:
-        b.forgo(fused)
-        return b.compute("fnms" if fused.operator == "fma" else "fnma", fused.operands, fused.width)
-    return b.compute("fneg", (value,), int(match[1]))
+    return b.compute("fneg", (scalar(operands[0]),), int(match[1]))
 
 
 def _float_compare(b: BlockBuilder, _match: re.Match[str], operands: tuple[Value, ...]) -> Value:
@@ -132,8 +130,8 @@ def _float_compare(b: BlockBuilder, _match: re.Match[str], operands: tuple[Value
 
 
 def _float_convert(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    """VEX converts between integers and single precision by way of double precision: that rounds twice, and minds
-    denormal numbers where the processor does not."""
+    """VEX goes by way of double precision where the processor does not (``_DIRECT``). That may round twice, and a
+    denormal number raises a flag that it does not raise in a conversion to an integer, or beside a NaN."""
     (value,) = without_rounding(b, operands, 1)
     return scalar(value) if b.begins(*_DIRECT) else b.compute(
         f"f{match[1]}to{match[2]}", (scalar(value),), int(match[2]))
@@ -146,12 +144,17 @@ def _from_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, 
 
 
 def _to_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    rounding, value = _scalars(operands)
-    return b.compute(f"f{b.width(value)}toi{match[2]}", (rounding, value), int(match[2]))
+    value = scalar(operands[1])
+    return b.compute(f"f{b.width(value)}toi{match[2]}", (rounding(b, operands[0]), value), int(match[2]))
 
 
 def _round(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    return b.compute("fround", _scalars(operands), int(match[1]))
+    """ROUNDPD and its relatives. Their immediate says whether the inexact flag is raised, which VEX does not."""
+    mode, instruction = rounding(b, operands[0]), b.instruction
+    if instruction is None or not b.begins("round"):
+        raise UnknownOperator("rounding by another instruction")
+    kept = Literal(mode.value | instruction.bytes[-1] & NEVER_INEXACT, 32)
+    return b.compute("fround", (kept, scalar(operands[1])), int(match[1]))
 
 
 _RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple((re.compile(pattern), rule) for pattern, rule in (

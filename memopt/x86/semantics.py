@@ -24,6 +24,7 @@ from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.conditions import CARRY, expand_condition
 from memopt.x86.decoder import decode, name_instruction
 from memopt.x86.lanes import UnknownOperator, Value, scalar
+from memopt.x86.predicates import always
 from memopt.x86.vector_operators import multiply_add_pairs
 
 # libVEX translates at most 99 instructions at a time; with fewer its temporary store, of fixed size, does not overflow.
@@ -65,14 +66,14 @@ def lift_block(code: bytes, address: int) -> Block:
     "fallthrough" if the last instruction is no jump. Raises Rejected(UNSUPPORTED_INSTRUCTION or ATOMIC) with "MNEMONIC
     at ADDRESS".
     """
-    mnemonics: dict[int, str] = {}
+    instructions: dict[int, DecodedInstruction] = {}
     merges: dict[int, DecodedInstruction] = {}
     for instruction in decode(code, address):
         _check_exact(instruction)
-        mnemonics[instruction.address] = instruction.mnemonic.removeprefix("v")
+        instructions[instruction.address] = instruction
         if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
             merges[instruction.address - address] = instruction
-    lifter = _Lifter(code, address, mnemonics)
+    lifter = _Lifter(code, address, instructions)
     offset = 0
     while offset < len(code):
         if offset in merges:
@@ -88,9 +89,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
     operands = instruction.operands_text.split(", ")
     # VEX does a bit test with its index in a register through memory below the stack pointer. It adds the terms of dot
     # products in another order, which shows in NaNs. Its bit scan of 0 leaves other upper bits. Its gather reads the
-    # stack for masked-off elements. It takes the comparisons "equal or unordered" and "unequal and ordered" for "equal"
-    # and "unequal".
-    if (name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name or name.startswith(("cmpeq_u", "cmpneq_o"))
+    # stack for masked-off elements. For the comparisons that are always true or false it does not look at the operands,
+    # which raise flags all the same.
+    if (name in ("dpps", "dppd", "bsf", "bsr") or "gather" in name
+            or (instruction.mnemonic.startswith("vcmp") and always(instruction.bytes[-1]))
             or (name in _BIT_TESTS and operands[1][:1].isalpha())):
         raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, f"{instruction.mnemonic} at {instruction.address:#x}")
 
@@ -98,10 +100,10 @@ def _check_exact(instruction: DecodedInstruction) -> None:
 class _Lifter:
     """Walks VEX statements; ``builder`` keeps the values of the locations from one VEX block to the next."""
 
-    def __init__(self, code: bytes, address: int, mnemonics: Mapping[int, str]) -> None:
+    def __init__(self, code: bytes, address: int, instructions: Mapping[int, DecodedInstruction]) -> None:
         self.code = code
         self.start = address
-        self.builder = BlockBuilder(mnemonics)
+        self.builder = BlockBuilder(instructions)
         self.temporaries: dict[int, Value] = {}
         self.types: list[str] = []
 

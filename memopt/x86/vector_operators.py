@@ -5,11 +5,13 @@ Example: ``Iop_Add32x4`` becomes four ``add`` of width 32 on the elements of two
 
 from __future__ import annotations
 
+import functools
 import re
 
 from memopt.ir.operations import Literal, Operand
 from memopt.x86.block_builder import BlockBuilder
 from memopt.x86.lanes import FLOAT_ARITY, Rule, UnknownOperator, Value, join, lanes, scalar, split, without_rounding
+from memopt.x86.predicates import comparisons
 
 
 def _elementwise(
@@ -24,24 +26,42 @@ def _elementwise(
 
 
 def _elementwise_mask(
-    b: BlockBuilder, operator: str, operands: tuple[Value, ...], width: int, scalar_form: bool = False
+    b: BlockBuilder, operators: tuple[str, ...], operands: tuple[Value, ...], width: int, scalar_form: bool = False
 ) -> Value:
-    """As ``_elementwise``, for comparisons: each result is all ones or all zeros."""
+    """As ``_elementwise``, for comparisons: each result is all ones where one of ``operators`` holds, else all zeros.
+    """
     columns = list(zip(*(split(b, o, width) for o in operands), strict=True))
     count = 1 if scalar_form else len(columns)
-    results = [b.compute("sext", (b.compute(operator, column, 1),), width) for column in columns[:count]]
-    return join(b, results + [column[0] for column in columns[count:]], width)
+
+    def mask(column: tuple[Operand, ...]) -> Operand:
+        found = [b.compute(operator, column, 1) for operator in operators]
+        return b.compute("sext", (functools.reduce(lambda x, y: b.compute("or", (x, y), 1), found),), width)
+
+    return join(b, [mask(c) for c in columns[:count]] + [column[0] for column in columns[count:]], width)
 
 
 def _packed_float(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    used = without_rounding(b, operands, FLOAT_ARITY[match[1]])
-    return _elementwise(b, "f" + match[1].lower(), used, int(match[2]), match[3] == "F0x")
+    used, width = without_rounding(b, operands, FLOAT_ARITY[match[1]]), int(match[2])
+    if b.begins("addsub") and match[1] in ("Add", "Sub"):
+        return _every_other(b, match[1].lower(), used, width)
+    return _elementwise(b, "f" + match[1].lower(), used, width, match[3] == "F0x")
+
+
+def _every_other(b: BlockBuilder, name: str, operands: tuple[Value, ...], width: int) -> Value:
+    """ADDSUBPD and ADDSUBPS add the odd elements and subtract the even ones. VEX does both with all of them and drops
+    half of the results, whose flags nothing raises: 0 stands for those."""
+    first = 1 if name == "add" else 0
+    columns = zip(*(split(b, o, width) for o in operands), strict=True)
+    return join(b, [b.compute("f" + name, column, width) if n % 2 == first else Literal(0, width)
+                    for n, column in enumerate(columns)], width)
 
 
 def _packed_float_compare(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
-    name = {"EQ": "feq", "LT": "flt", "LE": "fle", "UN": "funord", "GT": "flt", "GE": "fle"}[match[1]]
-    used = operands[::-1] if match[1] in ("GT", "GE") else operands
-    return _elementwise_mask(b, name, used, int(match[2]), match[3] == "F0x")
+    """CMPPD and its relatives. The immediate decides which NaNs are invalid, and more than VEX says of equality."""
+    if b.instruction is None or not b.begins("cmp"):
+        raise UnknownOperator("comparison by another instruction")
+    names = comparisons(match[1], b.instruction.bytes[-1], vex=b.instruction.mnemonic[0] == "v")
+    return _elementwise_mask(b, names, operands, int(match[2]), match[3] == "F0x")
 
 
 def _packed_integer(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
@@ -56,8 +76,8 @@ def _packed_shift(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, 
 
 def _packed_compare(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
     if match[1] == "EQ":
-        return _elementwise_mask(b, "eq", operands, int(match[2]))
-    return _elementwise_mask(b, match[3].lower() + "lt", operands[::-1], int(match[2]))
+        return _elementwise_mask(b, ("eq",), operands, int(match[2]))
+    return _elementwise_mask(b, (match[3].lower() + "lt",), operands[::-1], int(match[2]))
 
 
 def _packed_extreme(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]) -> Value:
@@ -268,7 +288,7 @@ def _keep_low(b: BlockBuilder, match: re.Match[str], operands: tuple[Value, ...]
 
 VECTOR_RULES: tuple[tuple[re.Pattern[str], Rule], ...] = tuple((re.compile(pattern), rule) for pattern, rule in (
     (r"(Add|Sub|Mul|Div|Min|Max|Sqrt|Neg|Abs)(32|64)(F0x|Fx)\d+", _packed_float),
-    (r"Cmp(EQ|LT|LE|UN|GT|GE)(32|64)(F0x|Fx)\d+", _packed_float_compare),
+    (r"Cmp(EQ|LT|LE|UN)(32|64)(F0x|Fx)\d+", _packed_float_compare),
     (r"(Add|Sub|Mul)(8|16|32|64)x\d+", _packed_integer),
     (r"(Shl|Shr|Sar)N(8|16|32|64)x\d+", _packed_shift),
     (r"Cmp(EQ|GT)(8|16|32|64)(S?)x\d+", _packed_compare),

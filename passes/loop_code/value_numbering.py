@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import Apply, Expression, Index, Read
 from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, AccessAlong, LeafShape
 from passes.loop_code.pointers import Group, Groups
 
-_COMPARISONS = frozenset(("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
-                          "fqlt", "fqle"))
+_COMPARISONS = frozenset((*PREDICATES, "eq", "slt", "sle", "ult", "ule"))
 
 
 @dataclass(frozen=True, slots=True)

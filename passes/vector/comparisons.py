@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes.vector import conversions, floating, integers
@@ -19,9 +19,10 @@ from passes.vector.instructions import I64, VectorCode, VectorValue, integer, le
 from passes.vector.integers import Constants
 from passes.vector.registers import view
 
-# Predicates of the compare instructions. Floating-point 1 and 2 are signalling: a quiet NaN raises the invalid flag.
-FLOATING = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}
+# Predicates of the compare instructions.
+FLOATING = PREDICATES
 INTEGER = {"eq": 0, "slt": 1, "sle": 2, "ult": 1, "ule": 2}
+_ORDERED = 7
 CONNECTIVES = ("and", "or", "xor", "andnot")
 
 
@@ -42,21 +43,45 @@ class Truth:
 
 def compare(code: VectorCode, name: str, element: ElementType, first: VectorValue, second: VectorValue,
             constants: Constants) -> Truth:
-    """The comparison ``name`` (a key of ``FLOATING`` or ``INTEGER``) of two values of ``element``. Raises
-    ``Rejected(NO_PLAN)`` for quiet less-than comparisons on SSE2."""
+    """The comparison ``name`` (a key of ``FLOATING`` or ``INTEGER``) of two values of ``element``."""
     kind = integer(element.size)
     if code.unit.evex and element.size >= 4 and (code.size(element, raises=True) == 64 or not element.is_float):
         return Truth(_compare_to_mask(code, name, element, first, second), kind)
     if name in FLOATING:
-        if FLOATING[name] > 7 and not code.unit.three_operands:
-            raise Rejected(Reason.NO_PLAN, "quiet less-than comparisons need AVX")
         first, second = floating.filled(code, first, element), floating.filled(code, second, element)
-        found = code.binary(floating.mnemonic(code, "cmp", element), element, first, second,
-                            immediate=FLOATING[name], scalar=True)
-        truth = Truth(found, kind)
+        if FLOATING[name] > 7 and not code.unit.three_operands:
+            truth = Truth(_compare_by_others(code, name, element, first, second), kind)
+        else:
+            truth = Truth(_compare_floats(code, FLOATING[name], element, first, second), kind)
     else:
         truth = _compare_integers(code, name, element, first, second, constants)
     return _to_mask(code, truth) if code.unit.evex else truth
+
+
+def _compare_floats(code: VectorCode, predicate: int, element: ElementType, first: VectorValue,
+                    second: VectorValue) -> VectorValue:
+    return code.binary(floating.mnemonic(code, "cmp", element), element, first, second, immediate=predicate,
+                       scalar=True)
+
+
+def _compare_by_others(code: VectorCode, name: str, element: ElementType, first: VectorValue,
+                       second: VectorValue) -> VectorValue:
+    """A predicate above 7 on SSE2, which has only 0 to 7, by two of those.
+
+    A quiet less-than: the operands of unordered lanes become zeros before the signalling one, which raise no flag.
+    ``cmpord``, which finds those lanes, is quiet and raises all other flags. A signalling equality: a less-than beside
+    it raises its flags.
+    """
+    first, second = code.in_register(first, element), code.in_register(second, element)
+    base = FLOATING[name] - 16
+    if base in (FLOATING["flt"], FLOATING["fle"]):
+        ordered = _compare_floats(code, _ORDERED, element, first.kept, second.kept)
+        left = floating.bitwise(code, "and", element, first, ordered.kept)
+        right = floating.bitwise(code, "and", element, second, ordered.kept)
+        found = _compare_floats(code, base, element, left, right)
+        return floating.bitwise(code, "and", element, found, ordered)
+    code.release(_compare_floats(code, FLOATING["flt"], element, first.kept, second.kept))
+    return _compare_floats(code, base, element, first, second)
 
 
 def _compare_to_mask(code: VectorCode, name: str, element: ElementType, first: VectorValue,

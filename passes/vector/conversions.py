@@ -19,9 +19,10 @@ from passes.vector.registers import view
 
 CONVERSIONS = {"i32tof64": (I32, F64), "i64tof64": (I64, F64), "i32tof32": (I32, F32), "i64tof32": (I64, F32),
                "f32to64": (F32, F64), "f64to32": (F64, F32), "f64toi32z": (F64, I32), "f64toi64z": (F64, I64),
-               "f32toi32z": (F32, I32), "f32toi64z": (F32, I64)}
+               "f32toi32z": (F32, I32), "f32toi64z": (F32, I64), "f64toi32": (F64, I32), "f64toi64": (F64, I64),
+               "f32toi32": (F32, I32), "f32toi64": (F32, I64)}
 _PACKED = {"i32tof64": "cvtdq2pd", "i32tof32": "cvtdq2ps", "f32to64": "cvtps2pd", "f64to32": "cvtpd2ps",
-           "f64toi32z": "cvttpd2dq", "f32toi32z": "cvttps2dq"}
+           "f64toi32z": "cvttpd2dq", "f32toi32z": "cvttps2dq", "f64toi32": "cvtpd2dq", "f32toi32": "cvtps2dq"}
 _UNPACK = {1: "punpcklbw", 2: "punpcklwd", 4: "punpckldq"}
 _TWO_TO_32 = 0x41F0000000000000  # the double
 
@@ -120,11 +121,11 @@ def convert(code: VectorCode, name: str, value: VectorValue, constants: Constant
     """The operator ``name``, a key of ``CONVERSIONS``, on each lane."""
     source, to = CONVERSIONS[name]
     if code.unit.scalar:
-        return _convert_one(code, source, to, value, target)
+        return _convert_one(code, name, value, target)
     if name == "i64tof64" and code.unit.evex:
         return _from_halves(code, value, constants, target)
     if name not in _PACKED:
-        return _convert_lanes(code, source, to, value, target)
+        return _convert_lanes(code, name, value, target)
     if source.size == to.size:
         value = filled(code, value, source)
     return code.unary(_PACKED[name], to, value, source, target, raises=True)
@@ -140,15 +141,14 @@ def _from_halves(code: VectorCode, value: VectorValue, constants: Constants, tar
     return fused(code, "fma", F64, (high, constants(_TWO_TO_32, F64), low), target)
 
 
-def _scalar_name(source: ElementType, to: ElementType) -> str:
+def _scalar_name(name: str) -> str:
     """The mnemonic of the scalar conversion: cvtsi2sd, cvttss2si, cvtsd2ss..."""
-    names = {F64: "sd", F32: "ss"}
-    return f"cvt{'' if to.is_float else 't'}{names.get(source, 'si')}2{names.get(to, 'si')}"
+    source, to = ({F64: "sd", F32: "ss"}.get(e, "si") for e in CONVERSIONS[name])
+    return f"cvt{'t' if name[-1] == 'z' else ''}{source}2{to}"
 
 
-def _convert_one(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue,
-                 target: str | None) -> VectorValue:
-    name = _scalar_name(source, to)
+def _convert_one(code: VectorCode, conversion: str, value: VectorValue, target: str | None) -> VectorValue:
+    (source, to), name = CONVERSIONS[conversion], _scalar_name(conversion)
     value = code.in_register(value, source)
     assert isinstance(value.place, str)
     result = code.result(target, value)
@@ -174,16 +174,16 @@ def _from_general(code: VectorCode, name: str, result: str, source: str | Mem) -
     code.emit(name, *register, source)
 
 
-def _convert_lanes(code: VectorCode, source: ElementType, to: ElementType, value: VectorValue,
-                   target: str | None) -> VectorValue:
+def _convert_lanes(code: VectorCode, conversion: str, value: VectorValue, target: str | None) -> VectorValue:
     """Lane by lane through the frame: 64-bit integers convert in general-purpose registers only. Lanes outside the mask
     are zeros, which convert without raising a flag."""
+    source, to = CONVERSIONS[conversion]
     value = code.in_register(value, source)
     assert isinstance(value.place, str)
     before, after = code.emitter.slot(64), code.emitter.slot(64)
     code.spill(replace(before, size=code.unit.register_bytes(source)), value.place, source)
     result = code.result(target, value)
-    name = _scalar_name(source, to)
+    name = _scalar_name(conversion)
     for lane in range(code.unit.lanes):
         taken = Mem(before.base, displacement=before.displacement + lane * source.size, size=source.size)
         given = Mem(after.base, displacement=after.displacement + lane * to.size, size=to.size)

@@ -201,7 +201,7 @@ _THREE_OPERANDS = (
     "vpermilps", "vpermilpd", "vphaddd", "vpsignd", "vsubps", "vmulpd", "vdivpd", "vminpd", "vmaxps", "vandps",
     "vandnpd", "vandnps", "vorps", "vorpd", "vunpcklps", "vunpckhpd", "vhsubpd", "vaddsubps",
 )
-_PREDICATES = [n for n in range(32) if n not in (8, 11, 12, 15, 24, 27, 28, 31)]  # the others are rejected
+_PREDICATES = [n for n in range(32) if n not in (11, 15, 27, 31)]  # the others are rejected
 MORE_PACKED = [
     *(f"{name} %xmm1, %xmm0" for name in _TWO_OPERANDS),
     "psllw $3, %xmm0", "psrlw $8, %xmm0", "psrad $31, %xmm0", "psllq $63, %xmm0", "psrldq $12, %xmm0",

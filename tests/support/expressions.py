@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from memopt.ir.evaluate import signed
+from memopt.ir.operations import AS_MXCSR_SAYS, PREDICATES, TOWARDS_ZERO
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from tests.support.interpreter import compute
 
-COMPARISONS = ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord", "fqlt", "fqle")
+COMPARISONS = ("eq", "slt", "sle", "ult", "ule", *PREDICATES)
 _FLOATING = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "sqrt": "fsqrt", "min": "fmin",
              "max": "fmax", "neg": "fneg", "abs": "fabs"}
 _EXTREMES: dict[str, Callable[[int, int, int], bool]] = {
     "smin": lambda a, b, w: signed(a, w) < signed(b, w), "smax": lambda a, b, w: signed(a, w) > signed(b, w),
     "umin": lambda a, b, _: a < b, "umax": lambda a, b, _: a > b,
 }
-_TOWARDS_ZERO = 3
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ class Evaluator:
         if operator == "bits":
             assert widths == (width,)
             return numbers[0]
-        if operator.endswith("z") and operator.startswith("f"):
-            return compute(operator[:-1], (_TOWARDS_ZERO, *numbers), (32, *widths), width)
+        if operator.startswith(("f64toi", "f32toi")):
+            rounding = TOWARDS_ZERO if operator.endswith("z") else AS_MXCSR_SAYS
+            return compute(operator.removesuffix("z"), (rounding, *numbers), (32, *widths), width)
         if element.is_float and operator in _FLOATING:
             assert {self.element(o) for o in operands} == {element}
             return compute(_FLOATING[operator], numbers, widths, width)

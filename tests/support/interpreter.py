@@ -13,6 +13,7 @@ import numpy as np
 
 from memopt.ir.evaluate import evaluate, signed
 from memopt.ir.operations import (
+    AS_MXCSR_SAYS,
     AlignmentCheck,
     Block,
     Compute,
@@ -198,7 +199,8 @@ def _from_integer(values: tuple[int, ...], source: int, width: int) -> int:
 
 
 def _integral(mode: int, value: float) -> int:
-    return (round, math.floor, math.ceil, math.trunc)[mode](value)
+    ways = (round, math.floor, math.ceil, math.trunc)
+    return ways[0 if mode & AS_MXCSR_SAYS else mode & 3](value)  # MXCSR says: to the nearest
 
 
 def _to_integer(values: tuple[int, ...], _: int, width: int, source: int) -> int:
@@ -280,10 +282,11 @@ _FLOAT: dict[str, Callable[[tuple[int, ...], int, int], int]] = {
     "fabs": _sign_bit(lambda value, sign: value & (sign - 1)),
     "fma": _fused(1, 1), "fms": _fused(1, -1), "fnma": _fused(-1, 1), "fnms": _fused(-1, -1),
     "fcompare": _compare_code, "fqcompare": _compare_code,
-    "feq": _compare(lambda a, b: a == b),
+    "feq": _compare(lambda a, b: a == b), "fseq": _compare(lambda a, b: a == b),
     "flt": _compare(lambda a, b: a < b), "fqlt": _compare(lambda a, b: a < b),
     "fle": _compare(lambda a, b: a <= b), "fqle": _compare(lambda a, b: a <= b),
     "funord": _compare(lambda a, b: np.isnan(a) or np.isnan(b)),
+    "fsunord": _compare(lambda a, b: np.isnan(a) or np.isnan(b)),
     "f32to64": _convert, "f64to32": _convert,
     "i32tof64": _from_integer, "i64tof64": _from_integer, "i32tof32": _from_integer, "i64tof32": _from_integer,
     "f64toi32": _sized(64), "f64toi64": _sized(64), "f32toi32": _sized(32), "f32toi64": _sized(32),

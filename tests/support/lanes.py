@@ -28,12 +28,14 @@ F64, F32, I64, I32, I16, I8 = ElementType
 _C = {F64: ("double", "sd"), F32: ("float", "ss"), I64: ("long", ""), I32: ("int", "")}
 _FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max")
 _FUSED = {"fma": "fmadd", "fms": "fmsub", "fnma": "fnmadd", "fnms": "fnmsub"}
-_PREDICATES = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fqlt": 17, "fqle": 18}
+_PREDICATES = {"feq": 0, "flt": 1, "fle": 2, "funord": 3, "fseq": 16, "fqlt": 17, "fqle": 18, "fsunord": 19}
 _CONVERSIONS = {"i32tof64": (I32, F64, "cvtsi2sd"), "i64tof64": (I64, F64, "cvtsi2sd"),
                 "i32tof32": (I32, F32, "cvtsi2ss"), "i64tof32": (I64, F32, "cvtsi2ss"),
                 "f32to64": (F32, F64, "cvtss2sd"), "f64to32": (F64, F32, "cvtsd2ss"),
                 "f64toi32z": (F64, I32, "cvttsd2si"), "f64toi64z": (F64, I64, "cvttsd2si"),
-                "f32toi32z": (F32, I32, "cvttss2si"), "f32toi64z": (F32, I64, "cvttss2si")}
+                "f32toi32z": (F32, I32, "cvttss2si"), "f32toi64z": (F32, I64, "cvttss2si"),
+                "f64toi32": (F64, I32, "cvtsd2si"), "f64toi64": (F64, I64, "cvtsd2si"),
+                "f32toi32": (F32, I32, "cvtss2si"), "f32toi64": (F32, I64, "cvtss2si")}
 
 
 def _source() -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from memopt.ir.linear import Linear
+from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import (
     LIMIT,
     Access,
@@ -43,7 +44,11 @@ _CONVERSIONS = {"i32tof64": ("int32_t", "double", "cvtsi2sdl", "x", "r"),
                 "f64toi32z": ("double", "int32_t", "cvttsd2si", "r", "x"),
                 "f64toi64z": ("double", "int64_t", "cvttsd2siq", "r", "x"),
                 "f32toi32z": ("float", "int32_t", "cvttss2si", "r", "x"),
-                "f32toi64z": ("float", "int64_t", "cvttss2siq", "r", "x")}
+                "f32toi64z": ("float", "int64_t", "cvttss2siq", "r", "x"),
+                "f64toi32": ("double", "int32_t", "cvtsd2si", "r", "x"),
+                "f64toi64": ("double", "int64_t", "cvtsd2siq", "r", "x"),
+                "f32toi32": ("float", "int32_t", "cvtss2si", "r", "x"),
+                "f32toi64": ("float", "int64_t", "cvtss2siq", "r", "x")}
 
 
 def _cases() -> Iterator[tuple[str, str]]:
@@ -65,9 +70,10 @@ def _cases() -> Iterator[tuple[str, str]]:
                                              + result(kind, "a") + "s[-1] = w;")
         for name, code in (("neg", f"s[-1] ^= 1ull << {bits - 1};"), ("abs", f"s[-1] &= ~(1ull << {bits - 1});")):
             yield f"{name} {element.value}", f"{{ {code} }}"
-        for name, number in (("feq", 0), ("flt", 1), ("fle", 2), ("funord", 3), ("fqlt", 1), ("fqle", 2)):
+        for name, number in PREDICATES.items():
+            spelled = f"cmp{suffix} ${number}, %1, %0" if number < 8 else f"vcmp{suffix} ${number}, %1, %0, %0"
             yield f"{name} {element.value}", typed(
-                kind, 2, f'asm volatile("cmp{suffix} ${number}, %1, %0" : "+x"(a) : "x"(b)); uint64_t w = 0; '
+                kind, 2, f'asm volatile("{spelled}" : "+x"(a) : "x"(b)); uint64_t w = 0; '
                 "memcpy(&w, &a, sizeof a); s[-2] = w & 1;")
         for name, spelled in (("fma", "fmadd"), ("fms", "fmsub"), ("fnma", "fnmadd"), ("fnms", "fnmsub")):
             yield f"{name} {element.value}", typed(
@@ -239,8 +245,7 @@ def _program(scop: Scop, statement: Statement, numbers: dict[str, int], scalars:
                 else:
                     name = f"{operator} {element(operands[0]).value}"
                 found.extend((numbers[name], 0))
-                return operator in ("eq", "slt", "sle", "ult", "ule", "feq", "flt", "fle", "funord",
-                                    "fqlt", "fqle")
+                return operator in ("eq", "slt", "sle", "ult", "ule", *PREDICATES)
         return False
 
     emit(statement.expression)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from memopt.ir.linear import Linear
-from memopt.ir.operations import CALL, called
+from memopt.ir.operations import AS_MXCSR_SAYS, CALL, PREDICATES, TOWARDS_ZERO, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
 from memopt.lifting.demotion.available import AvailableValues
@@ -34,7 +34,7 @@ _INTEGRAL = ("add", "sub", "mul", "smin", "smax", "umin", "umax")
 _FROM_INTEGER = {"i32tof64": 32, "i64tof64": 64, "i32tof32": 32, "i64tof32": 64}
 _FROM_FLOAT = {"f32to64": 32, "f64to32": 64}
 _TO_INTEGER = {"f64toi32": 64, "f64toi64": 64, "f32toi32": 32, "f32toi64": 32}
-_TOWARDS_ZERO = 3
+_ROUNDINGS = {TOWARDS_ZERO: "z", AS_MXCSR_SAYS: ""}
 _CHOICES = ("and", "or", "xor", "not", "select")  # in any type: they move bits
 
 
@@ -168,8 +168,10 @@ class ExpressionBuilder:
             return self._apply(name, operands, INTEGERS[_FROM_INTEGER[name]], FLOATS[width], wanted)
         if name in _FROM_FLOAT:
             return self._apply(name, operands, FLOATS[_FROM_FLOAT[name]], FLOATS[width], wanted)
-        if name in _TO_INTEGER and constant_of(operands[0]) == _TOWARDS_ZERO:
-            return self._apply(name + "z", operands[1:], FLOATS[_TO_INTEGER[name]], INTEGERS[width], wanted)
+        if name in _TO_INTEGER and (rounding := constant_of(operands[0])) is not None and (
+                rounding in _ROUNDINGS):
+            name += _ROUNDINGS[rounding]
+            return self._apply(name, operands[1:], FLOATS[_TO_INTEGER[name.removesuffix("z")]], INTEGERS[width], wanted)
         if name in _INTEGRAL:
             return self._apply(name, operands, INTEGERS[width], INTEGERS[width], wanted)
         if name in ("shl", "shr", "sar") and (count := constant_of(operands[1])) is not None and count < width:
@@ -226,7 +228,7 @@ class ExpressionBuilder:
             case Node("eq" | "slt" | "sle" | "ult" | "ule" as name, (left, right), 1) if left.width in INTEGERS:
                 integer = INTEGERS[left.width]
                 return Apply(name, (self.build(left, integer), self.build(right, integer)), integer)
-            case Node("feq" | "flt" | "fle" | "funord" | "fqlt" | "fqle" as name, (left, right), 1):
+            case Node(name, (left, right), 1) if name in PREDICATES:
                 kind = FLOATS[left.width]
                 return Apply(name, (self.build(left, kind), self.build(right, kind)), INTEGERS[left.width])
             case Node("not", (inner,), 1):

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
+from memopt.ir.operations import PREDICATES
 from memopt.ir.scop import TRIPS, Apply, Constant, ElementType, Expression, Read, Scalar
 from memopt.lifting.demotion.expressions import INTEGERS, cast
 from memopt.lifting.demotion.statements import CellStatement, StatementItem, StatementLoop, statements_of
@@ -219,7 +220,9 @@ def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[Ele
 
 def _is_truth(expression: Expression) -> bool:
     match expression:
-        case Apply("eq" | "slt" | "sle" | "ult" | "ule" | "feq" | "flt" | "fle" | "funord" | "fqlt" | "fqle"):
+        case Apply("eq" | "slt" | "sle" | "ult" | "ule"):
+            return True
+        case Apply(name) if name in PREDICATES:
             return True
         case Apply("and" | "or" | "xor" | "not", operands, _):
             return _is_truth(operands[0])

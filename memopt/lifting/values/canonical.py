@@ -34,6 +34,7 @@ from memopt.lifting.values.values import (
 
 _LESS = {"fcompare": "flt", "fqcompare": "fqlt"}
 _NOT_ABOVE = {"fcompare": "fle", "fqcompare": "fqle"}
+_UNORDERED = {"fcompare": "fsunord", "fqcompare": "funord"}
 _FLAGS = 0x45  # the flags that a floating-point comparison sets: carry, parity, zero
 
 
@@ -232,7 +233,7 @@ def _all_clear(name: str, left: Value, right: Value, bits: int) -> Value | None:
         case 0x01 | 0x05:
             return Node(_NOT_ABOVE[name], (right, left), 1)
         case 0x04:
-            return inverted(Node("funord", (left, right), 1))
+            return inverted(Node(_UNORDERED[name], (left, right), 1))
         case 0x40 | 0x44:
             return bitwise("or", (less, greater))
     return None

@@ -35,7 +35,7 @@ def truth(value: Value, flags: int) -> bool:
             return not truth(value.operands[0], flags)
         case "or":
             return truth(value.operands[0], flags) or truth(value.operands[1], flags)
-        case "funord":
+        case "funord" | "fsunord":
             return flags == 0x45
         case "flt" | "fqlt":
             return less
