@@ -34,6 +34,8 @@ _RENAMED = {"dflag": "d_flag", "sseround": "mxcsr_round", "fs_const": "fs_base",
 _GENERAL = ("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", *(f"r{n}" for n in range(8, 16)))
 _FLAGS = ("cc_op", "cc_dep1", "cc_dep2", "cc_ndep")
 _MERGES = ("vmovsd", "vmovss")
+# VEX drops these comparisons, and the exceptions they raise, where it sees the flags overwritten.
+_FLAG_COMPARISONS = ("comisd", "comiss", "ucomisd", "ucomiss")
 _BIT_TESTS = ("bt", "bts", "btr", "btc")
 _BITS = {"Ity_I1": 1, "Ity_I8": 8, "Ity_I16": 16, "Ity_I32": 32, "Ity_I64": 64, "Ity_F32": 32, "Ity_F64": 64,
          "Ity_I128": 128, "Ity_V128": 128, "Ity_V256": 256}
@@ -68,18 +70,22 @@ def lift_block(code: bytes, address: int) -> Block:
     """
     instructions: dict[int, DecodedInstruction] = {}
     merges: dict[int, DecodedInstruction] = {}
+    limits = {len(code)}
     for instruction in decode(code, address):
         _check_exact(instruction)
         instructions[instruction.address] = instruction
         if instruction.mnemonic in _MERGES and instruction.operands_text.count(",") == 2:
             merges[instruction.address - address] = instruction
+            limits.add(instruction.address - address)
+        elif instruction.mnemonic.removeprefix("v") in _FLAG_COMPARISONS:
+            limits.add(instruction.end - address)
     lifter = _Lifter(code, address, instructions)
     offset = 0
     while offset < len(code):
         if offset in merges:
             offset = lifter.merge(merges[offset])
         else:
-            offset = lifter.run(offset, min((m for m in merges if m > offset), default=len(code)))
+            offset = lifter.run(offset, min(limit for limit in limits if limit > offset))
     return lifter.builder.finish(address, len(code))
 
 

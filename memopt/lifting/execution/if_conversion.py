@@ -27,6 +27,9 @@ from memopt.lifting.execution.merge import Path
 from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
 from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 
+Pair = frozenset[Value]
+"""The one or two different operands of a comparison."""
+
 _ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
 MOST_CHOICES = 8  # branches on data in one nest: their selects nest, so that expressions grow with each
 
@@ -116,25 +119,32 @@ def raises_alone(ways: Sequence[Collection[Raising]], masked: Collection[Value],
                  normal: Callable[[Value], bool]) -> bool:
     """Whether one path has an operation that may raise a flag which the other paths would not raise.
 
-    Operations that are ``masked`` do not count. Nor do comparisons of values that every path compares, with each other
-    or with ``normal`` numbers: a NaN or a subnormal number among them raises the same flag on every path.
+    Operations that are ``masked`` do not count. Nor do comparisons whose flags every path raises (``repeats``).
     """
     common = set(ways[0]).intersection(*ways)
-    looked_at = compared_in(common)
-    return any(under or not repeats(value, looked_at, normal)
+    compared = compared_in(common)
+    return any(under or not repeats(value, compared, normal)
                for value, under in {o: None for way in ways for o in way if o not in common} if value not in masked)
 
 
-def compared_in(done: Collection[Raising]) -> set[Value]:
-    """The operands of unconditional signalling comparisons: a NaN or a subnormal number there raises a flag anyway."""
-    return {operand for value, under in done if not under and isinstance(value, Node)
-            and value.operator in SIGNALLING for operand in value.operands}
+def compared_in(done: Collection[Raising]) -> frozenset[Pair]:
+    """The operands of each unconditional signalling comparison."""
+    return frozenset(frozenset(value.operands) for value, under in done if not under and isinstance(value, Node)
+                     and value.operator in SIGNALLING)
 
 
-def repeats(value: Value, looked_at: Collection[Value], normal: Callable[[Value], bool]) -> bool:
-    """Whether ``value`` is a comparison whose flags the comparisons of the values ``looked_at`` raise already."""
-    return isinstance(value, Node) and value.operator in COMPARING and all(
-        operand in looked_at or normal(operand) for operand in value.operands)
+def repeats(value: Value, compared: Collection[Pair], normal: Callable[[Value], bool]) -> bool:
+    """Whether ``value`` is a comparison whose flags signalling comparisons of the pairs ``compared`` raise already.
+
+    They do if it compares one of these pairs, or numbers of which each is ``normal`` or compared with a normal one: then
+    a NaN was invalid there, and a subnormal number was a denormal operand. Beside a NaN, a subnormal number raises
+    nothing (Intel SDM 1, 4.9.2).
+    """
+    if not isinstance(value, Node) or value.operator not in COMPARING:
+        return False
+    return frozenset(value.operands) in compared or all(
+        any(operand in pair and all(map(normal, pair - {operand})) for pair in compared) or normal(operand)
+        for operand in value.operands)
 
 
 def masked(way: Formula, operator: str, operands: tuple[Value, ...], normal: Callable[[Value], bool]) -> (

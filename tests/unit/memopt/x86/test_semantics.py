@@ -108,6 +108,12 @@ def test_a_fused_operation_that_another_negates_stays() -> None:
     assert raised(source) == ["fma", "fnms"]
 
 
+@pytest.mark.parametrize("after", ["add rax, rbx", "comiss xmm2, xmm3", "mov rax, [rdi]; ucomisd xmm2, xmm3"])
+def test_a_comparison_whose_result_is_overwritten_raises_its_flags(after: str) -> None:
+    assert raised(f"comisd xmm0, xmm1; {after}")[0] == "fcompare"
+    assert raised(f"vucomiss xmm0, [rdi]; {after}")[0] == "fqcompare"
+
+
 def test_packed_single_precision_becomes_four_scalar_operations() -> None:
     assert str(lift_block(assemble("mulps 16(%rsi), %xmm0"), 0x1000)) == """\
 block 0x1000 4

@@ -147,6 +147,15 @@ def test_other_operations_of_one_way_would_raise_flags(first: str, second: str, 
         f"A0[i] = select({way}, {name}(select({way}, A0[i], {ONE}), select({way}, {register}, {ONE})), xmm2)")
 
 
+def test_a_number_compared_with_one_that_may_be_a_nan_is_compared_on_ones() -> None:
+    """Beside a NaN, a denormal operand raises no flag; the second comparison alone would raise it."""
+    body = (f"{LOADS}; movsd xmm3, [r9+rbx*8]; comisd xmm3, xmm0; comisd xmm1, xmm0; jbe next; {{}}\n"
+            "movsd [rdi+rbx*8], xmm1")
+    one, other = (statements(body.format(again)) for again in ("comisd xmm1, xmm0", "comisd xmm1, xmm3"))
+    assert ONE not in "".join(one)
+    assert ONE in "".join(other)
+
+
 def test_one_times_a_number_is_that_number() -> None:
     statement, = clamped(second="mulsd xmm1, xmm3").scop.statements
     way = "fle.i64(xmm2, A0[i])"
