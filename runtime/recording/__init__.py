@@ -14,6 +14,7 @@ What cannot be copied runs as it is.
 - ``tracer``: follows processes and threads by ptrace: how they begin, stop, end, and are let go of.
 - ``process``: the data type of a recorded process, and which ones memopt must leave alone.
 - ``space``: the memory that recording adds to a process: copies, the table of targets, threads, traces.
+- ``slots``: the places of threads in that memory; those of ended threads are used again.
 - ``copies``: the copies made so far, and the regions of memory they lie in.
 - ``trees``: the calling-context trees of threads, read from the process's memory.
 - ``intermittent``: records a thread in windows of time, and lets it run as it is between them.
@@ -22,6 +23,6 @@ What cannot be copied runs as it is.
 - ``translation``: translates one function into its copy.
 
 Tested by: tests/unit/runtime/recording/test_emulator.py for ``emulator``; tests/live/test_recording.py for
-``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_children.py for ``process`` and
+``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for ``slots``; tests/live/test_children.py for ``process`` and
 ``tracer``; tests/live/test_paths.py for ``intermittent``.
 """

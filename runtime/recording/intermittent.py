@@ -84,12 +84,12 @@ class Intermittent(Recorder):
         """
         super().__init__(supervisor, Recording(Told.BLOCKS), watcher)
         self._counter, self._quota, self._interval, self._overhead = watcher, quota, interval, overhead
-        self._windows: dict[int, _Window] = {}
+        self._windows: dict[int, _Window] = {}  # by the number of a thread
         self._outside: set[int] = set()  # threads that run as they are
         self._ended_windows: list[tuple[Thread, float, float]] = []
         self._due = 0.0
         self._copies: dict[int, dict[int, int]] = {}  # by the number of a unit: copies of its instructions
-        self._nodes: dict[tuple[int, int], int] = {}  # by thread and unit
+        self._nodes: dict[tuple[int, int], int] = {}  # by the numbers of thread and unit
         self._words = 0
         self._counted = 0
         self.windows = 0
@@ -111,10 +111,10 @@ class Intermittent(Recorder):
 
     def _forget(self, process: Process) -> None:
         gone = set(process.threads)
-        self._outside -= gone
-        self._windows = {tid: window for tid, window in self._windows.items() if tid not in gone}
+        self._outside = {tid for tid in self._outside if self._of.get(tid) is not process}
+        self._windows = {number: window for number, window in self._windows.items() if number not in gone}
         self._nodes = {key: node for key, node in self._nodes.items() if key[0] not in gone}
-        self._ended_windows = [ended for ended in self._ended_windows if ended[0].tid not in gone]
+        self._ended_windows = [ended for ended in self._ended_windows if ended[0].number not in gone]
         super()._forget(process)
         if not self.processes:
             self._copies.clear()
@@ -133,9 +133,9 @@ class Intermittent(Recorder):
             self._outside.add(thread.tid)
 
     def _begin_window(self, space: Space, thread: Thread, now: float) -> _Window:
-        before = self._windows.get(thread.tid)
+        before = self._windows.get(thread.number)
         used = running_seconds(thread.tid)
-        window = self._windows[thread.tid] = _Window(now, used, used if before is None else before.last)
+        window = self._windows[thread.number] = _Window(now, used, used if before is None else before.last)
         self._limit(space, thread, self._quota)
         return window
 
@@ -185,15 +185,15 @@ class Intermittent(Recorder):
                     self._end_window(space, *window)
 
     def _end_window(self, space: Space, thread: Thread, now: float, used: float) -> None:
-        window = self._windows.setdefault(thread.tid, _Window(now, used, used))  # none if it began in copies
-        before = self._counter.counted(thread.tid)
+        window = self._windows.setdefault(thread.number, _Window(now, used, used))  # none if it began in copies
+        before = self._counter.counted(thread.number)
         self._words += self._tell(space, thread)
-        self._counted += self._counter.counted(thread.tid) - before
+        self._counted += self._counter.counted(thread.number) - before
         seconds = max(now - window.began, 1e-9)
         self.windows += 1
         self.inside_seconds += seconds
         weight = max(0.0, used - window.last) / max(used - window.processor, 1e-9) if self._quota else 1.0
-        self._counter.end_window(thread.tid, weight)
+        self._counter.end_window(thread.number, weight)
         window.last = used
         if self._interval is not None:
             self._due = window.began + self._interval
@@ -231,9 +231,9 @@ class Intermittent(Recorder):
                 place = self._place(space, registers.rip, tid)
                 if place is not None:
                     unit, copy = place
-                    node = self._nodes.get((tid, unit.number))
+                    node = self._nodes.get((thread.number, unit.number))
                     if node is None:
-                        node = self._nodes[tid, unit.number] = space.trees.child(thread, thread.root, unit)
+                        node = self._nodes[thread.number, unit.number] = space.trees.child(thread, thread.root, unit)
                     state = (node, thread.state + PAGE + CALL_BYTES, node + NODE_STRAY)
                     space.memory.write(thread.state + NODE, b"".join(w.to_bytes(8, "little") for w in state))
                     self._begin_window(space, thread, now)
@@ -274,11 +274,10 @@ class Intermittent(Recorder):
         """Begins a thread. If code that is not recorded has made it, it is not recorded, either, until it is taken up.
         """
         super()._begin_thread(tid)
-        process = self.processes.get(int(status_field(tid, "Tgid") or 0))
+        process = self._by_pid.get(int(status_field(tid, "Tgid") or 0))
         if process is not None and process.space is not None and tid not in self._of:
             with suppress(Rejected):
-                process.space.new_thread(tid)
-                self._add_thread(process, tid)
+                self._add_thread(process, process.space.new_thread(tid, self._new_number(tid)))
                 self._outside.add(tid)
 
     def _collect(self, tid: int) -> None:

@@ -27,10 +27,11 @@ class Process:
     """A recorded process."""
 
     pid: int
-    parent: int  # the process that has made it; 0 for the program itself
+    number: int  # by which results name it: that of its first thread
+    parent: int  # the number of the process that has made it; 0 for the program itself
     space: Space | None  # None when it is not recorded any more
     program: str  # the path of what it executes
-    threads: list[int] = field(default_factory=list)  # all that it has had
+    threads: list[int] = field(default_factory=list)  # the numbers of all that it has had
     mapped: dict[int, Mapping] = field(default_factory=dict)  # memory that it has had, by start; the last one counts
     stacks: list[int] = field(default_factory=list)  # an address in the stack of each thread
     leaves: bool = False  # whether it is to be let go of at its next stop

@@ -59,7 +59,7 @@ class Counted:
     Addresses of nodes are those of one thread.
     """
 
-    tid: int
+    tid: int  # the number of the thread: Thread.number
     address: int  # of the node
     unit: Unit
     text: Text
@@ -269,7 +269,7 @@ class Recorder(Tracer):
         nodes = space.trees.new_nodes(thread)  # if that fails, the new units are told with another thread
         self.words += len(words)
         new, self._told = self.made.units[self._told:], len(self.made.units)
-        self._watcher.take(thread.tid, new, nodes, words)
+        self._watcher.take(thread.number, new, nodes, words)
         return len(words)
 
     def _region_for(self, space: Space, address: int, tid: int) -> Region:
@@ -393,8 +393,8 @@ class Recorder(Tracer):
         for address in (a for a in found if a in kept):
             _, unit, caller, where, counts = found[address]
             site, loop = self._site(space, found[caller][1] if caller in found else None, caller, where)
-            self.counted.append(Counted(tid, address, unit, self.made.texts[unit.number], caller, site, loop, counts,
-                                        cut.get(address, {})))
+            self.counted.append(Counted(thread.number, address, unit, self.made.texts[unit.number], caller, site, loop,
+                                        counts, cut.get(address, {})))
         self._drop(tid)
 
     @staticmethod
@@ -446,4 +446,4 @@ class Recorder(Tracer):
     @property
     def program(self) -> str:
         """The path of the program's file."""
-        return self.processes[self.pid].program if self.pid in self.processes else ""
+        return next((process.program for process in self.processes.values() if process.pid == self.pid), "")

@@ -26,6 +26,7 @@ from memopt.traces.core.format import BLOCK, RESUMED
 from runtime import faults
 from runtime.patching.code_cache import MEMFD_NAME, choose_address, map_here
 from runtime.recording.copies import LOWEST, REGION_BYTES, Made, Region, free_address
+from runtime.recording.slots import SLOTS_BYTES, TRACES_BYTES, Slot, Slots
 from runtime.recording.translation.code_map import CodeMap, Text
 from runtime.recording.translation.layout import (
     ASKED,
@@ -52,7 +53,6 @@ from runtime.recording.translation.layout import (
     TOP,
     TRACE,
     TRACE_ALIGNMENT,
-    TRACE_BYTES,
     TRACE_START,
     WAY_BYTES,
 )
@@ -68,14 +68,10 @@ from runtime.target.remote_calls import SYS_CLOSE, SYS_MEMFD_CREATE, SYS_MMAP, S
 from runtime.target.tracee import Tracee
 
 _NODES_BYTES = 1 << 30
-_CALLS_BYTES = 64 << 20
-_MOST_THREADS = 128
-_CALLS_BYTES_OF_THREAD = 8 << 20
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 _SHARED, _PRIVATE, _FIXED, _ANONYMOUS, _NORESERVE, _FIXED_NOREPLACE = 1, 2, 0x10, 0x20, 0x4000, 0x100000
 _MOST_FRAMES = 4000  # calls told at the beginning of a trace
 _CLOSE_ON_EXEC = 1
-_TRACES_BYTES = (_MOST_THREADS + 2) * TRACE_BYTES
 _WORD = struct.Struct("<Q").pack
 _ALL = (1 << 64) - 1
 
@@ -108,7 +104,7 @@ class Space:
         if self.table + TABLE_BYTES > 1 << 31:
             raise Rejected(Reason.NO_ROOM, "no free addresses below 2 GiB")
         region = free_address(maps, text.start)
-        data = PAGE + _NODES_BYTES + _CALLS_BYTES + PAGE + _MOST_THREADS * (_CALLS_BYTES_OF_THREAD + PAGE)
+        data = PAGE + _NODES_BYTES + SLOTS_BYTES
         flags = _PRIVATE | _ANONYMOUS | _NORESERVE
         results = remote_calls.run(tracee, (
             Call(SYS_MMAP, (self.table, TABLE_BYTES, _READ | _WRITE, flags | _FIXED_NOREPLACE, -1, 0)),
@@ -120,11 +116,10 @@ class Space:
         self._version, self._version_at = 0, results[2]
         nodes = results[2] + PAGE
         self.trees = Trees(self.memory, made.units, nodes, nodes + _NODES_BYTES)
-        self._next_thread = nodes + _NODES_BYTES
         self._traces = 0
         if watch:
             self._map_traces(tracee)
-        self._next_trace = -(-self._traces // TRACE_BYTES) * TRACE_BYTES
+        self._slots = Slots(nodes + _NODES_BYTES, self._traces)
         self.add_region(region)
 
     # -- memory --------------------------------------------------------------------------------------------------------
@@ -140,20 +135,20 @@ class Space:
         def map_them_here(index: int, result: int) -> None:
             if index == 0 and result >= 0:
                 with suppress(OSError):
-                    seen.append(map_here(tracee.pid, result, _TRACES_BYTES))
+                    seen.append(map_here(tracee.pid, result, TRACES_BYTES))
 
         _, address, _ = remote_calls.run(tracee, (
             Call(SYS_MEMFD_CREATE, (f"{MEMFD_NAME}-traces\0".encode(), _CLOSE_ON_EXEC), keep=True),
-            Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote_calls.KEPT, 0)),
+            Call(SYS_MMAP, (at, TRACES_BYTES, _READ | _WRITE, _SHARED | _NORESERVE | fixed, remote_calls.KEPT, 0)),
             Call(SYS_CLOSE, (remote_calls.KEPT,))), place=place, observe=map_them_here)
         if seen and address >= 0:
             self._seen = numpy.frombuffer(seen[0], numpy.uint64)
         else:
             self._seen = numpy.zeros(0, numpy.uint64)
             if address >= 0 and not at:
-                remote_calls.run(tracee, (Call(SYS_MUNMAP, (address, _TRACES_BYTES)),))
+                remote_calls.run(tracee, (Call(SYS_MUNMAP, (address, TRACES_BYTES)),))
             (address,) = remote_calls.run(tracee, (
-                Call(SYS_MMAP, (at, _TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE | fixed, -1, 0)),
+                Call(SYS_MMAP, (at, TRACES_BYTES, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _NORESERVE | fixed, -1, 0)),
             ), place=place)
         self._traces = remote_calls.check(address, "memory for traces")
 
@@ -352,14 +347,13 @@ class Space:
 
     # -- threads -------------------------------------------------------------------------------------------------------
 
-    def new_thread(self, tid: int) -> Thread:
-        """Gives a thread its page, stack of calls, nodes and trace. Raises Rejected(NO_MEMORY) if there are too many
-        threads.
+    def new_thread(self, tid: int, number: int) -> Thread:
+        """Gives a thread its page, stack of calls, nodes and trace. ``number``: by which results name it. Raises
+        Rejected(NO_MEMORY) if there are too many threads.
         """
-        if len(self.threads) > _MOST_THREADS:
-            raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_THREADS} threads")
-        state = self._next_thread
-        self._next_thread += PAGE + (_CALLS_BYTES_OF_THREAD if self.threads else _CALLS_BYTES)
+        slot = self._slots.take()
+        state, trace = slot.state, slot.trace
+        self.memory.write(state, bytes(PAGE))
         calls = state + PAGE
         root, end = self.trees.chunk()
         # The bottom of the stack of calls: no address is its return address, and no stack pointer lies above it.
@@ -372,15 +366,24 @@ class Space:
         self.memory.write(state + NEXT_NODE, _WORD(root + NODE_COUNTERS) + _WORD(end))
         assert (TOP, SLOT, LAST_CELL) == (NODE + 8, NODE + 16, NEXT_NODE + 8)
         assert END_OF_TEXTS == LOWEST_TEXT + 8
-        trace = 0
-        if self._watch:
-            trace = self._next_trace + TRACE_START
-            self._next_trace += TRACE_BYTES
+        if trace:
             self.memory.write(state + TRACE, _WORD(trace))
-        thread = self.threads[tid] = Thread(tid, state, root, trace, [(root, end)])
+        thread = self.threads[tid] = Thread(tid, number, state, root, trace, [(root, end)])
         self._tell_texts(thread)
         self._changed()
         return thread
+
+    def end_thread(self, tid: int) -> None:
+        """Frees what a thread had that has ended or goes on without memopt."""
+        thread = self.threads.pop(tid, None)
+        if thread is not None and self.threads:
+            self._free(thread)
+
+    def _free(self, thread: Thread) -> None:
+        with suppress(Rejected):  # the memory is gone, or another program's
+            self.trees.free(thread)
+            trace = thread.trace and thread.trace // TRACE_ALIGNMENT * TRACE_ALIGNMENT + TRACE_START
+            self._slots.give_back(Slot(thread.state, trace))
 
     def take_trace(self, thread: Thread) -> NDArray[numpy.uint64]:
         """The words of a thread's trace since the last call. They are overwritten when it is called again and the
@@ -427,28 +430,33 @@ class Space:
             other.write(self._version_at + 8, _WORD(before + 1))
             return self.memory.word(self._version_at + 8) != before
 
-    def forked(self, tracee: Tracee, tid: int) -> Space:
+    def forked(self, tracee: Tracee, tid: int, number: int) -> Space:
         """The space of a child that stands behind the system call by which the thread ``tid`` has made it. It has the
-        nodes of that thread, and counts from 0. Raises ``Rejected``.
+        nodes of that thread, and counts from 0. ``number``: by which results name its thread. Raises ``Rejected``.
         """
         child = shallow_copy(self)
         child.pid, child.memory = tracee.pid, Memory(tracee.pid)
         child.code, child.trees = self.code.forked(tracee.pid), self.trees.forked(child.memory)
+        child._slots = self._slots.forked()
         try:
-            child._become(tracee, self.threads[tid], self.memory)
+            child._become(tracee, number, self.threads[tid], self.memory)
         except BaseException:
             child.close()
             raise
         return child
 
-    def _become(self, tracee: Tracee, parent: Thread, source: Memory) -> None:
+    def _become(self, tracee: Tracee, number: int, parent: Thread, source: Memory) -> None:
         news = self.memory.word(self._version_at) != self._version
         self._by_start, self._used, self._parts = list(self._by_start), set(self._used), set(self._parts)
         self.by_entry, self.sites, self.returns = dict(self.by_entry), dict(self.sites), dict(self.returns)
         self._ways, self.regions = dict(self._ways), [replace(region) for region in self.regions]
-        thread = replace(parent, tid=tracee.pid, chunks=list(parent.chunks), signals=list(parent.signals), known=0,
+        thread = replace(parent, tid=tracee.pid, number=number, chunks=list(parent.chunks),
+                         signals=list(parent.signals), known=0,
                          cut=Counter((node, copy) for _, _, copy, node, _ in parent.signals))
+        others = [other for other in self.threads.values() if other is not parent]
         self.threads = {tracee.pid: thread}
+        for other in others:
+            self._free(other)
         if news:
             self._copy_code(source)
             self._tell_texts(thread)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -38,12 +39,13 @@ PATIENCE_S = 1.0
 _OPTIONS = (ptrace.OPTION_SYSGOOD | ptrace.OPTION_FORK | ptrace.OPTION_VFORK | ptrace.OPTION_CLONE | ptrace.OPTION_EXEC
             | ptrace.OPTION_EXIT)
 MOST_STEPS = 300  # more than from anywhere in a probe to the program's next instruction
-_MOST_PROCESSES = 1000
+_MOST_PROCESSES = 1000  # that live at once
+_ALL_NUMBERS = 1 << 22  # the system gives threads numbers below this (PID_MAX_LIMIT in include/linux/threads.h)
 
 
 class Tracer(ABC):
     """Traces the processes of a program. ``notes``: reasons why something was not recorded, each with how often.
-    ``processes``: by number, also those that have ended. ``made``: their copies.
+    ``processes``: by ``Process.number``, also those that have ended. ``made``: their copies.
     """
 
     def __init__(self, supervisor: Supervisor, recording: Recording) -> None:
@@ -52,6 +54,8 @@ class Tracer(ABC):
         self.notes: dict[str, int] = {}
         self.made = Made()
         self.processes: dict[int, Process] = {}
+        self._by_pid: dict[int, Process] = {}  # the last one that had this number
+        self._numbers: Counter[int] = Counter()  # how many threads of recorded processes have had this number
         self._memopt = os.getpid(), witness()
         self._of: dict[int, Process] = {}  # by the number of a thread that is recorded
         self._new: set[int] = set()  # threads that have not stopped for the first time
@@ -122,7 +126,7 @@ class Tracer(ABC):
         """Ends the recording of a thread; of its process, if it was the last one."""
         process = self._of.pop(tid, None)
         if process is not None and process.space is not None:
-            process.space.threads.pop(tid, None)
+            process.space.end_thread(tid)
             if not process.space.threads:
                 process.end()
 
@@ -164,7 +168,9 @@ class Tracer(ABC):
 
     def _begin(self, tid: int) -> None:
         """Begins a process whose new program stands at its first instruction."""
-        before = self.processes.get(tid)
+        before = self._by_pid.get(tid)
+        if before is not None and before.space is None:  # it has ended, or the system has given its number away again
+            before = None
         if before is not None:
             self._forget(before)
         self._until_program.discard(tid)
@@ -173,7 +179,7 @@ class Tracer(ABC):
             if not is_64_bit(tid):
                 raise Rejected(Reason.THIRTY_TWO_BIT)
             if before is None:
-                self._check_new(tid)
+                self._check_new()
             tracee.take_over(ptrace.Stop(StopKind.INTERRUPT))
             tracee.go(ptrace.SYSCALL, tid)
             tracee.wait(tid, 10.0)  # the end of execve
@@ -181,9 +187,9 @@ class Tracer(ABC):
             registers = tracee.registers()
             if registers.gs_base:
                 raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "the program uses gs")
-            thread = space.new_thread(tid)
-            parent = int(status_field(tid, "PPid")) if before is None else before.parent
-            self._add(Process(tid, parent if tid != self.pid else 0, space, os.readlink(f"/proc/{tid}/exe")), tid)
+            thread = space.new_thread(tid, self._new_number(tid) if before is None else before.number)
+            parent = self._parent(tid) if before is None else before.parent
+            self._add(Process(tid, thread.number, parent, space, os.readlink(f"/proc/{tid}/exe")), thread)
             self._enter(space, thread, registers)
         except Rejected as error:
             self._note(f"not recorded: {error}" if tid == self.pid else f"a child process was not recorded: {error}")
@@ -191,32 +197,40 @@ class Tracer(ABC):
         finally:
             tracee.memory.close()
 
-    def _check_new(self, pid: int) -> None:
+    def _check_new(self) -> None:
         """Raises ``Rejected`` if there is no room for one more process."""
-        if len(self.processes) >= _MOST_PROCESSES:
-            raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_PROCESSES:,} processes")
-        self._check_number(None, pid)
+        if sum(process.space is not None for process in self._by_pid.values()) >= _MOST_PROCESSES:
+            raise Rejected(Reason.NO_MEMORY, f"more than {_MOST_PROCESSES:,} processes at once")
 
-    def _check_number(self, process: Process | None, tid: int) -> None:
-        """Raises ``Rejected`` if a thread of another process, ended or not, has had this number."""
-        if any(tid in other.threads for other in self.processes.values() if other is not process):
-            raise Rejected(Reason.BLOCKED, "the system has given it the number of an earlier thread")
+    def _new_number(self, tid: int) -> int:
+        """The number by which results name a new thread: ``tid``, with ``_ALL_NUMBERS`` added for each thread that has
+        had it before. The system gives numbers away again when a thread has ended.
+        """
+        self._numbers[tid] += 1
+        return tid + (self._numbers[tid] - 1) * _ALL_NUMBERS
 
-    def _add(self, process: Process, tid: int) -> None:
-        self.processes[process.pid] = process
+    def _parent(self, pid: int) -> int:
+        """The number of the process that has made ``pid``; 0 for the program itself."""
+        if pid == self.pid:
+            return 0
+        parent = int(status_field(pid, "PPid") or 0)
+        return self._by_pid[parent].number if parent in self._by_pid else parent
+
+    def _add(self, process: Process, thread: Thread) -> None:
+        self.processes[process.number] = self._by_pid[process.pid] = process
         self.supervisor.asked_by.add(process.pid)
-        self._add_thread(process, tid)
+        self._add_thread(process, thread)
 
-    def _add_thread(self, process: Process, tid: int) -> None:
-        process.threads.append(tid)
-        self._of[tid] = process
+    def _add_thread(self, process: Process, thread: Thread) -> None:
+        process.threads.append(thread.number)
+        self._of[thread.tid] = process
 
     def _forget(self, process: Process) -> None:
         """Forgets a process, which now executes another program."""
         if process.pid == self.pid:
             self._note("a program was replaced by another; only the last one is recorded")
         process.end()
-        del self.processes[process.pid]
+        del self.processes[process.number], self._by_pid[process.pid]
         self._of = {tid: other for tid, other in self._of.items() if other is not process}
         if not self.processes:
             self.made = Made()
@@ -265,12 +279,13 @@ class Tracer(ABC):
             elif space.shares(pid):
                 raise Rejected(Reason.SHARED_MAPPING, "it shares the memory of its parent")
             else:
-                self._check_new(pid)
+                self._check_new()
                 with standing(pid) as tracee:
-                    own = space.forked(tracee, tid)
-                self._add(Process(pid, process.pid, own, process.program, mapped=dict(process.mapped),
-                                  stacks=[*process.stacks, registers.rsp]), pid)
-                self._begin_forked(own, own.threads[pid], registers.rip)
+                    own = space.forked(tracee, tid, self._new_number(pid))
+                thread = own.threads[pid]
+                self._add(Process(pid, thread.number, process.number, own, process.program,
+                                  mapped=dict(process.mapped), stacks=[*process.stacks, registers.rsp]), thread)
+                self._begin_forked(own, thread, registers.rip)
                 self._go(pid)
                 return
         except (TargetEnded, ProcessLookupError):
@@ -305,16 +320,15 @@ class Tracer(ABC):
 
     def _begin_thread(self, tid: int) -> None:
         """Begins a thread that stands at its first instruction, behind the system call that made it."""
-        process = self.processes.get(int(status_field(tid, "Tgid") or 0))
+        process = self._by_pid.get(int(status_field(tid, "Tgid") or 0))
         registers, space = ptrace.get_registers(tid), None if process is None else process.space
         original = None if space is None else space.original(registers.rip)
         if process is None or space is None or original is None:
             self._release(tid, process is not None)
             return
         try:
-            self._check_number(process, tid)
-            thread = space.new_thread(tid)
-            self._add_thread(process, tid)
+            thread = space.new_thread(tid, self._new_number(tid))
+            self._add_thread(process, thread)
             process.stacks.append(registers.rsp)
             unit = space.unit_of_copy(registers.rip)
             assert unit is not None

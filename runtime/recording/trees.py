@@ -34,6 +34,7 @@ class Thread:
     """A recorded thread."""
 
     tid: int
+    number: int  # by which results name it: tid, unless an earlier thread has had that
     state: int  # address of the page that gs points to
     root: int  # address of the root of its tree
     trace: int  # where its trace begins; 0 if it has none
@@ -60,20 +61,34 @@ class Trees:
 
     def __init__(self, memory: Memory, units: Sequence[Unit], start: int, end: int) -> None:
         self._memory, self._units, self._next, self._end = memory, units, start, end
+        # Chunks of threads that have ended: what was used of them, pieces ``[start, end)``.
+        self._free: list[tuple[int, tuple[tuple[int, int], ...]]] = []
 
     def forked(self, memory: Memory) -> Trees:
         """The trees of a forked child, whose ``memory`` is a copy."""
         child = shallow_copy(self)
-        child._memory = memory
+        child._memory, child._free = memory, list(self._free)
         return child
 
     def chunk(self) -> tuple[int, int]:
-        """Addresses ``[start, end)`` of a new chunk for nodes and cells. Raises Rejected(NO_MEMORY)."""
+        """Addresses ``[start, end)`` of a new chunk for nodes and cells, all zero. Raises Rejected(NO_MEMORY)."""
+        if self._free:
+            start, used = self._free.pop()
+            for first, last in used:
+                self._memory.write(first, bytes(last - first))
+            return start, start + _CHUNK_BYTES
         start, end = self._next, self._next + _CHUNK_BYTES
         if end > self._end:
             raise Rejected(Reason.NO_MEMORY, "too many calling contexts")
         self._next = end
         return start, end
+
+    def free(self, thread: Thread) -> None:
+        """Frees the chunks of a thread that has ended."""
+        *full, (last, _) = thread.chunks
+        used = self._memory.word(thread.state + NEXT_NODE), self._memory.word(thread.state + LAST_CELL)
+        self._free += ((start, ((start, start + _CHUNK_BYTES),)) for start, _ in full)
+        self._free.append((last, ((last, used[0]), (used[1], last + _CHUNK_BYTES))))
 
     def more_room(self, thread: Thread) -> None:
         """Gives the thread a new chunk. Raises Rejected(NO_MEMORY)."""

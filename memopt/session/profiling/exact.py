@@ -136,8 +136,8 @@ def _recorder(options: Options, watch: Watch | None, trace: TraceWatch | None) -
 def _write(options: Options, recorder: Recorder, watch: Watch | None, connection: sqlite3.Connection) -> None:
     """All rows of the profile, and the lines for the user."""
     connection.executemany("INSERT INTO thread VALUES (?, ?, ?, ?)", (
-        (tid, process.pid, process.parent or None, os.path.realpath(process.program))
-        for process in recorder.processes.values() for tid in process.threads))
+        (number, process.number, process.parent or None, os.path.realpath(process.program))
+        for process in recorder.processes.values() for number in process.threads))
     written = _write_code(recorder, connection)
     found = () if watch is None else watch.write(connection, written, recorder)
     if isinstance(recorder, Intermittent):
