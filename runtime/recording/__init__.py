@@ -23,6 +23,6 @@ What cannot be copied runs as it is.
 - ``translation``: translates one function into its copy.
 
 Tested by: tests/unit/runtime/recording/test_emulator.py for ``emulator``; tests/live/test_recording.py for
-``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for ``slots``; tests/live/test_children.py for ``process`` and
-``tracer``; tests/live/test_paths.py for ``intermittent``.
+``recorder``, ``tracer``, ``space``, ``trees`` and ``escapes``; tests/live/test_recorded_threads.py for ``slots``;
+tests/live/test_children.py for ``process`` and ``tracer``; tests/live/test_paths.py for ``intermittent``.
 """

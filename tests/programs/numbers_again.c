@@ -41,7 +41,8 @@ static void run(long first, long count)
 
 static long child(pid_t wanted)
 {
-    struct clone_args arguments = {.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&wanted, .set_tid_size = wanted != 0};
+    struct clone_args arguments = {.exit_signal = SIGCHLD, .set_tid = wanted ? (uintptr_t)&wanted : 0,
+                                   .set_tid_size = wanted != 0};
     fflush(stdout);
     pid_t pid = syscall(SYS_clone3, &arguments, sizeof arguments);
     if (!pid) {
@@ -61,7 +62,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "processes")) {
         pid_t first = child(0);
         for (long k = 1; k < count; k++)
-            if (child(first) != first)
+            if (child(first) != first || first < 0)
                 return 77;
         return 0;
     }
