@@ -20,7 +20,8 @@ from functools import cache
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Sample
+from memopt.ir.region import Sample, Trips
+from memopt.ir.scop import TRIPS
 from memopt.lifting.execution.parameters import (
     counted,
     fit,
@@ -45,6 +46,7 @@ from memopt.lifting.values.requests import (
     MaskOperands,
     NotAParameter,
     PromoteCell,
+    RelateToTrips,
     Request,
     SplitPaths,
     TreatAsData,
@@ -92,6 +94,10 @@ class Assumptions:
     # holds at the first entry.
     eager: bool = False
     by_trips: bool = False  # express the exit test's counter by R, the iterations that remain
+    # R as an earlier attempt found it, and what an iteration of the patched loop adds to each location: R may stand in
+    # equations and solutions. None: it does not.
+    trips: Trips | None = None
+    steps: Mapping[str, int] = field(default_factory=dict)
     # Branches that go different ways in different iterations, by address, with a level: 1 where the paths differ in
     # whether a loop runs at all, or on which side of a bound a counter is; 2 in general; 3 (``TO_THE_END``) where
     # they do not meet before the end of the iteration.
@@ -124,17 +130,32 @@ class Assumptions:
         return self.eager
 
     def samples(self) -> dict[str, int]:
-        """The captured value of each live-in symbol, of its low byte, and of it as a parameter."""
+        """The captured value of each live-in symbol, of its low byte, and of it as a parameter; of R, if it is known."""
         values = dict(self.registers)
         values |= {low_byte(r): (v + 128) % 256 - 128 for r, v in self.registers.items()}
         values |= {parameter(s): v for s, v in values.items()}
         for symbol, (address, width) in self.cells.items():
             values[symbol] = values[parameter(symbol)] = self.peek(address.evaluate(values), width)
+        if self.trips is not None:
+            values[TRIPS] = self.trips.numerator.evaluate(values) // self.trips.divisor
         return values
 
     def symbol(self, name: str) -> Linear:
         """A live-in value as an expression: the solution of its equation, if there is one, else its own symbol."""
         return self.solved.get(name, Linear.symbol(name))
+
+    def step(self, linear: Linear, steps: Mapping[str, int]) -> int:
+        """The advance of ``linear``, over live-in symbols and R, where an iteration of the patched loop adds ``steps`` to
+        locations."""
+        return sum(c * (-1 if s == TRIPS else steps.get(self._location(live_in(s)), 0)) for s, c in linear.terms)
+
+    def _location(self, symbol: str) -> str:
+        """The location of a live-in value; "" for memory that is not on the stack."""
+        if symbol not in self.cells:
+            return symbol
+        address, width = self.cells[symbol]
+        offset = address - self.symbol("rsp")
+        return slot_name(offset.constant, width) if offset.is_constant else ""
 
     def low_bytes(self) -> dict[Linear, Linear]:
         """Registers with a truth value in the low byte and leftovers of a caller above it, and the symbol of that byte.
@@ -185,6 +206,8 @@ class Assumptions:
                 return replace(self, ordered=True)
             case ExpressByTrips():
                 return replace(self, by_trips=True)
+            case RelateToTrips(trips, steps):
+                return self._relating(trips, steps)
             case NotAParameter(symbol):
                 return replace(self._without_requests(), moving=self.moving | {symbol})
             case TreatAsData(cell):
@@ -199,6 +222,18 @@ class Assumptions:
                             earlier=self.earlier, moving=self.moving, to_the_end=self.to_the_end,
                             written=self.written, hints=self.hints)
         return known.in_frame() if self.framed else known
+
+    def _relating(self, trips: Trips, steps: Mapping[str, int]) -> Assumptions:
+        """These assumptions, with R in them: the counter of the exit test follows from it, and each equation becomes one
+        that has the same value at every entry."""
+        parameters = {s: Linear.symbol(parameter(s)) for s in self.parameters}
+        known = replace(self, trips=trips, steps=steps, equations=(), solved=parameters)
+        for symbol, value in counted_down(trips, lambda symbol: self.step(Linear.symbol(symbol), steps)).items():
+            known = replace(known, solved=known._solving(symbol, value))
+        for linear, _ in self.equations:
+            linear = linear.substitute(known.solved)
+            known = known if linear.is_constant else known._with_equation(linear)
+        return known
 
     def _equating(self, needs: Sequence[AssumeEqual]) -> Assumptions:
         """These assumptions, with an equation for each of ``needs``. If a stride differs between entries, each size
@@ -220,7 +255,11 @@ class Assumptions:
         """These assumptions, and that ``linear`` has its captured value. If it had other values at earlier entries, it
         becomes a function of a parameter, where that is possible; ``symbolic``: a single symbol may become a parameter
         itself.
+
+        Where R is known, the equation is one over R that has the same value at every entry. Raises Rejected(TRIP_COUNT)
+        where R itself would have to be a number.
         """
+        linear = linear + Linear.symbol(TRIPS, self.step(linear, self.steps))
         factor, samples, known = math.gcd(*(c for _, c in linear.terms)), self.samples(), self
         value = (linear.evaluate(samples) - linear.constant) // factor
         linear = Linear(tuple((s, c // factor) for s, c in linear.terms))
@@ -236,8 +275,10 @@ class Assumptions:
                 known = self._with_parameter(live_in(chosen))
                 difference = linear.substitute({live_in(chosen): Linear.symbol(chosen)}) - found
                 linear, value = Linear(difference.terms), -difference.constant
-        unit = [s for s, c in linear.terms if abs(c) == 1]
+        unit = [s for s, c in linear.terms if abs(c) == 1 and s != TRIPS]
         if not unit:
+            if TRIPS in linear.symbols:
+                raise Rejected(Reason.TRIP_COUNT, f"{linear} depends on the iterations that remain")
             for symbol in sorted(linear.symbols):
                 known = known._with_equation(Linear.symbol(symbol))
             return known
@@ -251,7 +292,7 @@ class Assumptions:
         excluded = self.moving | (linear.symbols if len(linear.terms) == 1 else frozenset())
         for symbol in dict.fromkeys((*self.parameters, *sorted(linear.symbols), *self.registers, *self.cells)):
             itself = (Linear.symbol(symbol), Linear.symbol(parameter(symbol)))
-            if symbol not in excluded and not is_parameter(symbol) and self.symbol(symbol) in itself:
+            if symbol not in {*excluded, TRIPS} and not is_parameter(symbol) and self.symbol(symbol) in itself:
                 yield symbol
 
     def _with_parameter(self, symbol: str) -> Assumptions:
@@ -270,6 +311,19 @@ class Assumptions:
         if found is None or len(known) >= MOST_TABLES:
             raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"the address is loaded at {address:#x}")
         return (*known, found)
+
+
+def counted_down(trips: Trips, step: Callable[[str], int]) -> dict[str, Linear]:
+    """The exit test's counter as an expression in R: {symbol: expression}; ``step``: the advance of a symbol.
+
+    Example: R = n - i gives {i: n - R}. Empty if no advancing symbol has a coefficient that divides all others.
+    """
+    for symbol, coefficient in trips.numerator.terms:
+        rest = Linear.symbol(TRIPS, trips.divisor) - trips.numerator.without(symbol)
+        if step(symbol) and not any(n % coefficient for n in (rest.constant, *(c for _, c in rest.terms))):
+            terms = tuple((s, c // coefficient) for s, c in rest.terms)
+            return {symbol: Linear(terms, rest.constant // coefficient)}
+    return {}
 
 
 def slot_name(displacement: int, bits: int) -> str:

@@ -72,8 +72,8 @@ class Branches:
             self._split_remainders()
             if any(s.startswith(LOOP_COUNTER) for s in uneven) or not uneven:
                 raise Rejected(Reason.TRIP_COUNT, f"steps of {step} do not divide the way {distance} to the bound")
-            self.algebra.distances.append(Linear(tuple(
-                t for t in distance.terms if not t[0].startswith(LOOP_COUNTER))))
+            self.algebra.distances.append((Linear(tuple(
+                t for t in distance.terms if not t[0].startswith(LOOP_COUNTER))), step))
             return None
         turns = Linear(tuple((s, c // step) for s, c in distance.terms), -(-distance.constant // step))
         self.algebra.require(turns, "an inner loop starts before its bound")

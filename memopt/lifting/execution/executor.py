@@ -27,7 +27,8 @@ from memopt.ir.graph import FlowGraph, Loop, LoopForest
 from memopt.ir.linear import Linear
 from memopt.ir.operations import Block
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import ElementType
+from memopt.ir.region import Trips
+from memopt.ir.scop import TRIPS, ElementType
 from memopt.lifting.execution.assumptions import GENERAL, LANES, Assumptions, State, bits_of
 from memopt.lifting.execution.branches import Branches, is_equality, width_of
 from memopt.lifting.execution.entry_invariants import EntryInvariants
@@ -50,7 +51,7 @@ from memopt.lifting.values.loop_tree import (
     StoreEvent,
     rewritten,
 )
-from memopt.lifting.values.requests import AssumeEqual, InlineLoop
+from memopt.lifting.values.requests import AssumeEqual, InlineLoop, RelateToTrips
 from memopt.lifting.values.values import (
     Carried,
     Final,
@@ -160,23 +161,25 @@ class Executor:
         # that the divisor divides the numerator then admits only entries with the same overshoot.
         if not is_equality(leaving):
             numerator = numerator + -self.algebra.at_sample(numerator) % abs(slope)
-        for distance in self.algebra.distances:
+        trips = self._remaining(numerator, abs(slope))
+        self._relate_to_trips(EntryInvariants(self.assumptions, steps, trips.numerator, trips.divisor))
+        for distance, _ in self.algebra.distances:
             self._ask_for_invariant(EntryInvariants(self.assumptions, steps, numerator, abs(slope)), distance)
-        self.algebra.sample["R"] = self.algebra.at_sample(numerator) // abs(slope)
-        self.algebra.ranges[counter] = Linear.symbol("R") - 1
-        last = Linear.symbol("R") - (1 if leaves_first else 2)
+        self.algebra.sample[TRIPS] = self.algebra.at_sample(numerator) // abs(slope)
+        self.algebra.ranges[counter] = Linear.symbol(TRIPS) - 1
+        last = Linear.symbol(TRIPS) - (1 if leaves_first else 2)
         self._require_after_exit_test(chosen, walk, last - Linear.symbol(counter))
         for formula, earlier in others:
             self._require_not_taken(formula, () if earlier else (last - Linear.symbol(counter),))
             if earlier and leaves_first:
-                self._require_not_taken(Substitution({counter: Linear.symbol("R")}).formula(formula), ())
-        node = self._node(loop, walk, Linear.symbol("R"), entry, header, exit_state)
+                self._require_not_taken(Substitution({counter: Linear.symbol(TRIPS)}).formula(formula), ())
+        node = self._node(loop, walk, Linear.symbol(TRIPS), entry, header, exit_state)
         check_roots(node)
         end = None
         if leaves_first and self.assumptions.to_the_end:
             distances = {p: self._total_advance(step, numerator, abs(slope)) for p, step in steps.items()}
             end = tuple(self._last_iteration(loop, entry, distances, opaque).items)
-        return OuterLoop(node, steps, opaque, numerator, abs(slope), exit_state,
+        return OuterLoop(node, steps, opaque, trips.numerator, trips.divisor, exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.memory.slots), leaves_first, self._zero_extended(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
@@ -189,6 +192,26 @@ class Executor:
         if any(w is not None and w.bits != 32 for w in found.values()):
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a counter of 8 or 16 bits may wrap around")
         return frozenset(p for p, w in found.items() if w is not None)
+
+    def _remaining(self, numerator: Linear, divisor: int) -> Trips:
+        """R, the iterations that remain, as the guard computes it: ``numerator / divisor``, or as it was found before it
+        was related to live-in values. Raises Rejected(TRIP_COUNT) where the two are not the same."""
+        known = self.assumptions.trips
+        if known is None:
+            return Trips(numerator, divisor)
+        defined = known.numerator.substitute(self.assumptions.solved)
+        if numerator != Linear.symbol(TRIPS, divisor) and numerator * known.divisor != defined * divisor:
+            raise Rejected(Reason.TRIP_COUNT, f"{numerator} / {divisor} iterations remain, and not {known}")
+        return known
+
+    def _relate_to_trips(self, remaining: EntryInvariants) -> None:
+        """Raises RelateToTrips where that helps: an equation, or the way to an inner bound, is another one at every
+        entry, and follows from R alone."""
+        known, sample = self.assumptions, self.algebra.at_sample(remaining.numerator)
+        moves = any(remaining.step(linear) for linear, _ in known.equations) or not all(
+            remaining.evenly(distance, step) for distance, step in self.algebra.distances)
+        if known.trips is None and moves and not sample % remaining.divisor:
+            raise RelateToTrips(Trips(remaining.numerator, remaining.divisor), dict(remaining.steps))
 
     @staticmethod
     def _ask_for_invariant(remaining: EntryInvariants, distance: Linear) -> None:
@@ -286,6 +309,8 @@ class Executor:
     @staticmethod
     def _total_advance(step: int, numerator: Linear, divisor: int) -> Linear:
         """How far a location with this step has advanced after all R = ``numerator / divisor`` iterations."""
+        if numerator == Linear.symbol(TRIPS, divisor):
+            return Linear.symbol(TRIPS, step)
         if step % divisor:
             raise Rejected(Reason.TRIP_COUNT, f"a step of {step} is not a multiple of the counter's step {divisor}")
         return numerator * (step // divisor)

@@ -75,12 +75,13 @@ class Evidence:
         """
         if distance.is_constant:
             return distance.constant == expected
-        entered = distance.substitute({TRIPS: self.outer.numerator}) if self.outer.divisor == 1 else distance
-        if TRIPS in entered.symbols or self.invariants.step(entered):
+        related = self.assumptions.trips is not None
+        entered = distance if related or self.outer.divisor > 1 else distance.substitute({TRIPS: self.outer.numerator})
+        if (TRIPS in entered.symbols and not related) or self.invariants.step(entered):
             return False
         if entered.is_constant:
             return entered.constant == expected
-        moving = self.invariants.moves(entered) if entered != distance else frozenset[str]()
+        moving = self.invariants.moves(entered) if entered != distance or related else frozenset[str]()
         self.asked[entered] = AssumeEqual(entered, moving)
         return entered.evaluate(self.sample) == expected
 

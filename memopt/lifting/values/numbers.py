@@ -78,7 +78,8 @@ class Numbers:
     joined: dict[Value, int] = field(default_factory=dict)  # selects made where paths merge -> address of the branch
     written: frozenset[int] = frozenset()  # captured addresses of cells that are data: the loop stores to them
     low_bytes: Mapping[Linear, Linear] = field(default_factory=dict)  # register -> its low byte, if only that matters
-    distances: list[Linear] = field(default_factory=list)  # distances to bounds that their step does not divide yet
+    # Distances to bounds, each with the step that does not divide it yet.
+    distances: list[tuple[Linear, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.widenings = DeferredExtensions(self.sample)

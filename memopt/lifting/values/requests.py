@@ -13,9 +13,11 @@ attempt proves it, or it assumes nothing and only chooses another exact way to m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memopt.ir.linear import Linear
+from memopt.ir.region import Trips
 
 
 class Request(Exception):
@@ -159,6 +161,21 @@ class ExpressByTrips(Request):
     Example: rows of ``n - i`` elements, where i has another value at every entry. Sound: the value follows from R
     exactly.
     """
+
+
+@dataclass
+class RelateToTrips(Request):
+    """Relate live-in values that advance with the patched loop to R, the iterations that remain, while the loop is
+    executed. ``steps``: location -> what one iteration adds to it.
+
+    Example: ``for (; row != last; row += n, end += n + 1) for (p = row; p != end; p++)``. The way ``end - row`` is
+    another one at every entry, but ``end - row + R`` is not. The next attempt assumes this sum wherever it would assume
+    ``end - row``, and knows ``row`` as ``last - n * R``. Sound: the equations become guards over R. The guard computes R
+    from ``trips``, and the attempt must find that the loop runs R times.
+    """
+
+    trips: Trips
+    steps: Mapping[str, int]
 
 
 @dataclass
