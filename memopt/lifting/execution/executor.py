@@ -208,10 +208,15 @@ class Executor:
         """Raises RelateToTrips where that helps: an equation, or the way to an inner bound, is another one at every
         entry, and follows from R alone."""
         known, sample = self.assumptions, self.algebra.at_sample(remaining.numerator)
-        moves = any(remaining.step(linear) for linear, _ in known.equations) or not all(
-            remaining.evenly(distance, step) for distance, step in self.algebra.distances)
-        if known.trips is None and moves and not sample % remaining.divisor:
-            raise RelateToTrips(Trips(remaining.numerator, remaining.divisor), dict(remaining.steps))
+        moving = [linear - value for linear, value in known.equations if remaining.step(linear)]
+        even = all(remaining.evenly(distance, step) for distance, step in self.algebra.distances)
+        if known.trips is None and (moving or not even) and not sample % remaining.divisor:
+            # The equations that advance may have put another value in the place of the exit test's counter.
+            numerator, missing = remaining.numerator, -remaining.divisor - remaining.step(remaining.numerator)
+            for zero in moving:
+                if not missing % (step := remaining.step(zero)):
+                    numerator, missing = numerator + zero * (missing // step), 0
+            raise RelateToTrips(Trips(numerator, remaining.divisor), dict(remaining.steps))
 
     @staticmethod
     def _ask_for_invariant(remaining: EntryInvariants, distance: Linear) -> None:
