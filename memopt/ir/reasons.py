@@ -51,6 +51,7 @@ class Reason(Enum):
     SHADOW_INCONCLUSIVE = "shadow-inconclusive"
     NOT_FASTER = "not-faster"
     GUARD_FAILED = "guard-never-held"
+    NEW_SIZES = "ever-new-sizes"
     ENDED = "program-ended"
     DRY_RUN = "dry-run"
     INTERNAL = "internal-error"
@@ -96,6 +97,7 @@ _WORDS = {
     Reason.SHADOW_INCONCLUSIVE: "no trial in a copy of the process ran to its end",
     Reason.NOT_FASTER: "the new code was not faster",
     Reason.GUARD_FAILED: "the loop was not entered again with the values that the new code is made for",
+    Reason.NEW_SIZES: "the loop comes with other sizes nearly every time, and each would need new code of its own",
     Reason.ENDED: "the program ended too early",
     Reason.DRY_RUN: "this is a dry run",
     Reason.INTERNAL: "memopt failed inside",

@@ -11,6 +11,7 @@ The stages, in their order:
 - ``site``: find: the code around a hot address, its loops, and the refusals that follow from the code alone.
 - ``callees``: find: the target of a call in a hot loop, for inlining.
 - ``capture``: capture and lift: a shadow runs to the loop header; registers and code become a ``Region``.
+- ``recurrence``: capture: whether sizes come again, before one more version is made for them.
 - ``kept_shadow``: the shadow in which loops are captured, kept from one loop to the next.
 - ``others``: loops that others may wait for, and how often their versions come back to their guards.
 - ``one_thread_guards``: guards that the program has one thread.

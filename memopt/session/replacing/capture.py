@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from memopt.ir.reasons import Reason, Rejected
 from memopt.session.replacing.history import History
 from memopt.session.replacing.process import Process
+from memopt.session.replacing.recurrence import check_recurring
 from memopt.session.replacing.stage_times import processor_limit
 from memopt.session.replacing.versions import line
 
@@ -63,6 +64,8 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                 if time.thread_time() - began > ONCE_SECONDS:
                     raise
                 lifted, places = lift_at_next_arrival(process, header, shadow, first, lift)
+            if history.entries(header):
+                _check_recurring(lifted.region, code.exits, shadow, history)
             trips, maps = trip_count(lifted.region, code.exits, shadow), mappings(shadow.pid)
         region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
         if region.publishes or region.confined:
@@ -71,6 +74,15 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
         entries = (lifted.entry, *history.entries(header))
         lifted = replace(lifted, region=with_room(lifted.region, lifted.entry, trips))
         return lifted, max(trips, *map(lifted.trips, entries))
+
+
+def _check_recurring(region: Region, exits: frozenset[int], shadow: Shadow, history: History) -> None:
+    """Raises Rejected(NEW_SIZES), and notes it, where versions for single sizes would serve few entries."""
+    try:
+        check_recurring(region, exits, shadow)
+    except Rejected:
+        history.new_sizes.add(region.header)
+        raise
 
 
 def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow, to_the_end: bool) -> _Lifted:

@@ -37,6 +37,7 @@ class History:
     earlier: dict[int, list[Sample]] = field(default_factory=dict)  # by header: live-in values of other entries
     findings: Findings = field(default_factory=Findings)  # about the loop that is worked on
     aside: Installed | None = None  # set aside while another version is made for its loop
+    new_sizes: set[int] = field(default_factory=set)  # headers of loops whose sizes do not come again
     named: bool = False  # whether profilers were told names for new code
 
     def entries(self, header: int) -> tuple[Sample, ...]:
@@ -44,11 +45,12 @@ class History:
         return tuple(self.earlier.get(header, ()))
 
     def look_again(self, header: int, entry: Sample | None) -> bool:
-        """Note ``entry``. Returns whether its loop is to be lifted once more, with all noted entries known."""
+        """Note ``entry``. Returns whether its loop is to be lifted once more, with all noted entries known: not if its
+        sizes were found not to come again."""
         earlier = self.earlier.setdefault(header, [])
         if entry is not None:
             earlier.append(entry)
-        return entry is not None and len(earlier) < LOOKS
+        return entry is not None and len(earlier) < LOOKS and header not in self.new_sizes
 
     def behind(self, header: int) -> Installed | None:
         """The version that a new one for the loop at ``header`` falls back on where its guard fails."""
