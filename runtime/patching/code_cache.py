@@ -7,6 +7,9 @@ The code pages are a memfd. memopt maps it writable, the target maps it read-exe
 shadow can be given other code. The statistics page is part of the same memfd, but mapped shared, so that memopt can
 read its counters even after the target has ended.
 
+The pages take no place that the program needs. The largest free interval of addresses stays as it is but for a few GiB
+of some 80 TiB: scratch lies at its edge, where neither brk nor the stack nor the kernel's next mappings grow.
+
 Invariant: no mapping is both writable and executable (W^X). The program's descriptor numbers are the same afterwards,
 even if memopt is killed meanwhile, because one stub creates, maps and closes the descriptor.
 """
@@ -32,7 +35,7 @@ from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime import faults
 from runtime.target import remote_calls
 from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings
-from runtime.target.remote_calls import KEPT, Call
+from runtime.target.remote_calls import KEPT, Call, UnusedBytes
 from runtime.target.tracee import Tracee
 
 MEMFD_NAME = "memopt"
@@ -50,6 +53,8 @@ _REACH = (1 << 31) - (16 << 20)  # at most, from the code near by: the reach of 
 _MARGIN = 16 << 10  # at least, from other mappings
 _HEAP_GROWTH = 64 << 30  # brk starts up to 32 MiB (1 GiB in some kernels) behind .bss and grows upward
 _STACK_GROWTH = 8 << 30
+_WIDE = 1 << 40  # addresses below a text of which a few GiB do not matter
+_STUB_BYTES = 352  # for ``_mapping_calls``, the longest stub here
 TOP = (1 << 47) - PAGE  # end of the 47-bit user address space
 
 
@@ -74,37 +79,32 @@ class Gap:
 def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
     """The gaps of the memory map, from ``lowest`` on, without the room that brk and the stack may grow into."""
     gaps = []
-    position, below = lowest, None
+    heap = min((m.start for m in maps if m.path == "[heap]"), default=TOP)
+    position, grows = lowest, False
+    base: Mapping | None = None  # .bss is an anonymous mapping right behind the executable's last one
     for mapping in maps:
         if mapping.start >= TOP:
             break
         end = mapping.start - (_STACK_GROWTH if mapping.path == "[stack]" else 0)
-        start = position + (_HEAP_GROWTH if below is not None and _grows(below, maps) else 0)
+        start = position + (_HEAP_GROWTH if grows else 0)
         if end > start:
             gaps.append(Gap(start, end))
-        position, below = max(position, mapping.end), mapping
+        if mapping.path or base is None or position != mapping.start:
+            base = mapping
+        # brk may grow behind the heap, and behind the executable or its .bss as long as there is no heap.
+        grows = mapping.path == "[heap]" or bool(base.inode) and mapping.start < heap
+        position = max(position, mapping.end)
     return tuple(gaps)
 
 
-def _grows(mapping: Mapping, maps: Sequence[Mapping]) -> bool:
-    """Whether brk may grow behind ``mapping``, now or later: it is the heap, or the executable or its .bss."""
-    if mapping.path == "[heap]":
-        return True
-    index = maps.index(mapping)
-    # .bss is an anonymous mapping right behind the executable's last one.
-    while index and not maps[index].path and maps[index - 1].end == maps[index].start:
-        index -= 1
-    return bool(maps[index].inode) and mapping.start < min((m.start for m in maps if m.path == "[heap]"), default=TOP)
-
-
-def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -> int:
-    """The address of free pages for ``size`` bytes, all within rel32 reach of ``near``, preferably below it.
+def choose_address(gaps: Sequence[Gap], near: int, size: int) -> int:
+    """The address of free pages in ``gaps`` for ``size`` bytes, all within rel32 reach of ``near``, preferably below it.
 
     In a gap of more than 4 GiB it is 1 GiB below ``near``, away from where the program's next mappings are likely.
     Raises ``Rejected(NO_ROOM)``.
     """
     candidates = []
-    for gap in free_gaps(maps, lowest):
+    for gap in gaps:
         low, high = max(gap.start + _MARGIN, near - _REACH), min(gap.end - _MARGIN, near + _REACH) - size
         low = -(-low // PAGE) * PAGE
         if low > high:
@@ -115,6 +115,41 @@ def choose_address(maps: Sequence[Mapping], near: int, size: int, lowest: int) -
     if not candidates:
         raise Rejected(Reason.NO_ROOM, f"no free addresses within 2 GiB of {near:#x}")
     return min(candidates)[2]
+
+
+def choose_scratch(maps: Sequence[Mapping], gaps: Sequence[Gap], size: int, program: str) -> int:
+    """The address of ``size`` free bytes in ``gaps``, aligned to 2 MiB, that leaves the largest gap nearly as it is.
+
+    They lie below the executable, whose file is ``program``: the kernel puts a mapping there only if it fits nowhere
+    else. If there is room, they are 4 GiB below it, out of the reach that the code of versions needs; the next ones lie
+    directly below. Without room there they lie at the lower edge of the largest gap, behind the room of brk.
+    Raises ``Rejected(NO_MEMORY)``.
+    """
+    text = min((m.start for m in maps if m.path == program), default=0)
+    limit = text - (2 * _REACH if text > _WIDE else _MARGIN)
+    for gap in reversed(gaps):
+        address = (min(gap.end, limit) - size) // _HUGE_PAGE * _HUGE_PAGE
+        if address >= gap.start + _MARGIN:
+            return address
+    largest = max(gaps, key=lambda g: g.end - g.start, default=Gap(0, 0))
+    address = -(-(largest.start + _MARGIN) // _HUGE_PAGE) * _HUGE_PAGE
+    if address + size + _MARGIN > largest.end:
+        raise Rejected(Reason.NO_MEMORY, f"no {size} free bytes of address space")
+    return address
+
+
+def _without(gaps: Sequence[Gap], start: int, end: int) -> tuple[Gap, ...]:
+    """``gaps`` less the addresses ``[start, end)``, which lie in one of them."""
+    return tuple(part for g in gaps for part in (
+        (Gap(g.start, start), Gap(end, g.end)) if g.start <= start < g.end else (g,)))
+
+
+def _program(pid: int) -> str:
+    """The executable file of ``pid``, as its memory map shows it; "" if it is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
 
 
 def _lowest_address() -> int:
@@ -143,19 +178,23 @@ class CodeCache:
         """
         code_size, frame_size = (-(-size // PAGE) * PAGE for size in (code_size, frame_size))
         total = code_size + STATISTICS_SIZE + frame_size
-        code = choose_address(mappings(tracee.pid), near, total, _lowest_address())
+        # The memory map is read once in this stop: for 60,000 mappings that takes 0.03 s.
+        maps = mappings(tracee.pid)
+        gaps = free_gaps(maps, _lowest_address())
+        code = choose_address(gaps, near, total)
+        place = remote_calls.find_place(tracee, _STUB_BYTES, maps)
         statistics = code + code_size
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
-        pages = _map_in_target(tracee, placement)
-        cache = cls(placement, pages)
+        cache = cls(placement, _map_in_target(tracee, placement, place))
         try:
-            cache._confirm(tracee)
             for word in (FRAME_LIMIT, FRAME_CHUNK):
                 tracee.memory.write(placement.frame + word, NO_LIMIT.to_bytes(8, "little"))
             if scratch_size:
-                cache.reserve_scratch(tracee, scratch_size)
+                scratch_size = -(-scratch_size // _HUGE_PAGE) * _HUGE_PAGE
+                cache._map_scratch(tracee, choose_scratch(maps, _without(gaps, code, code + total), scratch_size,
+                                                          _program(tracee.pid)), scratch_size, place)
         except Rejected:
-            cache.release(tracee)
+            unmap(tracee, cache.placement, place)
             raise
         return cache
 
@@ -166,14 +205,16 @@ class CodeCache:
         """
         self._unmap(tracee, self.placement.scratch, self.placement.scratch_size)
         size = -(-size // _HUGE_PAGE) * _HUGE_PAGE
-        gap = max(free_gaps(mappings(tracee.pid), _lowest_address()), key=lambda g: g.end - g.start)
-        address = (gap.start + gap.end - size) // 2 // _HUGE_PAGE * _HUGE_PAGE
-        if address < gap.start:
-            raise Rejected(Reason.NO_MEMORY, f"no {size} free bytes of address space")
+        maps = mappings(tracee.pid)
+        address = choose_scratch(maps, free_gaps(maps, _lowest_address()), size, _program(tracee.pid))
+        return self._map_scratch(tracee, address, size, remote_calls.find_place(tracee, _STUB_BYTES, maps))
+
+    def _map_scratch(self, tracee: Tracee, address: int, size: int, place: UnusedBytes) -> Placement:
         result, _ = remote_calls.run(tracee, (
             Call(remote_calls.SYS_MMAP,
                  (address, size, _READ | _WRITE, _PRIVATE | _ANONYMOUS | _FIXED_NOREPLACE, -1, 0)),
-            Call(remote_calls.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))))  # fails without huge pages: harmless
+            Call(remote_calls.SYS_MADVISE, (address, size, _MADV_HUGEPAGE))),  # fails without huge pages: harmless
+            place=place)
         self.placement = replace(self.placement, scratch=_at(address, result, "scratch memory"), scratch_size=size)
         return self.placement
 
@@ -251,27 +292,27 @@ def map_alike(tracee: Tracee, placement: Placement) -> None:
         _at(start, result, "mmap in a copy")
 
 
-def unmap(tracee: Tracee, placement: Placement) -> None:
+def unmap(tracee: Tracee, placement: Placement, place: UnusedBytes | None = None) -> None:
     """Unmap the pages of ``placement``, scratch included; same precondition as ``CodeCache.release``."""
     size = placement.code_size + STATISTICS_SIZE + placement.frame_size
     calls = [Call(remote_calls.SYS_MUNMAP, (placement.code, size))]
     if placement.scratch_size:
         calls.append(Call(remote_calls.SYS_MUNMAP, (placement.scratch, placement.scratch_size)))
-    for result in remote_calls.run(tracee, calls):
+    for result in remote_calls.run(tracee, calls, place=place):
         remote_calls.check(result, "munmap")
 
 
-def _map_in_target(tracee: Tracee, placement: Placement) -> mmap.mmap:
+def _map_in_target(tracee: Tracee, placement: Placement, place: UnusedBytes) -> mmap.mmap:
     """Create the memfd in the target and map it there and in memopt; after a failure nothing of it is left."""
-    pages = _attempt(tracee, placement, _MFD_CLOEXEC | _MFD_EXEC)
+    pages = _attempt(tracee, placement, place, _MFD_CLOEXEC | _MFD_EXEC)
     if pages is None:  # MFD_EXEC is unknown before Linux 6.3
-        pages = _attempt(tracee, placement, _MFD_CLOEXEC)
+        pages = _attempt(tracee, placement, place, _MFD_CLOEXEC)
     if pages is None:
         raise Rejected(Reason.NO_MEMORY, "memfd_create in the target: Invalid argument")
     return pages
 
 
-def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | None:
+def _attempt(tracee: Tracee, placement: Placement, place: UnusedBytes, flags: int) -> mmap.mmap | None:
     """``_map_in_target`` with these memfd_create ``flags``; None if the kernel does not know them."""
     opened: list[mmap.mmap] = []
     results: list[int] = []
@@ -283,7 +324,7 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
     wanted = ((placement.code, placement.code_size), (placement.statistics, STATISTICS_SIZE),
               (placement.frame, placement.frame_size))
     try:
-        remote_calls.run(tracee, _mapping_calls(placement, flags), observe=open_here, results=results)
+        remote_calls.run(tracee, _mapping_calls(placement, flags), place=place, observe=open_here, results=results)
         remote_calls.check(results[0], "memfd_create in the target")
         for (address, _), result in zip(wanted, results[1:], strict=False):
             _at(address, result, "mmap in the target")
@@ -293,7 +334,7 @@ def _attempt(tracee: Tracee, placement: Placement, flags: int) -> mmap.mmap | No
             raise
         # Unmap only what these calls have mapped: the other addresses may hold memory of the program.
         remote_calls.run(tracee, [Call(remote_calls.SYS_MUNMAP, (result, size))
-                            for (_, size), result in zip(wanted, results[1:], strict=False) if result > 0])
+                            for (_, size), result in zip(wanted, results[1:], strict=False) if result > 0], place=place)
         if results[:1] == [-errno.EINVAL]:
             return None
         if isinstance(error, Rejected):

@@ -134,14 +134,14 @@ def _move_from_rbx(register: str) -> bytes:
     return bytes([0x48 | number >> 3, 0x89, 0xD8 | number & 7])
 
 
-def find_place(tracee: Tracee, size: int) -> UnusedBytes:
-    """The largest unused end of an executable page. Raises ``Rejected(NO_ROOM)`` if none has ``size`` bytes.
+def find_place(tracee: Tracee, size: int, maps: Sequence[Mapping] | None = None) -> UnusedBytes:
+    """The largest unused end of an executable page. ``maps``: the memory map, if it was read in this stop. Raises ``Rejected(NO_ROOM)`` if none has ``size`` bytes.
 
     Bytes are unused if they lie behind the end of the segment in the file and are zero, or hold a stub that a killed
     memopt has left. The text of a static program may fill its last page. Then the bytes behind the vDSO's code are
     taken: a write gives the process a copy of its own of that page.
     """
-    maps = mappings(tracee.pid)
+    maps = mappings(tracee.pid) if maps is None else maps
     best = UnusedBytes(0, 0)
     for mapping in maps:
         place = _padding(tracee.memory, maps, mapping)

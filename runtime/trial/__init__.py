@@ -7,6 +7,7 @@ May be touched: shadows only: their registers, code and private memory. The prog
 otherwise left alone. A shadow makes no system call that others could notice, and ends at once if memopt ends.
 
 - ``shadow``: forks a shadow, runs it to an address under PTRACE_SYSEMU, compares the memory of two shadows.
+- ``isolation``: takes descriptors, shared memory and the working directory from a new shadow.
 - ``trial``: runs a slice of the loop by the original and by each version, compares the states, judges the times.
 - ``timing``: times iterations of the original and of a version in a shadow.
 - ``memory_budget``: checks that shadows fit the free memory, cgroup limits included.

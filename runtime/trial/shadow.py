@@ -6,7 +6,8 @@ registers and memory are read and written, and ``compare`` finds where the memor
 
 The target makes the clone system call in a stub; the child is traced from its first instruction. It runs under
 PTRACE_SYSEMU, so that its system calls take no effect (but for a few harmless ones, see ``run_to``). All signals are
-blocked, and mappings shared with others are made read-only. Only shadows get breakpoints, never the program.
+blocked. It has no descriptors, and nothing that is shared with others (runtime/trial/isolation.py). Only shadows get
+breakpoints, never the program.
 
 Invariant: without memopt a shadow ends at once: the stub's path for the child is exit_group, and later EXITKILL is set.
 So no second copy of the program ever runs freely.
@@ -30,14 +31,12 @@ from runtime.target import ptrace, remote_calls
 from runtime.target.memory import Mapping, exclusive_intervals, mappings
 from runtime.target.proc import running_seconds
 from runtime.target.ptrace import Registers, Stop, StopKind, TargetEnded, WaitTimeout
-from runtime.target.remote_calls import Call, UnusedBytes
+from runtime.target.remote_calls import Call
 from runtime.target.tracee import Tracee, status_field
-from runtime.trial import memory_budget
+from runtime.trial import isolation, memory_budget
 
 _CLONE_PARENT, _SIGCHLD = 0x8000, 17
 _WNOHANG, _WALL = 1, 0x40000000
-_PROT_NONE, _PROT_READ, _PROT_READ_WRITE = 0, 1, 3
-_MAP_PRIVATE_ANONYMOUS_FIXED = 0x02 | 0x20 | 0x10
 _BREAKPOINT = b"\xcc"
 _NONZERO = re.compile(rb"[^\0]")
 _STUB_BYTES = 288  # for a clone, or _BATCH other calls
@@ -94,17 +93,20 @@ class Difference:
         return f"{self.address:#x}: {self.first.hex()} / {self.second.hex()}"
 
 
-def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
+def fork_shadow(tracee: Tracee, copies: int = 1, origin: tuple[Mapping, ...] | None = None) -> Shadow:
     """Fork the stopped target, or another shadow; it stays stopped as it was.
 
-    ``copies``: how many copies there may be at a time, for the memory budget. Raises ``Rejected`` (NO_MEMORY, NO_ROOM,
+    ``copies``: how many copies there may be at a time, for the memory budget. ``origin``: the memory map of the program
+    that a shadow is a copy of. Raises ``Rejected`` (NO_MEMORY, NO_ROOM,
     ...), ``TargetEnded``.
     """
     memory_budget.check_copies(tracee.pid, copies)
     inherited = status_field(tracee.pid, "PPid") == str(os.getpid())
-    flags = _CLONE_PARENT | _SIGCHLD if inherited else 0
+    flags = (_CLONE_PARENT | _SIGCHLD if inherited else 0) | isolation.clone_flags()
     registers = tracee.registers().outside_call()
-    place = remote_calls.find_place(tracee, _STUB_BYTES)
+    maps = mappings(tracee.pid)
+    place = remote_calls.find_place(tracee, _STUB_BYTES, maps)
+    held = isolation.held_by(tracee.pid, maps)
     children: list[Tracee] = []
 
     def appeared(pid: int) -> None:
@@ -120,9 +122,9 @@ def fork_shadow(tracee: Tracee, copies: int = 1) -> Shadow:
     result, = remote_calls.run(tracee, (clone,), place=place, new_process=appeared)
     tracee.set_options(options)
     remote_calls.check(result, "fork")
-    shadow = Shadow(children[0], 0 if inherited else result)
+    shadow = Shadow(children[0], 0 if inherited else result, maps if origin is None else origin)
     try:
-        _settle(children[0], place, registers)
+        isolation.isolate(children[0], replace(place, end=place.start + _STUB_BYTES), registers, maps, held)
     except BaseException:
         shadow.kill()
         raise
@@ -137,7 +139,7 @@ def copies_of(shadow: Shadow, count: int) -> Iterator[tuple[Shadow, ...]]:
     try:
         with ExitStack() as stack:
             for _ in range(count):
-                copies.append(stack.enter_context(fork_shadow(shadow.tracee, 1 + count)))
+                copies.append(stack.enter_context(fork_shadow(shadow.tracee, 1 + count, shadow.origin)))
             yield tuple(copies)
     finally:
         with suppress(TargetEnded):
@@ -155,53 +157,18 @@ def reap(tracee: Tracee, shadows: Iterable[Shadow]) -> None:
         remote_calls.run(tracee, calls[start:start + _BATCH])
 
 
-def _settle(child: Tracee, place: UnusedBytes, registers: Registers) -> None:
-    """Give a new child the program's registers at the fork, remove the stub, and isolate it from shared memory."""
-    child.set_registers(registers)
-    child.memory.write(place.start, bytes(_STUB_BYTES))
-    try:  # if memory runs out nevertheless, the kernel shall kill the shadow
-        with open(f"/proc/{child.pid}/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")
-    except OSError:
-        pass
-    calls, contents = [], []
-    for mapping in mappings(child.pid):
-        if mapping.shared and mapping.writable:
-            call, content = _cut_off(child, mapping)
-            calls.append(call)
-            contents += [(mapping.start, content)] if content else []
-    for start in range(0, len(calls), _BATCH):
-        for result in remote_calls.run(child, calls[start:start + _BATCH], place=place):
-            remote_calls.check(result, "isolating a trial copy from shared memory")
-    for address, content in contents:
-        child.memory.write(address, content)
-
-
-def _cut_off(child: Tracee, mapping: Mapping) -> tuple[Call, bytes]:
-    """The call that isolates the child from a shared mapping, and the bytes to write there afterwards.
-
-    memopt's own statistics page is replaced by a private copy. Other shared memory becomes read-only, that of devices
-    inaccessible.
-    """
-    size = mapping.end - mapping.start
-    if mapping.path.startswith("/memfd:memopt"):
-        arguments = (mapping.start, size, _PROT_READ_WRITE, _MAP_PRIVATE_ANONYMOUS_FIXED, -1, 0)
-        # Nothing can be read there if an earlier memopt was killed before it had resized the file.
-        return Call(remote_calls.SYS_MMAP, arguments), child.memory.read_some(mapping.start, size)
-    device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
-    return Call(remote_calls.SYS_MPROTECT, (mapping.start, size, _PROT_NONE if device else _PROT_READ)), b""
-
-
 class Shadow:
     """A stopped copy of the program. A context manager: leaving it kills the copy.
 
     ``zombie``: the copy's process id as the target sees it, if the target must wait for it (``reap``), else 0.
+    ``origin``: the memory map of the program when it was copied.
     ``given_up``: called now and then while the copy runs; if it returns True, the run ends as a timeout.
     """
 
-    def __init__(self, tracee: Tracee, zombie: int) -> None:
+    def __init__(self, tracee: Tracee, zombie: int, origin: tuple[Mapping, ...]) -> None:
         self.tracee = tracee
         self.zombie = zombie
+        self.origin = origin
         self.given_up: Callable[[], bool] | None = None
 
     def __enter__(self) -> Shadow:
@@ -271,6 +238,12 @@ class Shadow:
         """Intervals of the private pages written since the fork; a superset, see ``exclusive_intervals``."""
         return tuple(interval for mapping in _private(mappings(self.pid))
                      for interval in exclusive_intervals(self.pid, mapping.start, mapping.end))
+
+    def maps(self) -> tuple[Mapping, ...]:
+        """The memory map of the program when it was copied, with the stack as the copy has it by now. It tells which
+        memory the program shares, where the copy has private memory, or none."""
+        stack = next((m for m in mappings(self.pid) if m.path == "[stack]"), None)
+        return tuple(stack if stack is not None and m.path == "[stack]" else m for m in self.origin)
 
     def rseq_area(self) -> tuple[int, int]:
         """The interval ``[start, end)`` of the rseq area: the kernel writes it when the thread changes processors."""

@@ -28,7 +28,7 @@ from memopt.ir.region import Cell, Lane, LiveIn, Region, Register, admits
 from memopt.ir.scop import FLOATS, TRIPS, ElementType
 from memopt.models.work import Work
 from memopt.x86.frame import XMM_OFFSET, YMM_OFFSET
-from runtime.target.memory import PAGE, check_private, mappings
+from runtime.target.memory import PAGE, check_private
 from runtime.target.ptrace import Registers
 from runtime.trial.shadow import Shadow, ShadowStopped, compare
 from runtime.trial.timing import (
@@ -96,7 +96,7 @@ def reach(shadow: Shadow, header: int, timeout_s: float = REACH_SECONDS) -> floa
         return shadow.run_to(header, timeout_s)
     except ShadowStopped as stopped:
         if stopped.fault is not None:
-            check_private(mappings(shadow.pid), stopped.fault, stopped.fault + 1, written=False)
+            check_private(shadow.maps(), stopped.fault, stopped.fault + 1, written=False)
         raise Rejected(Reason.NOT_REACHED, str(stopped)) from stopped
 
 

@@ -47,7 +47,6 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
     from memopt.ir.region import confined, with_room
     from memopt.session.replacing.one_thread_guards import one_thread
     from memopt.session.replacing.others import returning
-    from runtime.target.memory import mappings
     from runtime.trial.trial import live_values
 
     timer, header = process.timer, code.loop.header
@@ -66,7 +65,7 @@ def capture(process: Process, code: LoopCode, history: History, *, to_the_end: b
                 lifted, places = lift_at_next_arrival(process, header, shadow, first, lift)
             if history.entries(header):
                 _check_recurring(lifted.region, code.exits, shadow, history)
-            trips, maps = trip_count(lifted.region, code.exits, shadow), mappings(shadow.pid)
+            trips, maps = trip_count(lifted.region, code.exits, shadow), shadow.maps()
         region = returning(lifted.region, code.site, live_values(lifted.region, shadow), maps)
         if region.publishes or region.confined:
             region = one_thread(confined(region, places) if region.confined else region, process.pid, maps)
@@ -93,7 +92,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
     from memopt.lifting.lift import Code, lift_region
     from memopt.x86.instructions import GENERAL
     from runtime.target.eligibility import other_threads
-    from runtime.target.memory import check_private, mappings
+    from runtime.target.memory import check_private
     from runtime.trial.trial import admitted, general_registers, live_values, peek, vector_registers
 
     site, loop = code.site, code.loop
@@ -116,7 +115,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
         raise Rejected(Reason.THREADS, "they could see the order of this loop's stores")
     process.print_after("lift", lifted.region)
     values = live_values(lifted.region, shadow)
-    maps = mappings(shadow.pid)
+    maps = shadow.maps()
     places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
                                written=f.written) for f in lifted.region.footprints}
     for words in (g for g in lifted.region.guards if isinstance(g, Progression)):

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.reasons import Reason, Rejected
-from runtime.patching.code_cache import choose_address, free_gaps
+from runtime.patching.code_cache import Gap, choose_address, choose_scratch, free_gaps
 from runtime.target.memory import Mapping, parse_mappings
 
 LOWEST = 0x10000
@@ -41,7 +41,7 @@ def overlaps(maps: tuple[Mapping, ...], address: int) -> bool:
 def test_below_the_text_of_the_program(text: str) -> None:
     maps = parse_mappings(text)
     near = next(m for m in maps if m.executable).start + 0x123
-    address = choose_address(maps, near, SIZE, LOWEST)
+    address = choose_address(free_gaps(maps, LOWEST), near, SIZE)
     assert LOWEST <= address < near
     assert address % 4096 == 0
     assert not overlaps(maps, address)
@@ -50,7 +50,7 @@ def test_below_the_text_of_the_program(text: str) -> None:
 
 def test_library_code_gets_a_place_off_the_next_mappings() -> None:
     maps = parse_mappings(POSITION_INDEPENDENT + HEAP + LIBRARY)
-    address = choose_address(maps, 0x7FFFF7C29000, SIZE, LOWEST)
+    address = choose_address(free_gaps(maps, LOWEST), 0x7FFFF7C29000, SIZE)
     assert not overlaps(maps, address)
     assert (1 << 29) < 0x7FFFF7C00000 - address < REACH - SIZE
 
@@ -67,11 +67,68 @@ def test_no_room_is_a_refusal() -> None:
     near = 0x600000000000
     maps = parse_mappings(f"{near - (1 << 32):x}-{near + (1 << 32):x} r-xp 00000000 fe:00 9 /prog\n")
     with pytest.raises(Rejected) as caught:
-        choose_address(maps, near, SIZE, LOWEST)
+        choose_address(free_gaps(maps, LOWEST), near, SIZE)
     assert caught.value.reason is Reason.NO_ROOM
 
 
 def test_a_text_at_the_bottom_has_no_room_below() -> None:
     maps = parse_mappings("00010000-00400000 r-xp 00000000 fe:00 9 /prog\n" + LIBRARY)
     with pytest.raises(Rejected):  # above it only brk's room lies within reach
-        choose_address(maps, 0x20000, SIZE, LOWEST)
+        choose_address(free_gaps(maps, LOWEST), 0x20000, SIZE)
+
+
+def largest(maps: tuple[Mapping, ...], address: int = 0, size: int = 0) -> int:
+    """The largest free interval below the stack, with ``[address, address + size)`` in use."""
+    used = sorted([(m.start, m.end) for m in maps if m.start < 1 << 47] + [(address, address + size)])
+    ends = [LOWEST, *(end for _, end in used)]
+    return max(start - max(ends[:n + 1]) for n, (start, _) in enumerate(used))
+
+
+SCRATCH = 6 << 20
+LEGACY = """\
+2aaaaaaab000-2aaaaaad3000 r-xp 00000000 fe:00 3 /libc.so.6
+"""  # with an unlimited stack, mappings grow upwards from a third of the address space
+LOW_HEAP = "700000000-780000000 rw-p 00000000 00:00 0\n"  # as of a Java machine with compressed pointers
+
+
+@pytest.mark.parametrize(("text", "lost"), [
+    pytest.param(POSITION_INDEPENDENT + HEAP + LIBRARY, 5 << 30, id="position-independent"),
+    pytest.param(POSITION_INDEPENDENT + LIBRARY, 5 << 30, id="no heap yet"),
+    pytest.param(FIXED + LIBRARY, 65 << 30, id="at a fixed address"),
+    pytest.param(LOW_HEAP + POSITION_INDEPENDENT + HEAP + LIBRARY, 5 << 30, id="memory below the program"),
+    pytest.param(LEGACY + POSITION_INDEPENDENT + HEAP + LIBRARY[LIBRARY.index("7ffffffde000"):], 65 << 30,
+                 id="mappings grow upwards"),
+])
+def test_scratch_leaves_the_largest_gap_to_the_program(text: str, lost: int) -> None:
+    maps = parse_mappings(text)
+    gaps = free_gaps(maps, LOWEST)
+    address = choose_scratch(maps, gaps, SCRATCH, "/prog")
+    assert address % (2 << 20) == 0
+    assert any(g.start <= address and address + SCRATCH <= g.end for g in gaps)
+    assert largest(maps, address, SCRATCH) >= largest(maps) - lost
+
+
+def test_the_scratch_of_several_versions_lies_together() -> None:
+    maps = parse_mappings(POSITION_INDEPENDENT + HEAP + LIBRARY)
+    first = choose_scratch(maps, free_gaps(maps, LOWEST), SCRATCH, "/prog")
+    more = parse_mappings(f"{first:x}-{first + SCRATCH:x} rw-p 00000000 00:00 0\n" + POSITION_INDEPENDENT + HEAP + LIBRARY)
+    second = choose_scratch(more, free_gaps(more, LOWEST), SCRATCH, "/prog")
+    assert second == first - SCRATCH
+    assert 0x555555555000 - first > REACH  # so that the code of many versions keeps its room
+
+
+def test_no_room_for_scratch_is_a_refusal() -> None:
+    maps = parse_mappings("00010000-7fff00000000 r-xp 00000000 fe:00 9 /prog\n")
+    with pytest.raises(Rejected) as caught:
+        choose_scratch(maps, (Gap(0x7FFF00000000, 0x7FFF00300000),), SCRATCH, "/prog")
+    assert caught.value.reason is Reason.NO_MEMORY
+
+
+def test_gaps_of_many_mappings_are_those_of_few() -> None:
+    """Neighbouring mappings, which a walk over all of them for each would take minutes for, leave the same gaps."""
+    many = "".join(f"{0x7FFF00000000 + 0x1000 * n:x}-{0x7FFF00001000 + 0x1000 * n:x} r{'w-'[n & 1]}-p 00000000 00:00 0\n"
+                   for n in range(60_000))
+    one = f"7fff00000000-{0x7FFF00000000 + 0x1000 * 60_000:x} rw-p 00000000 00:00 0\n"
+    before = POSITION_INDEPENDENT + HEAP
+    assert free_gaps(parse_mappings(before + many + LIBRARY), LOWEST) == (
+        free_gaps(parse_mappings(before + one + LIBRARY), LOWEST))

@@ -47,7 +47,7 @@ def test_behind_a_system_call_there_is_little_time(monkeypatch: pytest.MonkeyPat
     process = Calling(calls, share)
     monkeypatch.setattr(Shadow, "_processor_time", lambda _: process.used)
     with pytest.raises(ShadowStopped) as caught:
-        Shadow(cast("Any", process), 0)._go(0, LONG)
+        Shadow(cast("Any", process), 0, ())._go(0, LONG)
     assert caught.value.reason is End.TIMEOUT
     assert (process.used > LONG / 2) == (calls == 0)
     assert process.used > 0.1
