@@ -92,7 +92,7 @@ def free_gaps(maps: Sequence[Mapping], lowest: int) -> tuple[Gap, ...]:
         if mapping.path or base is None or position != mapping.start:
             base = mapping
         # brk may grow behind the heap, and behind the executable or its .bss as long as there is no heap.
-        grows = mapping.path == "[heap]" or bool(base.inode) and mapping.start < heap
+        grows = mapping.path == "[heap]" or (bool(base.inode) and mapping.start < heap)
         position = max(position, mapping.end)
     return tuple(gaps)
 

@@ -52,8 +52,8 @@ _ROW = struct.Struct("<7Q")  # number and six arguments of a call; the result ta
 
 # r12 is the row, r13 the end of the table, in the child only:
 #   next: mov rax, [r12]; mov rdi, [r12+8]; ...; syscall; mov [r12], rax; add r12, 56; cmp r12, r13; jb next; int3
-_LOOP = bytes.fromhex("498b0424" "498b7c2408" "498b742410" "498b542418" "4d8b542420" "4d8b442428" "4d8b4c2430"
-                      "0f05" "49890424" "4983c438" "4d39ec" "72cf" "cc")
+_LOOP = bytes.fromhex("498b0424498b7c2408498b742410498b5424184d8b5424204d8b4424284d8b4c2430"
+                      "0f05498904244983c4384d39ec72cfcc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +126,12 @@ def _leave_files(child: Tracee, place: UnusedBytes) -> None:
 
 
 def _is_shared(mapping: Mapping, held: Held) -> bool:
-    return mapping.shared and mapping.writable or _counted(mapping, held)
+    return (mapping.shared and mapping.writable) or _counted(mapping, held)
 
 
 def _counted(mapping: Mapping, held: Held) -> bool:
     """Whether others can notice that a copy has the mapping."""
-    return mapping.path.startswith("/SYSV") or mapping.inode != 0 and mapping.path in held.paths
+    return mapping.path.startswith("/SYSV") or (mapping.inode != 0 and mapping.path in held.paths)
 
 
 def _cut_off(child: Tracee, place: UnusedBytes, shared: Sequence[Mapping], held: Held) -> None:
@@ -151,7 +151,7 @@ def _cut_off(child: Tracee, place: UnusedBytes, shared: Sequence[Mapping], held:
             calls.append(Call(remote_calls.SYS_MMAP, (mapping.start, size, access, _PRIVATE_ANONYMOUS | _FIXED, -1, 0)))
             contents.append((mapping.start, content))
             copied += size
-        elif device or counted and (mapping.shared or mapping.inode in held.locked):
+        elif device or (counted and (mapping.shared or mapping.inode in held.locked)):
             calls.append(Call(remote_calls.SYS_MUNMAP, (mapping.start, size)))
         elif mapping.shared and mapping.writable:
             calls.append(Call(remote_calls.SYS_MPROTECT, (mapping.start, size, _READ)))
