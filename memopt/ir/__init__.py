@@ -16,6 +16,7 @@ What the nest computes:
 
 - ``linear``: affine expressions over named symbols, with floor divisions.
 - ``scop``: static control parts: arrays, statements, iteration domains, expressions.
+- ``cells``: the exact cells that an access touches over an iteration domain.
 - ``region``: a SCoP with its live-ins, guards, rejoin and footprints.
 
 What is to be done:
@@ -34,8 +35,8 @@ For all:
 - ``reasons``: why a loop or a program is left alone (``Rejected``), and broken invariants (``VerifyError``).
 - ``identity``: memoisation of pure functions by the identity of their arguments.
 
-Tested by: tests/unit/memopt/ir (``identity``, ``linear``, ``reasons``; test_parse.py covers ``cursor``, ``parse`` and
-the text forms of ``scop``, ``region`` and ``plan``); ``operations`` and ``evaluate`` by
+Tested by: tests/unit/memopt/ir (``cells``, ``identity``, ``linear``, ``reasons``; test_parse.py covers ``cursor``,
+``parse`` and the text forms of ``scop``, ``region`` and ``plan``); ``operations`` and ``evaluate`` by
 tests/property/test_semantics.py; ``graph`` by tests/unit/memopt/cfg; text forms of lifted regions and schedules by
 tests/golden; the others by the rooms that use them.
 """

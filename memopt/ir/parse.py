@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from memopt.ir import region as regions
 from memopt.ir import scop as scops
+from memopt.ir.cells import CellSet
 from memopt.ir.cursor import WORD, Cursor
 from memopt.ir.isa import Isa
 from memopt.ir.linear import PLAIN_SYMBOL, Linear
@@ -233,18 +234,26 @@ def _interval(cursor: Cursor) -> Interval:
 
 
 def _guard(cursor: Cursor) -> regions.Guard:
-    if cursor.need("guard").skip("words ["):
-        low, high, first = cursor.number(), cursor.need(",").number(), cursor.need(") are").number()
-        step, pointers = cursor.need(", and").number(), []
-        cursor.need("each")
-        while cursor.skip(","):
-            pointers.append(cursor.linear())
-            cursor.need("among them")
-        return regions.Progression(low, high, first, step, tuple(pointers), _why(cursor))
+    if cursor.need("guard").at(r"rows -?0x"):
+        first, place = cursor.need("rows").number(), cursor.need("at").number()
+        step, words = cursor.need(",").number(), [_cell_set(cursor.need("each: words"))]
+        while cursor.skip("and"):
+            words.append(_cell_set(cursor))
+        within = _interval(cursor.need(", within"))
+        return regions.Progression(place, first, step, tuple(words), within, _why(cursor))
     if cursor.at(r"\[") and not cursor.at(PLAIN_SYMBOL.pattern):
         return regions.Disjoint(_interval(cursor), _interval(cursor.need("disjoint")), _why(cursor))
     expression, equal = cursor.linear(), cursor.match("[=>]= 0", "'== 0' or '>= 0'") == "== 0"
     return regions.Relation(expression, equal, _why(cursor))
+
+
+def _cell_set(cursor: Cursor) -> CellSet:
+    address, domain = cursor.need("[").linear(), cursor.need(":").listed(_bound, "]")
+    dimensions = tuple(b for b in domain if isinstance(b, Dimension))
+    conditions = tuple(b for b in domain if isinstance(b, Linear))
+    if domain != (*dimensions, *conditions):
+        raise cursor.error("loops, and conditions behind them")
+    return CellSet(address, dimensions, conditions)
 
 
 def _why(cursor: Cursor) -> str:
@@ -261,8 +270,8 @@ def _rejoin(cursor: Cursor) -> regions.Rejoin:
 
 
 def _nan_free(cursor: Cursor) -> regions.NanFree:
-    size, interval = cursor.need("guard no NaN of").number(), cursor.need("bytes in").at(r"\[")
-    return regions.NanFree(_interval(cursor) if interval else _bytes_of(cursor, cursor.name("a register")), size)
+    size, name = cursor.need("guard no NaN of").number(), cursor.need("bytes in").name("an array or a register")
+    return regions.NanFree(_bytes_of(cursor, name) if cursor.at(r"\[") else name, size)
 
 
 def _memory_backed(cursor: Cursor) -> regions.MemoryBacked:

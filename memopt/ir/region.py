@@ -23,12 +23,12 @@ in quotation marks (JSON)::
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
 
+from memopt.ir.cells import CellSet
 from memopt.ir.linear import Linear, spelled
-from memopt.ir.scop import TRIPS, Scop
+from memopt.ir.scop import LIMIT, TRIPS, Scop
 
 ROOM = 2  # times the written bytes at the captured values: the next entry may have more iterations
 
@@ -114,6 +114,11 @@ class Interval:
     low: Linear
     high: Linear
 
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols of both ends."""
+        return self.low.symbols | self.high.symbols
+
     def __str__(self) -> str:
         return f"[{self.low}, {self.high})"
 
@@ -132,27 +137,44 @@ class Disjoint:
 
 @dataclass(frozen=True, slots=True)
 class Progression:
-    """Guard: the 8-byte words in ``[low, high)`` hold ``first``, ``first + step``, ..., and each of ``pointers`` is
-    ``low`` plus a multiple of 8: a table of row pointers. The words are read only after all other kinds of guards
-    hold."""
+    """Guard: words of a table of row pointers are an arithmetic progression. The word at ``place`` is ``first``, the
+    next one ``first + step``, and so on; ``place`` itself need not be one of them.
 
-    low: int
-    high: int
+    Example: ``a[i][j]`` in a nest over i < R loads the words ``[8*i + rdi: i<R]`` of the table in rdi. The guard
+    compares these words, which the original certainly loads, and no other: the table may end behind the last of them.
+    As in a statement, R stands for H in the outermost loop. The words are read only after all other kinds of guards
+    hold.
+    """
+
+    place: int
     first: int
-    step: int
-    pointers: tuple[Linear, ...]
+    step: int  # bytes, a multiple of 8
+    words: tuple[CellSet, ...]  # their addresses; all have one base
+    within: Interval  # where all of them lie. Nothing is read there because of it.
     why: str
 
-    def words(self) -> Iterator[tuple[int, int]]:
-        """The address of each word, with the value it must have."""
-        return zip(range(self.low, self.high, 8), count(self.first, self.step), strict=False)
+    def holds(self, values: Mapping[str, int], peek: Callable[[int, int], int]) -> bool:
+        """Whether each of the words that iterations 0 .. H-1 load has its place in the progression."""
+        addresses = {a for cells in self.words for a in cells.addresses(values)}
+        return all((at - self.place) % 8 == 0 and peek(at, 64) == self.first + (at - self.place) // 8 * self.step
+                   for at in addresses)
 
     def __str__(self) -> str:
-        words = f"words [{self.low:#x}, {self.high:#x}) are {self.first:#x}, and {self.step:+#x} each"
-        return words + "".join(f", {p} among them" for p in self.pointers)
+        words = " and ".join(map(str, self.words))
+        return f"rows {self.first:#x} at {self.place:#x}, {self.step:+#x} each: words {words}, within {self.within}"
 
 
 Guard = Relation | Disjoint | Progression
+
+
+def symbols_of_guard(guard: Guard) -> frozenset[str]:
+    """The symbols whose values ``guard`` needs, R among them where it does."""
+    match guard:
+        case Relation(expression):
+            return expression.symbols
+        case Progression(words=words, within=within):
+            return frozenset().union(*(c.symbols for c in words), within.symbols)
+    return guard.first.symbols | guard.second.symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +240,10 @@ class RegisterCarried:
 
 @dataclass(frozen=True, slots=True)
 class NanFree:
-    """Guard, checked after all others hold: no floating-point number of ``size`` bytes in ``where`` is a NaN."""
+    """Guard, checked after all others hold: there is no NaN of ``size`` bytes in ``where``: a lane, or the elements of
+    the array of that name that statements read in iterations 0 .. H-1."""
 
-    where: Interval | Lane
+    where: str | Lane
     size: int
 
     def __str__(self) -> str:
@@ -259,17 +282,17 @@ class Region:
     code: tuple[tuple[int, bytes], ...] = ()
     # Iterations that the original has to run itself: H <= R - original_iterations.
     original_iterations: int = 1
-    # Not None: some iterations leave the loop where a square root is invalid. The version then copies every written
-    # footprint (in their order; at most that many bytes of each) before it starts. If the invalid flag is raised, it
-    # restores the copies and is never run again, and the original runs all iterations.
+    # Not None: some iterations leave the loop for a call where a square root is invalid. The version then copies every
+    # cell that it is going to write before it starts (at most that many bytes of each written footprint, in their
+    # order). If the invalid flag is raised, it restores the copies and is never run again, and the original runs all
+    # iterations.
     rollback: tuple[int, ...] | None = None
     memory_backed: tuple[MemoryBacked, ...] = ()
     register_carried: tuple[RegisterCarried, ...] = ()
     # The version executes both sides of branches: it loads cells that the original may not touch, and stores their old
     # value back. That needs plain memory and a single thread.
     speculative_accesses: bool = False
-    # These may contain no NaN, so that the order of operands does not matter. If there are any of these guards, the
-    # version reads all footprints as a whole.
+    # These may contain no NaN, so that the order of operands does not matter.
     nan_free: tuple[NanFree, ...] = ()
     # Cells on the stack that the loop writes and the version leaves as they were at entry. It is proved that nobody
     # reads them before the last iterations, the original's, have written them.
@@ -287,7 +310,7 @@ class Region:
     def confined(self) -> bool:
         """Whether the version touches cells of its footprints that the original may not touch. The footprints must then
         lie in memory whose mappings were checked, and belong to one thread."""
-        return self.speculative_accesses or self.rollback is not None or bool(self.nan_free)
+        return self.speculative_accesses
 
     @property
     def publishes(self) -> bool:
@@ -335,8 +358,8 @@ class Region:
 
 
 def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int], int]) -> bool:
-    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R. ``peek(address, bits)`` reads
-    memory. ``nan_free`` is not looked at."""
+    """Whether the guards of ``region`` hold for ``values`` of its live-in symbols and R, if a version runs all
+    iterations that it may. ``peek(address, bits)`` reads memory. ``nan_free`` is not looked at."""
     for guard in region.guards:
         if isinstance(guard, Disjoint):
             one, two = guard.first, guard.second
@@ -344,7 +367,7 @@ def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int],
                     two.low.evaluate(values) < one.high.evaluate(values)):
                 return False
         elif isinstance(guard, Progression):
-            if any(peek(at, 64) != word for at, word in guard.words()):
+            if not guard.holds({LIMIT: values[TRIPS] - region.original_iterations, **values}, peek):
                 return False
         elif (number := guard.expression.evaluate(values)) < 0 or (guard.equal and number):
             return False
@@ -354,11 +377,10 @@ def admits(region: Region, values: Mapping[str, int], peek: Callable[[int, int],
 def confined(region: Region, places: Mapping[Footprint, tuple[int, int]]) -> Region:
     """``region`` with guards that every footprint lies in the bytes ``[low, high)`` that ``places`` has for it.
 
-    Needed where the version copies a footprint as a whole, or touches cells that the original may not touch: without
-    the guards it might leave the memory whose mappings were checked."""
+    Needed where the version touches cells that the original may not touch: without the guards it might leave the memory
+    whose mappings were checked."""
     guards = [Relation(bound, False, "the array lies in memory that was looked at")
               for footprint, (low, high) in places.items()
-              if footprint.written or region.speculative_accesses or region.nan_free
               for bound in (footprint.interval.low - low, -footprint.interval.high + high)]
     return replace(region, guards=(*region.guards, *guards))
 

@@ -341,10 +341,10 @@ def _related(outer: OuterLoop, invariants: EntryInvariants) -> OuterLoop:
     def live(bound: Linear) -> Linear:
         return Linear(tuple(t for t in bound.terms if t[0] != TRIPS and not t[0].startswith((LOOP_COUNTER, PARAMETER))))
 
-    inner = bounds(outer.node)
+    inner = _bounds(outer)
     if invariants.assumptions.by_trips or any(invariants.moves(live(b)) for b in inner.union(*map(_numerators, inner))):
         outer = outer.rewritten(invariants.by_trips())
-    inner = bounds(outer.node)
+    inner = _bounds(outer)
     needs: dict[Linear, AssumeEqual] = {}
     for bound in sorted(map(live, inner.union(*(_numerators(b) for b in inner))), key=str):
         if not bound.is_constant:
@@ -355,6 +355,11 @@ def _related(outer: OuterLoop, invariants: EntryInvariants) -> OuterLoop:
     if needs:
         raise AssumeAll(tuple(needs.values()))
     return outer
+
+
+def _bounds(outer: OuterLoop) -> frozenset[Linear]:
+    """The trip counts and conditions of the inner loops, and of the loads of row pointers in them."""
+    return bounds(outer.node).union(*(loads.bounds for loads in outer.row_loads))
 
 
 def _numerators(linear: Linear) -> frozenset[Linear]:

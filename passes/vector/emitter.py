@@ -6,7 +6,7 @@ the frame that its layout sets aside for kernel temporaries.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from memopt.ir.reasons import Reason, Rejected
@@ -26,9 +26,11 @@ class _Numbers:
 
 
 class Emitter:
-    """A growing code sequence. ``start``: frame offset of the first byte that is free for slots."""
+    """A growing code sequence. ``start``: frame offset of the first byte that is free for slots. ``prefix``: of its
+    labels; two sequences that become one need different ones."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, prefix: str = "kernel") -> None:
+        self._prefix = prefix
         self._items: list[Item | Emitter] = []
         self._numbers = _Numbers(start, start)
 
@@ -44,7 +46,7 @@ class Emitter:
 
     def section(self) -> Emitter:
         """An emitter whose code lands at this point of the sequence, even when it is emitted later."""
-        section = Emitter(0)
+        section = Emitter(0, self._prefix)
         section._numbers = self._numbers
         self._items.append(section)
         return section
@@ -62,10 +64,14 @@ class Emitter:
         AVX-512F; ``zeroing``: lanes outside it become 0 instead of keeping their values."""
         self._items.append(instruction(mnemonic, *operands, mask=mask, zeroing=zeroing))
 
+    def append(self, items: Iterable[Item]) -> None:
+        """Appends instructions that were made elsewhere."""
+        self._items += items
+
     def fresh(self, stem: str) -> str:
         """A label name not used before in this sequence."""
         self._numbers.labels += 1
-        return f"kernel_{stem}_{self._numbers.labels}"
+        return f"{self._prefix}_{stem}_{self._numbers.labels}"
 
     def place(self, label: str) -> None:
         """Defines ``label`` here."""

@@ -23,6 +23,8 @@ Modules, in the order in which a version runs:
 - ``entry``: the prologue: takes the frame, saves registers, counts; and the way back when a guard fails.
 - ``guards``: loads live-ins, computes R and H, checks every guard.
 - ``code_guards``: the guards on the program's own machine code: it is what was lifted.
+- ``cell_scan``: loops over exactly the cells that the nest reads or writes, for guards and copies.
+- ``cell_checks``: guards on many cells: words of row tables, numbers that may not be NaNs.
 - ``overflow_guards``: the guards that keep loop bounds within 64-bit arithmetic.
 - ``linear_code``: ``Linear`` expressions as code, for guards (overflow checked) and rejoin (modulo 2**64).
 - ``kernel``: the code of the iterations: one part after the other of a distributed nest.
@@ -30,7 +32,7 @@ Modules, in the order in which a version runs:
 - ``rollback``: the undo log of a version that takes back its stores after an invalid square root.
 
 Tested by: ``tests/unit/passes/version``, which executes the code, a file for each module; ``test_guards_memory`` covers
-the guards on memory in ``guards``. ``linear_code`` and ``overflow_guards`` are covered by ``test_guards``, ``kernel``
-by ``tests/unit/passes/loop_code/test_nest_code.py`` and
+the guards on memory in ``guards`` and ``cell_checks``, and with ``test_rollback`` ``cell_scan``. ``linear_code`` and
+``overflow_guards`` are covered by ``test_guards``, ``kernel`` by ``tests/unit/passes/loop_code/test_nest_code.py`` and
 ``tests/unit/passes/contraction_code/test_contraction_kernel.py``.
 """

@@ -6,7 +6,7 @@ header instructions, and so back to the original code.
 
 Why the program cannot tell: on both ways the registers, flags and memory that the program can see are those of the
 header. The stack is not touched. Until the guards have passed, only the flags and the registers of guard code
-(``passes.version.guards.TOUCHED``) change.
+(``passes.version.guards.touched``) change.
 
 ``busy`` in the frame is the lock of the frame. It is taken by one atomic instruction, before anything else is written,
 so of several threads and signal handlers that arrive, at whichever instruction, one runs the version. The others run
@@ -28,7 +28,7 @@ from memopt.ir.region import Region
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import GENERAL, Bytes, Code, Imm, Item, Label, Mem, instruction, jump
 from passes.version.code_guards import unchanged
-from passes.version.guards import FAIL, TOUCHED, checks
+from passes.version.guards import FAIL, checks, touched
 
 ENTRY = "entry"
 _VECTOR_STATE = 0xe6  # XCR0: SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM (Intel SDM volume 1, 13.1)
@@ -66,7 +66,7 @@ def entry_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: 
         *prologue,
         jump("kernel"),
         Label(FAIL),
-        *leave(layout, frame, TOUCHED),
+        *leave(layout, frame, touched(region)),
     )
 
 

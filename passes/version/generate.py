@@ -24,6 +24,7 @@ from memopt.x86.frame import XSAVE_BYTES, FrameLayout, align
 from memopt.x86.instructions import Instruction, Item, Label, Mem, code
 from passes.vector.calls import is_of_call
 from passes.version import rollback
+from passes.version.cell_checks import bytes_of_scans, guards_of_scans
 from passes.version.code_guards import copies as code_copies
 from passes.version.entry import displaced_code, entry_code
 from passes.version.kernel import KernelCode
@@ -51,17 +52,18 @@ def generate(region: Region, plan: NestPlan, kernel: Callable[[FrameLayout], Ker
         made = kernel(layout)
     except RecursionError:
         raise Rejected(Reason.NO_PLAN, "the expression of a stored value is nested too deeply") from None
-    layout = FrameLayout.build(tuple(layout.symbols), made.local_bytes, xsave_bytes)
     _check_kernel(made, any(has_calls(s.expression) for s in region.scop.statements))
     guarded = replace(region, guards=(*region.guards, *magnitude_guards(plan), *_room_guards(plan),
-                                      *rollback.room_guards(region)))
+                                      *guards_of_scans(region), *rollback.guards_of_log(region)))
+    locals_needed = max(made.local_bytes, bytes_of_scans(guarded, layout), rollback.bytes_of_log_code(guarded, layout))
+    layout = FrameLayout.build(tuple(layout.symbols), locals_needed, xsave_bytes)
     scratch = undo_log_offset(made.scratch_needed) + rollback.undo_log_bytes(region)
     copies = placement.scratch + undo_log_offset(made.scratch_needed)
     assembled = assemble(code(
         displaced_code(region, displaced(placement.code)),
-        entry_code(guarded, layout, placement, xcr0, plan.most_iterations, rollback.begin(region, layout, copies)),
+        entry_code(guarded, layout, placement, xcr0, plan.most_iterations, rollback.begin(guarded, layout, copies)),
         made.items,
-        exit_code(region, layout, placement, xcr0, copies),
+        exit_code(guarded, layout, placement, xcr0, copies),
         code_copies(region),
     ), placement.code)
     _check_fit(assembled, layout, scratch, placement)

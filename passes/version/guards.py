@@ -4,9 +4,16 @@ Example: a nest specialised for a row length of 2048, with two arrays, checks ``
 [A, A + 8*R*2048) and [B, B + 8*R*2048) do not overlap.
 
 In: a region, the layout of the frame. Out: code that stores the live-ins, R and H to their slots, and jumps to ``fail``
-(``passes.version.entry``) where a guard does not hold. It changes the registers ``TOUCHED``, the frame and the flags
-only. It reads memory only where the original certainly reads it too, or where an earlier guard has made sure that it
-may be read.
+(``passes.version.entry``) where a guard does not hold. It changes the registers that ``touched`` names, the frame and
+the flags only.
+
+It reads memory only where that cannot fault, whatever the program has unmapped or protected since it was captured:
+
+- the stack, at rsp and in the red zone below it, which belongs to the program while it is in the nest;
+- a cell that the original itself certainly reads in this entry, as the guards that come before say (``LiveIn.after``);
+- words of row tables and elements that the nest reads for certain, each of them (``passes.version.cell_checks``);
+- a cell in the same page as one of these (``MemoryBacked.near``). A page is mapped as a whole, and has one protection
+  for all its bytes; even protection keys are a page's. So a load from it faults nowhere or everywhere.
 """
 
 from __future__ import annotations
@@ -23,20 +30,22 @@ from memopt.ir.region import (
     Lane,
     LiveIn,
     MemoryBacked,
-    NanFree,
     Progression,
     Region,
     Register,
     Relation,
     Trips,
+    symbols_of_guard,
 )
 from memopt.ir.scop import INFINITY, LIMIT, TRIPS, has_extremes
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Item, Label, Mem, dword, instruction, jump
+from memopt.x86.instructions import GENERAL, Item, Mem, dword, instruction, jump
+from passes.version.cell_checks import check_numbers, check_tables
 from passes.version.linear_code import checked, is_imm32
 
 FAIL = "fail"
-TOUCHED = ("rcx", "rdx", "rbp", "rax")  # clobbered by guard code; restored in this order, rax last: it holds the flags
+_TOUCHED = ("rcx", "rdx", "rbp", "rax")  # clobbered by guard code; restored in this order, rax last: it holds the flags
+ALL = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
 _MASKED = 0x1f80  # MXCSR: all six floating-point exceptions masked
 _DENORMALS_ARE_ZEROS = 1 << 6
 _SMALLEST_PAGE = 4096  # bytes; all bytes of a page are mapped, or none
@@ -57,16 +66,24 @@ def checks(region: Region, layout: FrameLayout, most: int | None) -> Iterator[It
         if behind[TRIPS] == level:
             yield from _trips(region.trips, region.original_iterations, layout, most)
         for guard in region.guards:
-            late = max((behind.get(s, 0) for s in _symbols(guard)), default=0)
+            late = max((behind.get(s, 0) for s in symbols_of_guard(guard)), default=0)
             if late == level and not isinstance(guard, Progression):
                 yield from _guard(guard, layout)
-    for number, guard in enumerate(g for g in region.guards if isinstance(g, Progression)):
-        yield from _progression(guard, f"progression_{number}", layout)
+    yield from check_tables(region, layout, FAIL).code
     for backed in region.memory_backed:
         yield from _memory_backed(backed, layout)
-    for number, nan_free in enumerate(region.nan_free):
-        yield from _nan_free(nan_free, f"numeric{number}", layout)
+    for nan_free in region.nan_free:
+        if isinstance(nan_free.where, Lane):
+            yield from _nan_free_lane(nan_free.where, nan_free.size, layout)
+    yield from check_numbers(region, layout, FAIL).code
     yield from _check_modes(region, layout)
+
+
+def touched(region: Region) -> tuple[str, ...]:
+    """The registers that guard code clobbers, in the order in which they are restored."""
+    scans = any(isinstance(g, Progression) for g in region.guards) or any(isinstance(n.where, str)
+                                                                         for n in region.nan_free)
+    return ALL if scans else _TOUCHED
 
 
 def _behind(region: Region) -> dict[str, int]:
@@ -95,18 +112,9 @@ def _before(live_in: LiveIn, trips: Trips) -> frozenset[str]:
     return frozenset(known - {TRIPS} | (trips.numerator.symbols if TRIPS in known else set()))
 
 
-def _symbols(guard: Guard) -> frozenset[str]:
-    if isinstance(guard, Relation):
-        return guard.expression.symbols
-    if isinstance(guard, Progression):
-        return frozenset().union(*(p.symbols for p in guard.pointers))
-    ends = (guard.first.low, guard.first.high, guard.second.low, guard.second.high)
-    return frozenset().union(*(end.symbols for end in ends))
-
-
 def _header_register(name: str, layout: FrameLayout, scratch: str) -> tuple[str, list[Item]]:
     """A register with the value of ``name`` at the header: itself, or ``scratch`` with the code that loads it."""
-    if name not in TOUCHED:
+    if name not in _TOUCHED:
         return name, []
     return scratch, [instruction("mov", scratch, Mem("rbp", displacement=layout.register(name)))]
 
@@ -239,24 +247,6 @@ def _guard(guard: Guard, layout: FrameLayout) -> Iterator[Item]:
             yield jump(FAIL, "ne")
 
 
-def _progression(words: Progression, label: str, layout: FrameLayout) -> Iterator[Item]:
-    """Jump to ``fail`` unless the words hold their progression and every pointer points to one of them."""
-    for pointer in words.pointers:
-        yield from checked(pointer - words.low, layout, FAIL)
-        yield instruction("test", "al", 7)
-        yield jump(FAIL, "ne")
-    yield instruction("mov", "rcx", words.low)
-    yield instruction("mov", "rax", words.first)
-    yield instruction("mov", "rdx", words.high)
-    yield Label(label)
-    yield instruction("cmp", "rax", Mem("rcx"))
-    yield jump(FAIL, "ne")
-    yield instruction("add", "rax", words.step)
-    yield instruction("add", "rcx", 8)
-    yield instruction("cmp", "rcx", "rdx")
-    yield jump(label, "ne")
-
-
 def _memory_backed(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
     """Jump to ``fail`` unless the location and its cell hold the same value.
 
@@ -283,31 +273,16 @@ def _memory_backed(backed: MemoryBacked, layout: FrameLayout) -> Iterator[Item]:
     yield jump(FAIL, "ne")
 
 
-def _nan_free(guard: NanFree, label: str, layout: FrameLayout) -> Iterator[Item]:
-    """Jump to ``fail`` if there is a NaN: shifted left by one, which drops the sign, it is above infinity."""
-    size = guard.size
+def _nan_free_lane(lane: Lane, size: int, layout: FrameLayout) -> Iterator[Item]:
+    """Jump to ``fail`` if the lane holds a NaN: shifted left by one, which drops the sign, it is above infinity."""
     value, limit = part_of_register("rax", size), part_of_register("rcx", size)
-    if isinstance(guard.where, Lane):
-        there, items = _lane_operand(guard.where, layout)
-        yield from items
-    else:
-        end, there = Mem("rbp", displacement=layout.temporary), Mem("rdx", size=size)
-        yield from checked(guard.where.high - size, layout, FAIL)
-        yield instruction("mov", end, "rax")
-        yield from checked(guard.where.low, layout, FAIL)
-        yield instruction("cmp", "rax", end)
-        yield jump(FAIL, "g")
-        yield instruction("mov", "rdx", "rax")
+    there, items = _lane_operand(lane, layout)
+    yield from items
     yield instruction("mov", limit, INFINITY[size] << 1)
-    yield Label(label)
     yield instruction("mov", value, there)
     yield instruction("add", value, value)
     yield instruction("cmp", value, limit)
     yield jump(FAIL, "a")
-    if not isinstance(guard.where, Lane):
-        yield instruction("add", "rdx", size)
-        yield instruction("cmp", "rdx", end)
-        yield jump(label, "le")
 
 
 def part_of_register(name: str, width: int) -> str:

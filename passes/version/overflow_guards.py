@@ -4,12 +4,13 @@ Generated loops compare and add numbers that are Linear over symbols and counter
 magnitude, and the coefficients of an expression sum up to at most 2**16, no step can overflow. Addresses need no such
 guard: they wrap around modulo 2**64 as the program's own do.
 
-In: a plan. Out: a pair of guards -2**40 <= s <= 2**40 for each symbol s of its bounds and dates.
+In: a plan, or the symbols of other loops (``passes.version.cell_scan``). Out: a pair of guards -2**40 <= s <= 2**40 for
+each symbol s of its bounds and dates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import LoopPlan, NestPlan
@@ -28,8 +29,19 @@ def magnitude_guards(plan: NestPlan) -> tuple[Relation, ...]:
 
     Raises Rejected(NO_SCHEDULE) where coefficients or a constant are too large for any bound on symbols to help.
     """
-    symbols = {s for part in plan.parts if isinstance(part, LoopPlan) for s in _symbols(part)}
+    return bounds({s for part in plan.parts if isinstance(part, LoopPlan) for s in _symbols(part)})
+
+
+def bounds(symbols: Iterable[str]) -> tuple[Relation, ...]:
+    """Guards that each of ``symbols`` is at most ``MOST`` in magnitude."""
     return tuple(Relation(Linear.symbol(s, sign, MOST), False, _WHY) for s in sorted(symbols) for sign in (1, -1))
+
+
+def check_numbers(expression: Linear) -> None:
+    """Raises Rejected(NO_SCHEDULE) where the numbers in ``expression`` are too large for any bound on symbols to help.
+    """
+    if sum(abs(c) for _, c in expression.terms) > _WEIGHT or abs(expression.constant) > MOST:
+        raise Rejected(Reason.NO_SCHEDULE, f"the numbers in the loop bound {expression} are too large")
 
 
 def _symbols(plan: LoopPlan) -> Iterator[str]:
@@ -38,6 +50,5 @@ def _symbols(plan: LoopPlan) -> Iterator[str]:
     for statement in plan.statements:
         dimensions = {d.name for d in statement.dimensions}
         for expression in (*domain(statement), *(d.expression for d in leaves[statement.name].dates)):
-            if sum(abs(c) for _, c in expression.terms) > _WEIGHT or abs(expression.constant) > MOST:
-                raise Rejected(Reason.NO_SCHEDULE, f"the numbers in the loop bound {expression} are too large")
+            check_numbers(expression)
             yield from expression.symbols - dimensions - {LIMIT}

@@ -19,13 +19,11 @@ from memopt.ir.reasons import VerifyError
 from memopt.ir.region import Cell, Lane, MemoryBacked, Region, Register, RegisterCarried, Rejoin
 from memopt.ir.scop import LIMIT
 from memopt.x86.frame import FrameLayout
-from memopt.x86.instructions import GENERAL, Code, Item, Label, Mem, dword, instruction, jump
+from memopt.x86.instructions import Code, Item, Label, Mem, dword, instruction, jump
 from passes.version import rollback
 from passes.version.entry import ENTRY, absolute, leave, vector_state
-from passes.version.guards import part_of_register
+from passes.version.guards import ALL, part_of_register
 from passes.version.linear_code import is_imm32, wrapping
-
-_RESTORED = (*(name for name in GENERAL if name not in ("rax", "rsp")), "rax")
 
 
 def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: int, copies: int = 0) -> Code:
@@ -51,7 +49,7 @@ def exit_code(region: Region, layout: FrameLayout, placement: Placement, xcr0: i
         *(item for m in region.memory_backed for item in _load(m, layout)),
         *(item for p in region.register_carried for item in _take_over(p, layout)),
         *_again(layout, placement.frame),
-        *leave(layout, placement.frame, _RESTORED),
+        *leave(layout, placement.frame, ALL),
         *_taken_back(region, layout, placement, xcr0, copies),
     )
 
@@ -64,7 +62,7 @@ def _taken_back(region: Region, layout: FrameLayout, placement: Placement, xcr0:
         *rollback.roll_back(region, layout, copies),
         *vector_state("restore", layout, xcr0),
         instruction("ldmxcsr", Mem("rbp", displacement=layout.mxcsr, size=4)),
-        *leave(layout, placement.frame, _RESTORED),
+        *leave(layout, placement.frame, ALL),
     )
 
 
@@ -84,7 +82,7 @@ def _again(layout: FrameLayout, frame: int) -> Iterator[Item]:
     yield instruction("mov", "rax", Mem("rbp", displacement=layout.symbols[LIMIT]))
     yield instruction("cmp", "rax", Mem("rbp", displacement=layout.cap))
     yield jump("exit_last_chunk", "ge")
-    yield from leave(layout, frame, _RESTORED, ENTRY)
+    yield from leave(layout, frame, ALL, ENTRY)
     yield Label("exit_last_chunk")
 
 

@@ -4,11 +4,16 @@ Example: ``y = x < 0 ? call sqrt(x) : sqrtsd(x)`` leaves the loop for a negative
 nothing per iteration. MXCSR's invalid flag, which a root of a negative number raises, tells at the end whether an
 iteration should have left the loop.
 
-Before the kernel, every written footprint is copied to the undo log, and the invalid flag is cleared. If the flag is
-set after the kernel, the copies go back, the version is switched off for good, and the original runs from where the
-version was entered. Other invalid operations set the flag too; the version is then given up without need.
+Before the kernel, every cell that iterations 0 .. H-1 write is copied to the undo log, and the invalid flag is cleared.
+If the flag is set after the kernel, the copies go back, the version is switched off for good, and the original runs
+from where the version was entered. Other invalid operations set the flag too; the version is then given up in vain.
 
-In: the region (its footprints, ``Region.rollback``), the address of the undo log in scratch memory. Out: the code
+The cells are the exact ones (``passes.version.cell_scan``). A padding column, or rows between the written ones, may
+belong to a signal handler or to another thread: they are neither read nor written back. The original writes every cell
+of the log itself, whether a root is invalid or not, since the call for a negative number returns into the loop
+(memopt.lifting.execution.sqrt_exits). So no copy faults.
+
+In: the region (its written arrays, ``Region.rollback``), the address of the undo log in scratch memory. Out: the code
 before the kernel, behind it, and of the way back; and guards that the copies have room.
 
 Sources: Intel SDM volume 1, 11.6.6 (MXCSR flags are sticky), volume 2 (SQRTPD: invalid for negative operands).
@@ -18,11 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memopt.ir.linear import Linear
-from memopt.ir.region import Region, Relation
+from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.region import Interval, Region, Relation
 from memopt.x86.frame import FrameLayout, align
-from memopt.x86.instructions import Bytes, Code, Item, Label, Mem, code, instruction, jump
-from passes.version.linear_code import wrapping
+from memopt.x86.instructions import Bytes, Code, Label, Mem, code, instruction, jump
+from passes.vector.emitter import Emitter
+from passes.version.cell_scan import ADDRESS, COUNT, Cells, cells_of, scan, symbol_guards
 
 RETRY = "retry"
 _INVALID = 1  # MXCSR bit
@@ -35,10 +41,22 @@ def undo_log_bytes(region: Region) -> int:
     return sum(align(room, _ALIGNMENT) for room in region.rollback or ())
 
 
-def room_guards(region: Region) -> tuple[Relation, ...]:
-    """Guards that every written footprint is an interval (low <= high) and fits the room for its copy."""
-    return tuple(Relation(bound, False, "there is room to undo the stores of the new code")
-                 for low, high, _, room in _spans(region, 0) for bound in (high - low, low - high + room))
+def guards_of_log(region: Region) -> tuple[Relation, ...]:
+    """Guards that the copies have room (they have if the footprint around the written cells is no larger) and that the
+    loops which copy are right. Raises Rejected(NO_SCHEDULE) where no guard makes them right; or where the version would
+    write cells on conditions on data, since it is not known beforehand which these are."""
+    if region.rollback is None:
+        return ()
+    if region.speculative_accesses:
+        raise Rejected(Reason.NO_SCHEDULE, "stores on conditions on data could not be taken back one by one")
+    room = tuple(Relation(bound, False, "there is room to undo the stores of the new code")
+                 for at, room in _footprints(region) for bound in (at.high - at.low, at.low - at.high + room))
+    return (*room, *symbol_guards(_written(region)))
+
+
+def bytes_of_log_code(region: Region, layout: FrameLayout) -> int:
+    """The bytes of the frame that the code of the copies needs from ``FrameLayout.locals`` on."""
+    return _move(region, layout, 0, back=False).local_bytes if region.rollback is not None else 0
 
 
 def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
@@ -50,7 +68,7 @@ def begin(region: Region, layout: FrameLayout, copies: int) -> Code:
         return ()
     control, before = _control(layout), _before(layout)
     return code(
-        _move(region, layout, copies, back=False),
+        _move(region, layout, copies, back=False).code,
         instruction("stmxcsr", control),
         instruction("mov", "eax", control),
         instruction("mov", before, "eax"),
@@ -82,7 +100,7 @@ def roll_back(region: Region, layout: FrameLayout, copies: int) -> Code:
     """Code at ``retry``: memory, and MXCSR in its slot, as at entry; the version is switched off for good."""
     return code(
         Label(RETRY),
-        _move(region, layout, copies, back=True),
+        _move(region, layout, copies, back=True).code,
         instruction("mov", "eax", _before(layout)),
         instruction("mov", _control(layout), "eax"),
         instruction("mov", Mem("rbp", displacement=layout.limit), 0),
@@ -98,24 +116,30 @@ def _before(layout: FrameLayout) -> Mem:
     return Mem("rbp", displacement=layout.temporary, size=4)
 
 
-def _spans(region: Region, copies: int) -> Iterator[tuple[Linear, Linear, int, int]]:
-    """(low end, high end, address of the copy, bytes of room there) of each written footprint."""
-    if region.rollback is None:
-        return
+def _footprints(region: Region) -> Iterator[tuple[Interval, int]]:
+    """Each written footprint, and the bytes of room for copies of its cells."""
     written = [f.interval for f in region.footprints if f.written]
-    for interval, room in zip(written, region.rollback, strict=True):
-        yield interval.low, interval.high, copies, room
-        copies += align(room, _ALIGNMENT)
+    yield from zip(written, region.rollback or (), strict=True)
 
 
-def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Iterator[Item]:
-    for low, high, copy, _ in _spans(region, copies):
-        yield from wrapping(low, layout)
-        yield instruction("mov", "rsi", "rax")
-        yield from wrapping(high, layout)
-        yield instruction("sub", "rax", "rsi")
-        yield instruction("mov", "rcx", "rax")
-        if back:
-            yield instruction("mov", "rdi", "rsi")
-        yield instruction("mov", "rsi" if back else "rdi", copy)
-        yield _COPY
+def _written(region: Region) -> tuple[Cells, ...]:
+    return tuple(cells_of(region, region.scop.array(f.array), written=True) for f in region.footprints if f.written)
+
+
+def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Emitter:
+    """Code that copies the written cells to the log, or back: in the same order, one behind the other."""
+    emitter = Emitter(layout.locals, "undo" if back else "save")
+    log = emitter.slot()
+    emitter.load("rax", copies)
+    emitter.op("mov", log, "rax")
+    for cells in _written(region):
+        def run(inside: Emitter, size: int = cells.size) -> None:
+            inside.scale(COUNT, size, "rdx")
+            inside.load("rsi", log)
+            if not back:
+                inside.op("xchg", ADDRESS, "rsi")
+            inside.append((_COPY,))
+            inside.op("mov", log, "rsi" if back else ADDRESS)
+
+        scan(cells, run, region, layout, emitter)
+    return emitter

@@ -154,4 +154,6 @@ class HomeFinder:
         match item:
             case LoadEvent(_, pointer, bits, _) | StoreEvent(pointer, _, bits, _):
                 return self.empty.overlap(cell, width, pointer, bits)
-        return any(self._touches(i, cell, width) for i in item.items)
+            case LoopNode(items=items) | Guarded(items=items):
+                return any(self._touches(i, cell, width) for i in items)
+        return False

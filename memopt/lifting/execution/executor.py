@@ -37,7 +37,7 @@ from memopt.lifting.execution.invariant_compares import Fixed
 from memopt.lifting.execution.iteration import IterationExecutor
 from memopt.lifting.execution.iteration_result import Iteration, LoopExit, LoopSummary
 from memopt.lifting.execution.memory import MemoryModel
-from memopt.lifting.execution.row_tables import RowTable
+from memopt.lifting.execution.row_tables import RowLoads, row_loads, without_row_loads
 from memopt.lifting.execution.sqrt_exits import check_roots, invalid_root
 from memopt.lifting.values.algebra import Algebra, Obligation
 from memopt.lifting.values.budget import Budget
@@ -92,8 +92,8 @@ class OuterLoop:
     zeros: dict[str, int] = field(default_factory=dict)
     fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
     speculative_accesses: bool = False  # as in memopt.ir.region.Region
-    # Row tables in use. For each pointer into one: the terms that are not multiples of a word, which become a guard.
-    tables: dict[RowTable, tuple[Linear, ...]] = field(default_factory=dict)
+    row_loads: tuple[RowLoads, ...] = ()  # a guard looks at the words that these load
+    rows: frozenset[Linear] = frozenset()  # loaded pointers to rows that are the same throughout
     unordered: bool = False  # the exits behind ``zeros`` are taken for a NaN, too
     # Cells that the original reads in some iteration (memopt.lifting.scop.dereferenceable).
     reads: tuple[Read, ...] = ()
@@ -111,7 +111,9 @@ class OuterLoop:
         reads = tuple(replace(r, pointer=new.linear(r.pointer), conditions=tuple(map(new.linear, r.conditions)))
                       for r in self.reads)
         last = None if self.last is None else tuple(rewritten(item, new) for item in self.last)
+        loads = tuple(each.rewritten(new) for each in self.row_loads)
         return replace(self, node=node, obligations=obligations, exit_state=exit_state, reads=reads, last=last,
+                       row_loads=loads, rows=frozenset(map(new.linear, self.rows)),
                        ranges={c: new.linear(n) for c, n in self.ranges.items()})
 
 
@@ -178,12 +180,13 @@ class Executor:
         end = None
         if leaves_first and self.assumptions.to_the_end:
             distances = {p: self._total_advance(step, numerator, abs(slope)) for p, step in steps.items()}
-            end = tuple(self._last_iteration(loop, entry, distances, opaque).items)
+            end = without_row_loads(self._last_iteration(loop, entry, distances, opaque).items)
+        loads, node = tuple(dict.fromkeys(row_loads(node))), replace(node, items=without_row_loads(node.items))
         return OuterLoop(node, steps, opaque, trips.numerator, trips.divisor, exit_state,
                          tuple(self.algebra.obligations), width_of(leaving), dict(self.algebra.ranges),
                          frozenset(self.memory.slots), leaves_first, self._zero_extended(entry, steps),
                          dict(self.walker.zeros), dict(self.walker.fixed), bool(self.walker.choices),
-                         {t: tuple(pointers) for t, pointers in self.memory.tables.items()},
+                         loads, frozenset(self.memory.rows),
                          bool(self.walker.unordered), tuple(r for r in walk.reads if not (r.late and walk.roots)), end)
 
     def _zero_extended(self, entry: State, steps: dict[str, int]) -> frozenset[str]:

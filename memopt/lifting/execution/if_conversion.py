@@ -17,14 +17,15 @@ compared on every path need no mask.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import SLOT, State
 from memopt.lifting.execution.memory import MemoryModel
-from memopt.lifting.execution.merge import Path
-from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, StoreEvent
+from memopt.lifting.execution.merge import Path, rows_of
+from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, RowLoad, StoreEvent
 from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
 
 Pair = frozenset[Value]
@@ -43,11 +44,14 @@ def if_convert(condition: Formula, ways: Sequence[Path], before: Sequence[Item],
     """
     truth = Truth(condition)
     for way in ways:
-        if not all(isinstance(i, LoadEvent | StoreEvent) for i in way.items):
+        if not all(isinstance(i, LoadEvent | RowLoad | StoreEvent) for i in way.items):
             raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
                            f"the branch at {memory.algebra.address:#x} decides whether a loop runs")
-    items = _same_stores(truth, ways) or _conditional_stores(truth, ways, before, memory)
-    return items, if_convert_states(condition, ways, memory)
+    common = set.intersection(*({i for i in way.items if isinstance(i, RowLoad)} for way in ways))
+    rows = [row if row in common else replace(row, certain=False) for row in rows_of(ways)]
+    rest = [replace(w, items=[i for i in w.items if not isinstance(i, RowLoad)]) for w in ways]
+    items = _same_stores(truth, rest) or _conditional_stores(truth, rest, before, memory)
+    return [*rows, *items], if_convert_states(condition, ways, memory)
 
 
 def if_convert_states(condition: Formula, ways: Sequence[Path], memory: MemoryModel) -> State:
@@ -99,7 +103,7 @@ def _cell_content(done: list[Item], store: StoreEvent, memory: MemoryModel) -> V
                 return Loaded(identity, store.width)
             case StoreEvent(store.pointer, value, store.width, _):
                 return value
-            case LoadEvent():
+            case LoadEvent() | RowLoad():
                 continue
             case StoreEvent() if _apart(item.pointer - store.pointer, item.width, store.width):
                 continue

@@ -20,9 +20,9 @@ from memopt.ir.linear import Linear
 from memopt.ir.operations import CLOBBERED, Block, Compute, Get, Literal, Put, Store, Temp
 from memopt.ir.reasons import Reason, Rejected
 from memopt.lifting.execution.assumptions import SLOT, TO_THE_END, Assumptions, State, bits_of, slot_name, slot_range
-from memopt.lifting.execution.row_tables import WORD, RowTable, words
+from memopt.lifting.execution.row_tables import WORD, words
 from memopt.lifting.values.algebra import Algebra, PromoteCell, fixable
-from memopt.lifting.values.loop_tree import Item, LoadEvent, StoreEvent
+from memopt.lifting.values.loop_tree import Item, LoadEvent, RowLoad, StoreEvent
 from memopt.lifting.values.numbers import LOOP_COUNTER, uneven_part
 from memopt.lifting.values.requests import AssumeRowTable, SplitPaths
 from memopt.lifting.values.values import Carried, Integer, Loaded, Node, Truth, Value, centred, data, within
@@ -40,8 +40,9 @@ class MemoryModel:
         self.cells = {address: symbol for symbol, (address, _) in widest}
         self.slots: set[str] = set()
         self.forgotten = count()
-        # Row tables in use. For the pointers into each: the terms that are not multiples of a word.
-        self.tables: dict[RowTable, dict[Linear, None]] = {}
+        # Pointers to rows that are the same throughout. (A guard may not read through them before it has looked at the
+        # table.)
+        self.rows: set[Linear] = set()
 
     def get(self, state: State, location: str) -> Value:
         """The value of a register. Raises Rejected(UNSUPPORTED_INSTRUCTION) for one that is not modelled."""
@@ -91,7 +92,7 @@ class MemoryModel:
         symbol = self.cells.get(pointer)
         if symbol is not None and self.assumptions.cells[symbol][1] >= width:
             return self._cell(symbol, width)
-        row = self._row(pointer, width)
+        row = self._row(items, pointer, width)
         if row is not None:
             return Integer(row, width)
         event = LoadEvent(len(self.loads), pointer, width, self.algebra.address)
@@ -99,7 +100,7 @@ class MemoryModel:
         items.append(event)
         return Loaded(event.identity, width)
 
-    def _row(self, pointer: Linear, width: int) -> Linear | None:
+    def _row(self, items: list[Item], pointer: Linear, width: int) -> Linear | None:
         """The row pointer at ``pointer`` as an affine number, if this instruction loads from a row table; else None."""
         tables = self.assumptions.tables.get(self.algebra.address, ()) if width == 8 * WORD else ()
         here = self.algebra.at_sample(pointer)
@@ -110,9 +111,11 @@ class MemoryModel:
         for distance in (pointer - table.low, -pointer + (table.high - WORD)):
             self.algebra.require(distance, "a row pointer is loaded from inside its table",
                                  reason=Reason.DATA_DEPENDENT_ADDRESS)
-        if fixable(uneven):
-            self.tables.setdefault(table, {})[uneven] = None
-        return table.row(pointer)
+        row = table.row(pointer)
+        items.append(RowLoad(pointer, table.low, table.first, table.step, self.algebra.address))
+        if fixable(row):
+            self.rows.add(row)
+        return row
 
     def load_slot(self, state: State, slot: str) -> Value:
         """The value of a stack slot; a slot that is not in ``state`` yet becomes a live-in value and is added to it."""

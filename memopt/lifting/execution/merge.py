@@ -12,7 +12,7 @@ items and the state at the join.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
@@ -20,7 +20,7 @@ from memopt.lifting.execution.assumptions import SLOT, Assumptions, State
 from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.values.algebra import LOOP_COUNTER, TRIAL, Algebra, fixable
 from memopt.lifting.values.bounds import is_bit
-from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent
+from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, RowLoad, StoreEvent
 from memopt.lifting.values.requests import AssumeEqual
 from memopt.lifting.values.values import Atom, Final, Formula, Integer, Loaded, Node, Truth, Value, both
 
@@ -57,10 +57,21 @@ def merge_paths(ways: list[Path], algebra: Algebra, memory: MemoryModel, general
     if entered is not None:
         runs, idle, loop = entered
         known = {p: _after_loop(p, runs, idle, loop, algebra, memory.assumptions) for p in runs.state}
-        return [*idle.items, *runs.items], {
+        return [*rows_of(ways), *_but_rows(idle), *_but_rows(runs)], {
             p: _merged_value((runs, idle), p, algebra) if v is None else v for p, v in known.items()}
-    return ([Guarded(w.conditions, tuple(w.items)) for w in ways if w.items],
+    guarded = [Guarded(w.conditions, tuple(rest)) for w in ways if (rest := _but_rows(w))]
+    return ([*rows_of(ways), *guarded],
             {p: _merged_value(ways, p, algebra) for p in ways[0].state})
+
+
+def rows_of(ways: Sequence[Path]) -> Iterator[RowLoad]:
+    """The loads of row pointers on each path, under its conditions. They depend on nothing that the paths do."""
+    return (replace(i, conditions=(*w.conditions, *i.conditions)) for w in ways for i in w.items
+            if isinstance(i, RowLoad))
+
+
+def _but_rows(way: Path) -> list[Item]:
+    return [i for i in way.items if not isinstance(i, RowLoad)]
 
 
 def _merged_value(ways: Sequence[Path], location: str, algebra: Algebra) -> Value:
@@ -146,7 +157,7 @@ def _entered_loop(ways: list[Path], algebra: Algebra) -> tuple[Path, Path, LoopN
     if len(ways) != 2 or sum(w.acts for w in ways) != 1:
         return None
     runs, idle = ways if ways[0].acts else ways[::-1]
-    acting = [i for i in runs.items if not isinstance(i, LoadEvent)]
+    acting = [i for i in runs.items if not isinstance(i, LoadEvent | RowLoad)]
     if len(acting) != 1 or not isinstance(acting[0], LoopNode) or len(runs.conditions) != 1:
         return None
     loop = acting[0]

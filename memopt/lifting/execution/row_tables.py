@@ -5,19 +5,24 @@ loaded data, so the nest would be rejected. But where the rows were allocated on
 ``first + step*i``, which is affine.
 
 In: the address of one word of the table, and the captured memory. Out: the ``RowTable`` around that word, None if its
-neighbours are no progression. One guard compares the words of the table at entry with the progression, another makes
-sure that nothing in the nest writes to them.
+neighbours are no progression. One guard compares the words that the nest loads with the progression, at every entry,
+another makes sure that nothing in the nest writes to them.
+
+The captured table may be longer than the part of it that the nest uses, and the rest may be given back later (realloc
+of a table that is too long). So each load leaves a ``RowLoad`` in the loop tree, and the guard looks at the words of
+these loads alone (memopt.ir.region.Progression).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Rejected
-from memopt.lifting.values.values import Loaded, Node, Value
+from memopt.lifting.values.loop_tree import Guarded, Item, LoopNode, RowLoad, rewritten
+from memopt.lifting.values.values import Loaded, Node, Substitution, Value
 
 WORD = 8
 MOST_ROWS = 1 << 14  # words looked at in each direction
@@ -79,3 +84,46 @@ def words(value: Value) -> Iterator[Loaded]:
         case Node("add" | "sub", operands, _):
             for operand in operands:
                 yield from words(operand)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoads:
+    """A load of a row pointer in all iterations of the loops around it: (counter, trips), outermost first; the load
+    itself has the conditions. Trips are None where they are not known."""
+
+    load: RowLoad
+    loops: tuple[tuple[str, Linear | None], ...]
+
+    @property
+    def bounds(self) -> frozenset[Linear]:
+        """The trip counts and conditions."""
+        return frozenset(t for _, t in self.loops if t is not None) | frozenset(self.load.conditions)
+
+    def rewritten(self, new: Substitution) -> RowLoads:
+        """The same loads with live-in symbols replaced."""
+        load = rewritten(self.load, new)
+        assert isinstance(load, RowLoad)
+        return RowLoads(load, tuple((c, None if t is None else new.linear(t)) for c, t in self.loops))
+
+
+def row_loads(node: LoopNode, around: tuple[tuple[str, Linear | None], ...] = ()) -> Iterator[RowLoads]:
+    """The loads of row pointers in a nest."""
+    yield from _in_items(node.items, (*around, (node.counter, node.trips)), ())
+
+
+def _in_items(items: Iterable[Item], around: tuple[tuple[str, Linear | None], ...],
+              conditions: tuple[Linear, ...]) -> Iterator[RowLoads]:
+    for item in items:
+        match item:
+            case RowLoad():
+                yield RowLoads(replace(item, conditions=(*conditions, *item.conditions)), around)
+            case LoopNode():
+                yield from _in_items(item.items, (*around, (item.counter, item.trips)), conditions)
+            case Guarded():
+                yield from _in_items(item.items, around, (*conditions, *item.conditions))
+
+
+def without_row_loads(items: Iterable[Item]) -> tuple[Item, ...]:
+    """``items`` without the loads of row pointers: later stages know the rows by their affine addresses."""
+    return tuple(replace(i, items=without_row_loads(i.items)) if isinstance(i, LoopNode | Guarded) else i
+                 for i in items if not isinstance(i, RowLoad))

@@ -118,25 +118,20 @@ def _bare(node: Expression) -> Expression:
 def nan_free_guards(scop: Scop, footprints: Sequence[Footprint], passed: Sequence[RegisterCarried],
                     sample: Mapping[str, int]) -> tuple[NanFree, ...] | None:
     """The arrays and the lanes of registers that must hold no NaN at entry, so that the order of operands in ``scop``
-    is free. None where that is not enough, as an operator may make other NaNs, or where the check would take too long.
-    ``sample``: values of live-in symbols and R.
+    is free: the elements that statements read, and no others, since nobody else's memory may be looked at. None where
+    that is not enough, as an operator may make other NaNs, or where the check would take too long. ``sample``: values
+    of live-in symbols and R.
     """
     nodes = [n for s in scop.statements for n in _nodes(s.expression)]
     if not all(map(_is_plain, nodes)) or not all(isinstance(p.location, Lane) for p in passed):
         return None
-    found: list[NanFree] = []
-    for footprint in footprints:
-        array = scop.array(footprint.array)
-        if array.element in FLOATS:
-            interval, size = footprint.interval, array.element.size
-            steps = [*array.strides, *_numbers(interval.low - array.base), *_numbers(interval.high - array.base)]
-            if any(n % size for n in steps):
-                return None
-            found.append(NanFree(interval, size))
-    looked_at = sum((n.where.high - n.where.low).evaluate(sample) // n.size for n in found if not isinstance(
-        n.where, Lane))
-    if LEAST_WORK * looked_at > sum(_instances(s, sample) for s in scop.statements):
+    read = {r.array for s in scop.statements for r in s.reads}
+    looked_at = [(f, scop.array(f.array).element.size) for f in footprints
+                 if f.array in read and scop.array(f.array).element in FLOATS]
+    most = sum((f.interval.high - f.interval.low).evaluate(sample) // size for f, size in looked_at)
+    if LEAST_WORK * most > sum(_instances(s, sample) for s in scop.statements):
         return None
+    found = [NanFree(f.array, size) for f, size in looked_at]
     lanes = [Lane(n.register, n.offset, n.element.size) for n in nodes if isinstance(n, Scalar)]
     lanes += [p.location for p in passed if isinstance(p.location, Lane)]
     return (*found, *(NanFree(lane, lane.width) for lane in dict.fromkeys(lanes)))
@@ -161,10 +156,6 @@ def _is_plain(node: Expression) -> bool:
         case Apply(name, _, element):
             return name in _PLAIN and element in FLOATS
     return False
-
-
-def _numbers(linear: Linear) -> tuple[int, ...]:
-    return (linear.constant, *(c for _, c in linear.terms))
 
 
 def _instances(statement: Statement, sample: Mapping[str, int]) -> int:

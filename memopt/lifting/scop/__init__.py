@@ -14,6 +14,7 @@ Evidence and guards:
   original must run itself for that.
 - ``dereferenceable``: which cells behind pointers the original reads, so that a guard may read them.
 - ``progress_cells``: stores of a counter to one cell are left to the rejoin.
+- ``table_guards``: guards on the words of row tables that the nest loads.
 - ``pivot_guards``: guards that no write hits a cell that stays fixed (a pivot's row).
 
 Statements and arrays:
@@ -29,6 +30,7 @@ The result:
 - ``region_builder``: assembles the region from all of these.
 
 Tested by: tests/unit/memopt/lifting/scop, tests/unit/memopt/lifting/test_lift.py (``evidence``, ``live_ins``,
-``obligations``, ``region_builder``), tests/unit/memopt/lifting/demotion/test_statement_types.py (``element_types``) and
-the golden tests of lifted nests (``flatten``).
+``obligations``, ``region_builder``), tests/unit/memopt/lifting/execution/test_row_tables.py (``table_guards``),
+tests/unit/memopt/lifting/demotion/test_statement_types.py (``element_types``) and the golden tests of lifted nests
+(``flatten``).
 """

@@ -41,7 +41,21 @@ def live_ins(used: Iterable[str | Quotient], evidence: Evidence) -> tuple[LiveIn
         symbols.add(symbol)
     needed: dict[str, LiveIn] = {}
     _add(needed, symbols - {TRIPS, LIMIT}, evidence)
-    return _ordered(needed, evidence)
+    found = _ordered(needed, evidence)
+    _check_not_behind_rows(found, evidence)
+    return found
+
+
+def _check_not_behind_rows(found: Iterable[LiveIn], evidence: Evidence) -> None:
+    """Raises Rejected(DATA_DEPENDENT_ADDRESS) for a cell in a row whose pointer comes from a table: the guard reads
+    live-in cells before it looks at the table, when the row may be elsewhere."""
+    known = evidence.assumptions.solved
+    rows = [row.substitute(known) for row in evidence.outer.rows]
+    for each in found:
+        if isinstance(each.location, Cell) and rows:
+            address = _address(each, evidence).substitute(known)
+            if any((address - row).is_constant for row in rows):
+                raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, f"a bound or stride is read at {each.location}, in a row")
 
 
 def _add(needed: dict[str, LiveIn], symbols: Iterable[str], evidence: Evidence) -> None:

@@ -33,6 +33,7 @@ from memopt.ir.region import (
     Rejoin,
     Relation,
     Trips,
+    symbols_of_guard,
     with_room,
 )
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array, ElementType, Scalar, Scop
@@ -43,7 +44,6 @@ from memopt.lifting.demotion.scalar_expansion import is_private, private_symbol
 from memopt.lifting.demotion.statements import StatementLoop
 from memopt.lifting.execution.assumptions import GENERAL, SLOT, slot_range
 from memopt.lifting.execution.parameters import parametric
-from memopt.lifting.execution.row_tables import WORD
 from memopt.lifting.reroll.operand_order import nan_free_guards
 from memopt.lifting.scop.delinearisation import ByteAccess, Cluster, clusters, delinearise
 from memopt.lifting.scop.evidence import Evidence
@@ -54,6 +54,7 @@ from memopt.lifting.scop.obligations import guards_for, limits
 from memopt.lifting.scop.pivot_guards import disjoint_cells
 from memopt.lifting.scop.progress_cells import progress_cells
 from memopt.lifting.scop.reduction_unrolling import unroll_reductions
+from memopt.lifting.scop.table_guards import table_guards
 from memopt.lifting.values.requests import (
     AssumeAll,
     AssumeEqual,
@@ -93,9 +94,9 @@ def region(recovered: Recovered, statements: StatementLoop, evidence: Evidence, 
     scop, progress = progress_cells(unroll_reductions(scop), outer.steps)
     evidence.guards += evidence.proofs
     evidence.guards += guards_for(outer, tuple(evidence.demands), sample, evidence.assumptions)
+    evidence.guards += table_guards(outer, sample)
     _separate(found, evidence)
     _hold_numbers(evidence)
-    _hold_tables(evidence)
     known = limits(tuple(g for g in evidence.guards if isinstance(g, Relation)))
     evidence.guards += disjoint_cells(scop, known, sample)
     rejoin = (*_rejoin(evidence), *progress)
@@ -184,16 +185,6 @@ def _hold(location: str, element: ElementType, number: bytes, why: str, evidence
     evidence.guards.append(Relation(held - int.from_bytes(number, "little", signed=True), True, why))
 
 
-def _hold_tables(evidence: Evidence) -> None:
-    """Guards that the words of row tables are the progression that they were when the program was captured."""
-    for table, pointers in evidence.outer.tables.items():
-        if any((p.evaluate(evidence.sample) - table.low) % WORD for p in pointers):
-            raise Rejected(Reason.DATA_DEPENDENT_ADDRESS, "a load takes parts of two words of a table of row pointers")
-        moving = tuple(p for p in pointers if not p.is_constant)
-        evidence.guards.append(Progression(table.low, table.high, table.first, table.step, moving,
-                                           "rows follow each other as before"))
-
-
 # -- arrays ---------------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +255,7 @@ def _scalar_cells(evidence: Evidence) -> list[tuple[Interval, bool]]:
     interval."""
     outer, stack = evidence.outer, evidence.assumptions.symbol("rsp")
     offsets = [(int(p[1]), int(p[2]) // 8) for s in outer.slots if (p := s.split(":"))]
-    result = [(Interval(Linear.of(t.low), Linear.of(t.high)), False) for t in outer.tables]
+    result = [(g.within, False) for g in evidence.guards if isinstance(g, Progression)]
     result += [(interval, False) for interval in evidence.constants.values()]
     for address, width in evidence.assumptions.cells.values():
         distance = address - stack
@@ -332,8 +323,5 @@ def _symbols(rejoin: tuple[Rejoin, ...], trips: Trips, found: tuple[Cluster, ...
     used |= {s for c in found for s in c.symbols.symbols}
     used |= {s for m in memory_backed for x in (m.cell, m.near) if x is not None for s in x.symbols}
     for guard in guards:
-        parts = ((guard.expression,) if isinstance(guard, Relation) else
-                 guard.pointers if isinstance(guard, Progression) else
-                 (guard.first.low, guard.first.high, guard.second.low, guard.second.high))
-        used |= {s for p in parts for s in p.symbols}
+        used |= symbols_of_guard(guard)
     return used

@@ -31,6 +31,24 @@ class LoadEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RowLoad:
+    """A load of a row pointer from a table in which the word at ``place`` is ``first``, the next one ``first + step``,
+    and so on (memopt.lifting.execution.row_tables). Its value is an affine number. What is left of it is the demand
+    that a guard looks at the word."""
+
+    pointer: Linear
+    place: int
+    first: int
+    step: int  # bytes
+    address: int  # of the instruction
+    conditions: tuple[Linear, ...] = ()  # it is done where all are >= 0
+    certain: bool = True  # not on a condition on data
+
+    def __str__(self) -> str:
+        return f"row load [{self.pointer}]"
+
+
+@dataclass(frozen=True, slots=True)
 class StoreEvent:
     """A store of ``value``."""
 
@@ -127,7 +145,7 @@ class Guarded:
         return "\n".join(lines)
 
 
-Item = LoadEvent | StoreEvent | LoopNode | Guarded
+Item = LoadEvent | RowLoad | StoreEvent | LoopNode | Guarded
 
 
 def rewritten(item: Item, new: Substitution) -> Item:
@@ -135,6 +153,8 @@ def rewritten(item: Item, new: Substitution) -> Item:
     match item:
         case LoadEvent(pointer=pointer):
             return replace(item, pointer=new.linear(pointer))
+        case RowLoad():
+            return replace(item, pointer=new.linear(item.pointer), conditions=tuple(map(new.linear, item.conditions)))
         case StoreEvent(pointer=pointer, value=value):
             return replace(item, pointer=new.linear(pointer), value=new.value(value),
                            beside=tuple(map(new.value, item.beside)))

@@ -119,7 +119,7 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
     places = {f: check_private(maps, f.interval.low.evaluate(values), f.interval.high.evaluate(values),
                                written=f.written) for f in lifted.region.footprints}
     for words in (g for g in lifted.region.guards if isinstance(g, Progression)):
-        check_private(maps, words.low, words.high, written=False)
+        check_private(maps, words.within.low.evaluate(values), words.within.high.evaluate(values), written=False)
     return lifted, places
 
 

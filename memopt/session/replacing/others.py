@@ -82,8 +82,8 @@ def _control_symbols(region: Region) -> set[str]:
                 linear.append(expression)
             case Disjoint(first, second):
                 linear += [first.low, first.high, second.low, second.high]
-            case Progression():
-                linear += guard.pointers
+            case Progression(within=within):
+                linear += [within.low, within.high]
     return {s for x in linear for s in x.symbols}
 
 

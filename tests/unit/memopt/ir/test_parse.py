@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memopt.ir.cells import CellSet
 from memopt.ir.cursor import Cursor, ParseError
 from memopt.ir.isa import Isa
 from memopt.ir.linear import Linear, Quotient, quotient
@@ -151,9 +152,11 @@ _REGISTERS = st.builds(Register, _WORDS)
 _LANES = st.builds(Lane, _WORDS, st.integers(0, 24), st.integers(1, 8))
 _CELLS = st.builds(Cell, st.one_of(st.just(""), _SYMBOLS), st.integers(-(1 << 47), 1 << 47), st.integers(1, 8))
 _ADDRESSES = st.integers(0, 1 << 47)
+_CELL_SETS = st.builds(CellSet, _LINEAR, _some(st.builds(Dimension, _WORDS, _LINEAR)), _some(_LINEAR))
 _GUARDS = st.one_of(
     st.builds(Relation, _LINEAR, st.booleans(), _TEXT), st.builds(Disjoint, _INTERVALS, _INTERVALS, _TEXT),
-    st.builds(Progression, _ADDRESSES, _ADDRESSES, st.integers(-99, 1 << 40), _SMALL, _some(_LINEAR), _TEXT))
+    st.builds(Progression, _ADDRESSES, st.integers(-99, 1 << 40), _SMALL,
+              st.lists(_CELL_SETS, min_size=1, max_size=2).map(tuple), _INTERVALS, _TEXT))
 _REGIONS = st.builds(
     Region, _ADDRESSES, st.binary(max_size=7),
     _some(st.builds(LiveIn, _SYMBOLS, st.one_of(_REGISTERS, _LANES, _CELLS), st.sampled_from((1, 2, 4, 8)),
@@ -165,7 +168,7 @@ _REGIONS = st.builds(
     st.none() | _some(st.integers(0, 9)),
     _some(st.builds(MemoryBacked, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _LINEAR, st.none() | _LINEAR)),
     _some(st.builds(RegisterCarried, st.one_of(_REGISTERS, _LANES), st.integers(1, 8), _WORDS, _SYMBOLS)),
-    st.booleans(), _some(st.builds(NanFree, st.one_of(_INTERVALS, _LANES), st.integers(4, 8))), _some(_CELLS),
+    st.booleans(), _some(st.builds(NanFree, st.one_of(_WORDS, _LANES), st.integers(4, 8))), _some(_CELLS),
     _some(_WORDS), st.integers(1, 3), st.booleans())
 
 

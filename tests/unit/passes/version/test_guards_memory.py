@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from dataclasses import replace
 
 import pytest
 
 from memopt.ir import scop
+from memopt.ir.cells import CellSet
+from memopt.ir.linear import Linear
 from memopt.ir.region import (
     Cell,
     Disjoint,
@@ -17,11 +20,14 @@ from memopt.ir.region import (
     MemoryBacked,
     NanFree,
     Progression,
+    Region,
     Register,
     Relation,
     Trips,
 )
+from memopt.ir.scop import Access, Array, Dimension, ElementType, Read, Scop, Statement
 from tests.support.entering import TRIPS, N, mirrored, passes, with_guard
+from tests.support.fenced import Fenced
 from tests.support.header import FLAGS, Header, held_by_lane, linear
 
 INFINITIES = {8: (0x7ff0000000000000, 0xfff0000000000000), 4: (0x7f800000, 0xff800000)}
@@ -90,45 +96,89 @@ def test_a_cell_that_cannot_be_read_is_not(header: Header) -> None:
 
 
 def test_words_of_a_table_are_compared_each(header: Header) -> None:
-    pointer = LiveIn("p", Register("rdi"))
-    low, first, step, count = header.arena + 64, 0x7fff_1234_5678, -0x1230, 5
-    guard = Progression(low, low + 8 * count, first, step, (linear(p=1),), "rows")
-    header.install(header.region((N, pointer), TRIPS, (guard,)))
-    words = [first + step * n for n in range(count)]
+    """The guard compares the words of iterations 0 .. H-1, four of five; nothing is mapped around these."""
+    memory, first, step, count = Fenced(), 0x7fff_1234_5678, -0x1230, 4
+    low = memory.end - 8 * count
+    cells = CellSet(linear(p=1, i=8), (Dimension("i", linear(R=1)),))
+    guard = Progression(memory.start, first, step, (cells,), Interval(linear(p=1), linear(p=1, R=8)), "rows")
+    header.install(header.region((N, LiveIn("p", Register("rdi"))), TRIPS, (guard,)))
+    words = [first + (low - memory.start) // 8 * step + step * n for n in range(count)]
 
-    def holds(rdi: int, *words: int) -> bool:
-        header.write_arena(64, struct.pack(f"<{count}Q", *words))
-        return passes(header, {"rsi": 5, "rdi": rdi})
+    def holds(rdi: int, *words: int, trips: int = count + 1) -> bool:
+        memory.write(low, struct.pack(f"<{len(words)}Q", *words))
+        return passes(header, {"rsi": trips, "rdi": rdi}, FLAGS)
 
     assert holds(low, *words)
-    assert holds(low + 24, *words)
-    assert holds(low - 8, *words)
-    assert not any(holds(low + odd, *words) for odd in (1, 2, 4, -4))
+    assert not holds(low + 8, *words[1:], 0, trips=4)
+    assert not any(holds(low - odd, *words, trips=4) for odd in (1, 2, 4))
     for n in range(count):
-        assert not holds(low, *(w ^ (n == m) << 40 for m, w in enumerate(words)))
+        changed = [w ^ (n == m) << 40 for m, w in enumerate(words)]
+        assert not holds(low, *changed)
+        assert holds(low, *changed, trips=3) is (n > 1)
+
+
+@pytest.mark.parametrize(("trips", "conditions", "read"), [
+    ({"i": 1}, (), [0, 1, 2]),  # j < i, i < 4
+    ({"": 3}, (), [0, 1, 2]),
+    ({"n": 1, "": -5}, (), []),  # no iteration of the inner loop: the table may be anywhere
+    ({"": 4}, ({"j": 1, "": -2},), [2, 3]),
+    ({"": 4}, ({"j": -1, "i": 1, "": -2},), [0, 1]),
+    ({"": 4}, ({"j": 2, "i": -1, "": -2},), [1, 2, 3]),
+])
+def test_words_that_no_iteration_reads_are_not_looked_at(
+        header: Header, trips: dict[str, int], conditions: tuple[dict[str, int], ...], read: list[int]) -> None:
+    """The words of ``for i < H: for j < trips: if (conditions) a[j]``, each in a page of its own or nowhere."""
+    def over(terms: dict[str, int]) -> Linear:
+        return linear(terms.get("", 0), **{s: c for s, c in terms.items() if s})
+
+    memory, first = Fenced(4), 0x5000
+    dimensions = (Dimension("i", linear(R=1)), Dimension("j", over(trips)))
+    cells = CellSet(linear(p=1, j=4096), dimensions, tuple(map(over, conditions)))
+    guard = Progression(memory.start, first, 16, (cells,), Interval(linear(p=1), linear(p=1)), "rows")
+    header.install(header.region((N, LiveIn("p", Register("rdi"))), TRIPS, (guard,)))
+    values = {"n": 5, "p": memory.start, "R": 5, "H": 4}
+    assert cells.addresses(values) == {memory.start + 4096 * n for n in read}
+    for page in range(4):
+        memory.write(memory.start + 4096 * page, struct.pack("<Q", first + 512 * 16 * page))
+        memory.protect(memory.start + 4096 * page, mmap.PROT_READ if page in read else 0)
+    assert passes(header, {"rsi": 5, "rdi": memory.start})
+    for page in read:
+        memory.protect(memory.start + 4096 * page, mmap.PROT_READ | mmap.PROT_WRITE)
+        memory.write(memory.start + 4096 * page, bytes(8))
+        assert not passes(header, {"rsi": 5, "rdi": memory.start})
+        memory.write(memory.start + 4096 * page, struct.pack("<Q", first + 512 * 16 * page))
+
+
+def numeric(header: Header, size: int) -> Region:
+    """Reads the first three numbers of each row of seven of an array at rdi, in iterations 0 .. H-1."""
+    element = ElementType.F64 if size == 8 else ElementType.F32
+    array = Array("A", element, linear(p=1), (7 * size, size))
+    dimensions = (Dimension("i", linear(R=1)), Dimension("j", linear(3)))
+    access = Access("A", (linear(i=1), linear(j=1)))
+    other = Access("A", (linear(i=1), linear(3)))
+    statement = Statement("S0", dimensions, other, (access,), Read(0), (0, 0, 0))
+    return replace(header.region((N, LiveIn("p", Register("rdi"))), TRIPS), scop=Scop((array,), (statement,)),
+                   nan_free=(NanFree("A", size),))
 
 
 @pytest.mark.parametrize("size", [4, 8])
-def test_a_nan_anywhere_keeps_the_version_out(header: Header, size: int) -> None:
-    where = Interval(linear(0, p=1), linear(0, p=1, R=size))
-    region = header.region((N, LiveIn("p", Register("rdi"))), TRIPS)
-    header.install(replace(region, nan_free=(NanFree(where, size),)))
-    registers = {"rsi": 10, "rdi": header.arena + 64}
+def test_a_nan_that_is_read_keeps_the_version_out(header: Header, size: int) -> None:
+    """NaNs elsewhere do not, and what lies before the first and behind the last number cannot even be read."""
+    header.install(numeric(header, size))
+    rows, memory = 4, Fenced()
+    first, last = memory.start, memory.end - size * (7 * (rows - 1) + 3)
     infinities = INFINITIES[size]
     numbers = [0, 1, *infinities, *(i - 1 for i in infinities), 1 << 8 * size - 1, infinities[0] >> 1]
     nans = [n for i in infinities for n in (i + 1, i + (1 << 20), i | (1 << 22))]
-    for place in range(10):
-        for number in numbers:
-            cells = [0] * 10
-            cells[place] = number
-            outside = b"\xff" * 64
-            header.write_arena(0, outside + b"".join(c.to_bytes(size, "little") for c in cells) + outside)
-            assert passes(header, registers, FLAGS)
-        for number in nans:
-            cells = [0] * 10
-            cells[place] = number
-            header.write_arena(64, b"".join(c.to_bytes(size, "little") for c in cells))
-            assert not passes(header, registers, FLAGS)
+    for start in (first, last):
+        for place in range(7 * (rows - 1) + 3):
+            read = place % 7 < 3
+            for number in (*numbers, *nans):
+                cells = [nans[0] if n % 7 > 2 else 0 for n in range(7 * (rows - 1) + 3)]
+                cells[place] = number
+                memory.write(start, b"".join(c.to_bytes(size, "little") for c in cells))
+                outcome = passes(header, {"rsi": rows + 1, "rdi": start}, FLAGS)
+                assert outcome is (not read or number in numbers)
 
 
 @pytest.mark.parametrize("xcr0", [-1, 0])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from memopt.ir.cells import CellSet
 from memopt.ir.code import CompiledRegion, Placement
 from memopt.ir.linear import Linear
 from memopt.ir.plan import NestPlan
 from memopt.ir.region import Disjoint, Guard, Interval, Progression, Region, Relation, Trips, admits
-from memopt.ir.scop import Scop
+from memopt.ir.scop import Dimension, Scop
 from memopt.session.replacing.versions import followed_by, line
 from tests.support.installed import installed
 
@@ -32,11 +33,16 @@ def holding(words: Mapping[int, int]) -> Callable[[int, int], int]:
 
 
 def test_words_of_a_table_are_looked_at_where_they_are() -> None:
-    found = region(Progression(0x5000, 0x5018, 100, 32, (), ""))
+    """The words of the iterations that a version runs: all but the last."""
+    words = CellSet(Linear.symbol("rdi", 1) + Linear.symbol("i", 8), (Dimension("i", Linear.symbol("R")),))
+    found = region(Progression(0x5000, 100, 32, (words,), Interval(A, A), ""))
     cells = {0x5000: 100, 0x5008: 132, 0x5010: 164}
-    assert admits(found, {}, holding(cells))
+    for trips in (2, 3, 4):
+        assert admits(found, {"rdi": 0x5000, "R": trips}, holding(cells))
     for changed in cells:
-        assert not admits(found, {}, holding(cells | {changed: 99}))
+        assert not admits(found, {"rdi": 0x5000, "R": 4}, holding(cells | {changed: 99}))
+    assert admits(found, {"rdi": 0x5000, "R": 3}, holding(cells | {0x5010: 99}))
+    assert not admits(found, {"rdi": 0x5001, "R": 2}, holding({0x5001: 100}))
 
 
 def test_guards_of_each_kind_admit_or_refuse() -> None:
