@@ -52,6 +52,7 @@ STATISTICS_BYTES = 24  # of all counters
 
 # Layout of the frame page.
 FRAME_BUSY = 0  # 64-bit flag: the version is running (a signal handler that re-enters runs the original)
+FRAME_RETIRED = (1 << 64) - 1  # in FRAME_BUSY: the version was taken out, and nobody gets the lock any more
 FRAME_LIMIT = 8  # 64-bit: upper bound on H; 2**63 - 1 at first, a trial in a copy lowers it to run a slice
 FRAME_CHUNK = 16  # 64-bit: iterations after which the version goes through its guards again; 2**63 - 1 at first
 FRAME_HOLDER = 24  # 64-bit: the stack pointer of the entry that holds the frame, 0 while nobody does

@@ -41,6 +41,7 @@ from runtime.target.tracee import Tracee
 MEMFD_NAME = "memopt"
 STATISTICS_SIZE = PAGE
 NO_LIMIT = (1 << 63) - 1
+MOST_VERSIONS = 64  # in one process, those that were taken out included: their pages stay (runtime/patching/install.py)
 
 _MFD_CLOEXEC, _MFD_EXEC = 1, 0x10
 _READ, _WRITE, _EXECUTE = 1, 2, 4
@@ -165,21 +166,26 @@ def _lowest_address() -> int:
 class CodeCache:
     """The pages of one version. Methods that take a ``tracee`` need it stopped; the others work at any time."""
 
-    def __init__(self, placement: Placement, pages: mmap.mmap) -> None:
+    def __init__(self, placement: Placement, pages: mmap.mmap, inode: int = 0) -> None:
+        """``inode``: of the memfd; it tells the process that has the pages from one that has executed another program.
+        """
         self.placement = placement
         self._pages = pages
+        self._inode = inode
 
     @classmethod
     def create(cls, tracee: Tracee, near: int, code_size: int, frame_size: int, scratch_size: int = 0) -> CodeCache:
         """Map the pages, all but scratch within rel32 reach of ``near``. Sizes in bytes, rounded up to pages.
 
         The frame is zero, except that its limits on iterations are set to none. Raises ``Rejected``: NO_MEMORY (also
-        for RLIMIT_AS), NO_ROOM.
+        for RLIMIT_AS, and ``MOST_VERSIONS``), NO_ROOM.
         """
         code_size, frame_size = (-(-size // PAGE) * PAGE for size in (code_size, frame_size))
         total = code_size + STATISTICS_SIZE + frame_size
         # The memory map is read once in this stop: for 60,000 mappings that takes 0.03 s.
         maps = mappings(tracee.pid)
+        if sum(m.shared and m.path.startswith(f"/memfd:{MEMFD_NAME} ") for m in maps) >= MOST_VERSIONS:
+            raise Rejected(Reason.NO_MEMORY, f"the pages of {MOST_VERSIONS} versions are in the process")
         gaps = free_gaps(maps, _lowest_address())
         code = choose_address(gaps, near, total)
         place = remote_calls.find_place(tracee, _STUB_BYTES, maps)
@@ -187,6 +193,7 @@ class CodeCache:
         placement = Placement(code, code_size, statistics + STATISTICS_SIZE, frame_size, statistics, 0, 0)
         cache = cls(placement, _map_in_target(tracee, placement, place))
         try:
+            cache._inode = cache._confirm(tracee).inode
             for word in (FRAME_LIMIT, FRAME_CHUNK):
                 tracee.memory.write(placement.frame + word, NO_LIMIT.to_bytes(8, "little"))
             if scratch_size:
@@ -203,7 +210,7 @@ class CodeCache:
 
         It replaces scratch memory that was reserved before. Raises ``Rejected(NO_MEMORY)``.
         """
-        self._unmap(tracee, self.placement.scratch, self.placement.scratch_size)
+        _unmap(tracee, (self.placement.scratch, self.placement.scratch_size))
         size = -(-size // _HUGE_PAGE) * _HUGE_PAGE
         maps = mappings(tracee.pid)
         address = choose_scratch(maps, free_gaps(maps, _lowest_address()), size, _program(tracee.pid))
@@ -253,7 +260,11 @@ class CodeCache:
         self._pages[start:start + len(data)] = data
 
     def release(self, tracee: Tracee) -> None:
-        """Unmap all pages in the target. Precondition: no thread executes the code or will return into it."""
+        """Unmap all pages in the target, if it still has them. Precondition: the version was never in service, so that
+        nobody can be in it. Raises ``Rejected`` as ``remote_calls.run`` does."""
+        code = mapping_at(mappings(tracee.pid), self.placement.code)
+        if self._inode and (code is None or code.inode != self._inode):
+            return  # it has executed another program
         unmap(tracee, self.placement)
 
     def close(self) -> None:
@@ -264,16 +275,13 @@ class CodeCache:
         start = self.placement.code_size + offset
         return int.from_bytes(self._pages[start:start + 8], "little")
 
-    def _unmap(self, tracee: Tracee, address: int, size: int) -> None:
-        if size:
-            remote_calls.check(remote_calls.run(tracee, (Call(remote_calls.SYS_MUNMAP, (address, size)),))[0], "munmap")
-
-    def _confirm(self, tracee: Tracee) -> None:
+    def _confirm(self, tracee: Tracee) -> Mapping:
         """Check W^X in the target's memory map: its code pages are read-execute. Raises ``VerifyError``."""
         maps = mappings(tracee.pid)
         code = mapping_at(maps, self.placement.code)
         if code is None or code.perms != "r-x" or code.end < self.placement.code + self.placement.code_size:
             raise VerifyError(f"the code pages are not mapped read-execute: {code}")
+        return code
 
 
 def map_alike(tracee: Tracee, placement: Placement) -> None:
@@ -295,10 +303,18 @@ def map_alike(tracee: Tracee, placement: Placement) -> None:
 def unmap(tracee: Tracee, placement: Placement, place: UnusedBytes | None = None) -> None:
     """Unmap the pages of ``placement``, scratch included; same precondition as ``CodeCache.release``."""
     size = placement.code_size + STATISTICS_SIZE + placement.frame_size
-    calls = [Call(remote_calls.SYS_MUNMAP, (placement.code, size))]
-    if placement.scratch_size:
-        calls.append(Call(remote_calls.SYS_MUNMAP, (placement.scratch, placement.scratch_size)))
-    for result in remote_calls.run(tracee, calls, place=place):
+    _unmap(tracee, (placement.code, size), (placement.scratch, placement.scratch_size), place=place)
+
+
+def unmap_scratch(tracee: Tracee, placement: Placement) -> None:
+    """Unmap the scratch memory of ``placement``, which must not be in use."""
+    _unmap(tracee, (placement.scratch, placement.scratch_size))
+
+
+def _unmap(tracee: Tracee, *pages: tuple[int, int], place: UnusedBytes | None = None) -> None:
+    """Unmap ``(address, size)`` of each of ``pages``."""
+    calls = [Call(remote_calls.SYS_MUNMAP, part) for part in pages if part[1]]
+    for result in remote_calls.run(tracee, calls, place=place) if calls else ():
         remote_calls.check(result, "munmap")
 
 

@@ -5,9 +5,18 @@ Example: at the header of the loop, ``48 8b 04 c8 48 ...`` becomes ``e9 xx xx xx
 In: a stopped ``Tracee``, a ``Patch``, the ``CodeCache`` of the version. Out: the patched process, stopped. Raises
 ``Rejected``: NO_ROOM, BLOCKED, PROTECTED_MAPPING.
 
-The commit is one write of a few bytes within one page. Meanwhile every thread is stopped, and none stands inside the
-displaced bytes or will return into them. Before it, a record of the patch is written to the statistics page, so that
-any later memopt can find the patch and undo it.
+The commit is one write of a few bytes within one page, in a stop in which everything that it rests on has been looked
+at. Nobody may stand inside the displaced bytes or come back to them. Where the patch covers one whole instruction,
+nobody can: there is no place to stand. Else the threads are looked at, and memory is searched for suspended contexts
+(runtime/target/contexts.py). Before the commit, a record of the patch is written to the statistics page, so that any
+later memopt can find the patch and undo it.
+
+Taking out restores the original bytes. That needs no look at anybody: the jump is one instruction, so nobody stands
+inside it, and whoever has passed it is in the version. The version's pages stay until the program ends, because a
+context may be suspended in them where nobody can find it: it goes on in the version, and leaves it by the usual way.
+The limit 0 and the lock that is never free again keep everybody else out. The scratch memory is used only while the
+lock ``busy`` is held, and is unmapped if it is not. So a version leaves behind some 300 KiB; there are at most
+``code_cache.MOST_VERSIONS`` in one program. Later memopts find them by their records.
 
 Invariant: if memopt is killed at any step, the process has either its original bytes or a complete, recorded patch.
 """
@@ -22,12 +31,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from memopt.ir.code import Placement
+from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT, FRAME_RETIRED, Placement
 from memopt.ir.reasons import Reason, Rejected
+from memopt.x86.decoder import decode
 from runtime import faults
-from runtime.patching.code_cache import MEMFD_NAME, STATISTICS_SIZE, CodeCache, unmap
+from runtime.patching.code_cache import MEMFD_NAME, STATISTICS_SIZE, CodeCache, unmap_scratch
+from runtime.target import contexts, remote_calls
 from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings
-from runtime.target.remote_calls import stack_values
 from runtime.target.tracee import Tracee, threads
 
 RECORD_OFFSET = 256  # in the statistics page
@@ -36,7 +46,7 @@ _VERSION = 1
 _HEADER = struct.Struct("<8sII6Q")  # magic, version, patches; code, frame, scratch: address and size
 _ENTRY = struct.Struct("<QQ16s16s")  # address, length, original, replacement
 _MOST_PATCHES = (STATISTICS_SIZE - RECORD_OFFSET - _HEADER.size) // _ENTRY.size
-_SYSCALL_BYTES = 2
+_LONGEST_INSTRUCTION = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +68,24 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A patch in force in a process, and the pages of the version that it leads to."""
+    """A version that was put in service in a process: its patch, and its pages.
+
+    ``in_force``: the jump is in place. It is not where the version was taken out, stands behind another, or is set
+    aside. ``placement``: without scratch memory once that is given back.
+    """
 
     patch: Patch
     placement: Placement
+    in_force: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What stays of a version that was taken out. ``running``: somebody is in the middle of it, or was and never came
+    back; its scratch memory stays then. ``bytes``: of all its pages that stay."""
+
+    running: bool
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,29 +141,37 @@ def jump_bytes(source: int, target: int) -> bytes:
 
 
 def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1.0,
-            moved: abc.Mapping[int, int] = MappingProxyType({}), code: Sequence[tuple[int, bytes]] = ()) -> None:
+            moved: abc.Mapping[int, int] = MappingProxyType({}), code: Sequence[tuple[int, bytes]] = (),
+            check: Callable[[], None] = lambda: None) -> None:
     """Commit ``patch``, whose replacement leads into ``cache``; the target is left stopped.
 
-    ``timeout_s``: how long to look for a moment when no thread stands inside the displaced bytes; between the attempts
+    ``timeout_s``: how long to look for a moment when nobody stands inside the displaced bytes; between the attempts
     the target runs.
     ``moved``: code that must not be executed at its old place any more: old to new address of each instruction. A
     thread that stands in it is set to the copy. That happens before the commit, because the copy does the same with and
     without the patch.
     ``code``: the code that the version stands for, as (address, bytes). All of it is compared in the same stop in which
     the patch is written, so that code which was replaced since it was lifted gets no patch.
+    ``check``: called in the stop in which the patch is committed; raises ``Rejected`` if it must not be.
     Raises ``Rejected``: CODE_CHANGED (the bytes there are others), NO_ROOM (the patch would cross a page border, or
     there are sleeping threads, which cannot be moved), BLOCKED (no such moment), PROTECTED_MAPPING.
     """
-    _check_place(tracee.pid, patch)
-    if moved and len(threads(tracee.pid)) > 1:
-        raise Rejected(Reason.NO_ROOM, "the patch needs the loop to move, and a sleeping thread may stand in it")
-    _stop_outside(tracee, timeout_s, lambda: _movable(tracee, patch, moved))
-    found = tracee.memory.read(patch.address, len(patch.original))
-    if found != patch.original:
-        raise Rejected(Reason.CODE_CHANGED, f"{patch.address:#x} holds {found.hex()}, not {patch.original.hex()}")
-    for address, lifted in code:
-        if tracee.memory.read_some(address, len(lifted)) != lifted:
-            raise Rejected(Reason.CODE_CHANGED, f"in the {len(lifted)} bytes at {address:#x}")
+    contexts.get_ready()
+
+    def free() -> bool:
+        check()
+        _check_place(tracee.pid, patch)
+        found = tracee.memory.read(patch.address, len(patch.original))
+        if found != patch.original:
+            raise Rejected(Reason.CODE_CHANGED, f"{patch.address:#x} holds {found.hex()}, not {patch.original.hex()}")
+        for address, lifted in code:
+            if tracee.memory.read_some(address, len(lifted)) != lifted:
+                raise Rejected(Reason.CODE_CHANGED, f"in the {len(lifted)} bytes at {address:#x}")
+        if moved and len(threads(tracee.pid)) > 1:
+            raise Rejected(Reason.NO_ROOM, "the patch needs the loop to move, and a sleeping thread may stand in it")
+        return _movable(tracee, moved) if moved else _outside(tracee, patch)
+
+    _stop_at(tracee, timeout_s, free)
     _record(cache, patch)
     for tid in tracee.threads:
         registers = tracee.registers(tid)
@@ -149,28 +181,49 @@ def install(tracee: Tracee, patch: Patch, cache: CodeCache, timeout_s: float = 1
     tracee.memory.write(patch.address, patch.replacement)
 
 
-def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> bool:
-    """Restore the original bytes, then unmap the version's pages; the target is left stopped.
+def remove(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> Remains:
+    """Restore the original bytes, keep everybody out of the version, and give back its scratch memory; the target is
+    left stopped. Raises ``Rejected`` as ``suspend`` does.
 
-    False if a thread was still in the version after ``timeout_s``: then the pages stay, and the program is as before
-    once that thread leaves them. Raises ``Rejected`` as ``install`` does.
+    The scratch memory stays, too, if somebody uses it, or if the program may not be made to call (seccomp).
     """
-    placement = installed.placement
     suspend(tracee, installed, timeout_s)
+    place = installed.placement
+    # In this order: whoever takes the lock after it was read sees the limit.
+    tracee.memory.write(place.frame + FRAME_LIMIT, bytes(8))
+    running = tracee.memory.word(place.frame + FRAME_BUSY) not in (0, FRAME_RETIRED)
+    if not running:
+        tracee.memory.write(place.frame + FRAME_BUSY, FRAME_RETIRED.to_bytes(8, "little"))
+        place = _without_scratch(tracee, installed)
+    return Remains(running, place.code_size + STATISTICS_SIZE + place.frame_size + place.scratch_size)
+
+
+def _without_scratch(tracee: Tracee, installed: Installed) -> Placement:
+    """Unmap the scratch memory of a version that nobody is in; the placement that is left."""
+    place = installed.placement
+    if not place.scratch_size:
+        return place
     try:
-        _stop_outside(tracee, timeout_s,
-                      lambda: not _inside(tracee, placement.code, placement.code + placement.code_size))
+        remote_calls.check_callable(tracee)
     except Rejected:
-        return False
-    unmap(tracee, placement)
-    return True
+        return place
+    left = replace(place, scratch=0, scratch_size=0)
+    # First the record: it must never name memory that may belong to the program by then.
+    tracee.memory.write(place.statistics + RECORD_OFFSET, _record_of(left, installed.patch))
+    unmap_scratch(tracee, place)
+    return left
 
 
 def suspend(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> None:
-    """Restore the original bytes but keep the version's pages; the target is left stopped. Raises ``Rejected`` as
-    ``install`` does."""
+    """Restore the original bytes but keep the version as it is; the target is left stopped.
+
+    Raises ``Rejected``: NO_ROOM if the patch is in force and the bytes were changed since, BLOCKED.
+    """
     patch = installed.patch
-    _stop_outside(tracee, timeout_s, lambda: not _inside(tracee, patch.address + 1, patch.end))
+    if not tracee.stopped:
+        tracee.stop(timeout_s)
+    if not installed.in_force:
+        return
     found = tracee.memory.read(patch.address, len(patch.original))
     if found not in (patch.original, patch.replacement):
         raise Rejected(Reason.NO_ROOM, f"{patch.address:#x} holds {found.hex()}: it has changed since the patch")
@@ -182,6 +235,11 @@ def suspend(tracee: Tracee, installed: Installed, timeout_s: float = 1.0) -> Non
 def find_installed(pid: int) -> tuple[Installed, ...]:
     """The patches in force in ``pid``, whichever memopt installed them. Raises ``Rejected`` if memopt may not read its
     memory."""
+    return tuple(version for version in find_versions(pid) if version.in_force)
+
+
+def find_versions(pid: int) -> tuple[Installed, ...]:
+    """All versions that were ever put in service in ``pid``, in force or not. Raises as ``find_installed`` does."""
     maps = mappings(pid)
     memory = Memory(pid)
     try:
@@ -201,61 +259,74 @@ def _check_place(pid: int, patch: Patch) -> None:
         raise Rejected(Reason.PROTECTED_MAPPING, f"the code at {patch.address:#x} is not plain program text")
 
 
-def _stop_outside(tracee: Tracee, timeout_s: float, outside: Callable[[], bool]) -> None:
-    """Stop the target at a moment when ``outside()`` holds; between the attempts it runs for a short time.
+def _stop_at(tracee: Tracee, timeout_s: float, free: Callable[[], bool]) -> None:
+    """Stop the target at a moment when ``free()`` holds; between the attempts it runs for a short time.
 
-    Raises ``Rejected(BLOCKED)`` after ``timeout_s``.
+    Raises ``Rejected(BLOCKED)`` after ``timeout_s``, and what else ``free`` raises.
     """
     deadline = time.monotonic() + timeout_s
     pause = 0.0001
     while True:
         if not tracee.stopped:
             tracee.stop(max(0.1, deadline - time.monotonic()))
-        if outside():
-            return
+        why = Rejected(Reason.BLOCKED, "at every attempt somebody stood inside the code to be replaced")
+        try:
+            if free():
+                return
+        except Rejected as rejected:
+            if rejected.reason is not Reason.BLOCKED:
+                raise
+            why = rejected
         if time.monotonic() >= deadline:
-            raise Rejected(Reason.BLOCKED, "at every attempt a thread stood inside the code to be replaced")
+            raise why
         tracee.run_for(pause)
         pause = min(2 * pause, 0.02)
 
 
-def _movable(tracee: Tracee, patch: Patch, moved: abc.Mapping[int, int]) -> bool:
-    """Whether the patch may be committed in this stop.
+def _outside(tracee: Tracee, patch: Patch) -> bool:
+    """Whether nobody goes on strictly inside the bytes that ``patch`` covers, now or later."""
+    code = tracee.memory.read_some(patch.address, len(patch.original) + _LONGEST_INSTRUCTION)
+    inside = inner_starts(code, patch)
+    if not inside:
+        return True
+    if any(place in inside for place in contexts.standing(tracee)):
+        return False
+    return not contexts.suspended(tracee, min(inside), max(inside) + 1, inside)
 
-    Without ``moved`` code, no thread may stand inside the displaced bytes or return into them. With it, a thread may
-    stand in moved code, but only at the start of an instruction, and none may return into it.
+
+def inner_starts(code: bytes, patch: Patch) -> frozenset[int]:
+    """The addresses strictly inside ``patch`` where an instruction of ``code``, the bytes at its address, begins."""
+    known = decode(code, patch.address)
+    end = known[-1].end if known else patch.address + 1
+    starts = (*(instruction.address for instruction in known), *range(end, patch.end))  # bytes that do not decode: any
+    return frozenset(start for start in starts if patch.address < start < patch.end)
+
+
+def _movable(tracee: Tracee, moved: abc.Mapping[int, int]) -> bool:
+    """Whether a patch may be committed in this stop for which a whole loop moves.
+
+    A thread may stand in the loop, but only at the start of an instruction, and none may return into it.
     """
-    if not moved:
-        return not _inside(tracee, patch.address + 1, patch.end)
     low, high = min(moved), max(moved) + 1  # not further: other code may begin right behind the last instruction
     for tid in tracee.threads:
         registers = tracee.registers(tid)
-        inside = low <= registers.rip < high and registers.rip not in moved
-        if inside or registers.restarting or stack_values(tracee.memory, registers.rsp, low, high):
+        if (low <= registers.rip < high and registers.rip not in moved) or registers.restarting:
             return False
-    return True
-
-
-def _inside(tracee: Tracee, low: int, high: int) -> bool:
-    """Whether a thread executes in ``[low, high)``, or may return there from a call or a signal handler."""
-    for tid in tracee.threads:
-        registers = tracee.registers(tid)
-        # An interrupted system call is restarted: the thread goes on at the syscall instruction before rip.
-        places = (registers.rip, registers.rip - _SYSCALL_BYTES) if registers.restarting else (registers.rip,)
-        if any(low <= place < high for place in places) or stack_values(tracee.memory, registers.rsp, low, high):
-            return True
-    return False
+    return not contexts.suspended(tracee, low, high)
 
 
 def _record(cache: CodeCache, patch: Patch) -> None:
-    place = cache.placement
-    cache.write_record(RECORD_OFFSET, _HEADER.pack(
-        _MAGIC, _VERSION, 1, place.code, place.code_size, place.frame, place.frame_size, place.scratch,
-        place.scratch_size) + _ENTRY.pack(patch.address, len(patch.original), patch.original, patch.replacement))
+    cache.write_record(RECORD_OFFSET, _record_of(cache.placement, patch))
+
+
+def _record_of(place: Placement, patch: Patch) -> bytes:
+    return _HEADER.pack(_MAGIC, _VERSION, 1, place.code, place.code_size, place.frame, place.frame_size, place.scratch,
+                        place.scratch_size) + _ENTRY.pack(patch.address, len(patch.original), patch.original,
+                                                          patch.replacement)
 
 
 def _recorded(memory: Memory, maps: tuple[Mapping, ...], statistics: Mapping) -> list[Installed]:
-    """The patches in the record of a statistics page that are in force: their replacement bytes are in place."""
+    """The versions in the record of a statistics page; they are in force if their replacement bytes are in place."""
     page = memory.read_some(statistics.start, STATISTICS_SIZE)
     if len(page) < STATISTICS_SIZE:  # memopt was killed before it had resized the file
         return []
@@ -269,6 +340,7 @@ def _recorded(memory: Memory, maps: tuple[Mapping, ...], statistics: Mapping) ->
     for index in range(min(count, _MOST_PATCHES)):
         address, length, original, replacement = _ENTRY.unpack_from(page, RECORD_OFFSET + _HEADER.size
                                                                     + index * _ENTRY.size)
-        if length <= 16 and memory.read_some(address, length) == replacement[:length]:
-            result.append(Installed(Patch(address, original[:length], replacement[:length]), placement))
+        if 0 < length <= 16:
+            in_force = memory.read_some(address, length) == replacement[:length]
+            result.append(Installed(Patch(address, original[:length], replacement[:length]), placement, in_force))
     return result

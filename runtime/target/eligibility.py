@@ -6,8 +6,9 @@ seccomp, is 32-bit, has a second running thread, or has a SIGSEGV handler that m
 
 In: a process id. Out: ``Identity``. Raises ``Rejected`` with the first reason found.
 
-Invariant: only /proc is read, nothing is stopped or attached to. The caller checks again after it has stopped the
-process, because anything may have changed until then.
+Invariant: only /proc is read, nothing is stopped or attached to. The answer holds for the moment, or as long as the
+process is stopped. So whoever acts on a process asks in the stop in which it acts, every time: for a copy, for pages,
+for the patch. Before that, it is asked to save work that would be in vain.
 """
 
 from __future__ import annotations
@@ -64,18 +65,32 @@ def check_process(pid: int) -> None:
 
     Reasons: ENDED, SET_UID, PTRACE_FORBIDDEN, THIRTY_TWO_BIT, SECCOMP, THREADS, SIGSEGV_HANDLER.
     """
-    try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
-            status = file.read().splitlines()
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise Rejected(Reason.ENDED, f"process {pid}") from error
-    _check_owner(pid, status)
-    _check_class(pid)
-    _check_tracer(pid, status)
+    status = check_traceable(pid)
     if field_of(status, "Seccomp") not in ("", "0"):
         raise Rejected(Reason.SECCOMP, f"Seccomp: {field_of(status, 'Seccomp')} in /proc/{pid}/status")
     check_threads(pid)
     check_loaded(pid, status)
+
+
+def check_traceable(pid: int) -> list[str]:
+    """Raises ``Rejected`` if memopt may not even take its code out of this process; else the lines of /proc/PID/status.
+
+    Reasons: ENDED, SET_UID, PTRACE_FORBIDDEN, THIRTY_TWO_BIT.
+    """
+    status = _status(pid)
+    _check_owner(pid, status)
+    _check_class(pid)
+    _check_tracer(pid, status)
+    return status
+
+
+def check_in_service(pid: int) -> None:
+    """Raises ``Rejected`` with the first reason why versions must not be in service in this process any more.
+
+    Reasons: ENDED, THREADS, SIGSEGV_HANDLER. A process that has confined itself may keep them: they make no calls.
+    """
+    check_threads(pid)
+    check_loaded(pid, _status(pid))
 
 
 def check_threads(pid: int) -> None:
@@ -88,6 +103,14 @@ def check_threads(pid: int) -> None:
     awake = [tid for tid in others if thread_state(pid, tid) not in "SDX"]
     if awake:
         raise Rejected(Reason.THREADS, f"{len(others) + 1} threads, {len(awake) + 1} of them running")
+
+
+def _status(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise Rejected(Reason.ENDED, f"process {pid}") from error
 
 
 def other_threads(pid: int) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ PAGE = 4096
 # byte whether the page is anonymous and mapped by no other process, or swapped out.
 _PRESENT, _SWAPPED, _FILE, _EXCLUSIVE = 0x80, 0x40, 0x20, 0x01
 _OWN_PAGE = bytes(b & (_PRESENT | _FILE | _EXCLUSIVE) == _PRESENT | _EXCLUSIVE or b & _SWAPPED != 0 for b in range(256))
+_IN_USE = bytes(b & (_PRESENT | _SWAPPED) != 0 for b in range(256))
 _RUNS = re.compile(b"\x01+")
 
 _ONE = ctypes.c_ulong(1)
@@ -250,7 +251,18 @@ def exclusive_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int]
     In a forked child these are the pages that the child, or all other processes that had the page, have written since
     the fork: a superset of the pages that the child has written.
     """
-    flags = _pagemap(pid, start, end)[7::8].translate(_OWN_PAGE)
+    return _pages(pid, start, end, _OWN_PAGE)
+
+
+def present_intervals(pid: int, start: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Intervals of the pages in ``[start, end)`` that are in memory or swapped out: all private pages that the process
+    has written are among them."""
+    return _pages(pid, start, end, _IN_USE)
+
+
+def _pages(pid: int, start: int, end: int, wanted: bytes) -> tuple[tuple[int, int], ...]:
+    """Intervals of the pages in ``[start, end)`` whose highest pagemap byte is ``wanted``: a table of 256 bytes."""
+    flags = _pagemap(pid, start, end)[7::8].translate(wanted)
     base = start // PAGE * PAGE
     return tuple((base + run.start() * PAGE, base + run.end() * PAGE) for run in _RUNS.finditer(flags))
 

@@ -7,11 +7,16 @@ Example: ``run(tracee, [Call(SYS_MUNMAP, (address, size))])`` makes the target e
     mov rax, ...; mov rcx, ...; ...; jmp [rip+0]                the registers as before, back into the program
 
 In: a stopped ``Tracee``, calls. Out: their results, negative for ``-errno``. The target is left stopped as it was.
-Raises ``Rejected`` (NO_ROOM: no place for a stub; BLOCKED: a call does not return).
+Raises ``Rejected`` (SECCOMP: the thread is confined; NO_ROOM: no place for a stub; BLOCKED: a call does not return).
 
 The stub lies in unused zero bytes between the end of an executable segment and the end of its page. It restores the
 signal mask and all registers it has used from immediate operands, and changes no flags. memopt sets the instruction
 pointer to the stub in one request, and from then on only watches.
+
+A program may confine itself by seccomp at any time, and the kernel then kills it for a call that it would never make
+itself. So ``run`` looks at the thread in the very stop in which it makes it call, every time. One case is left: a
+thread that sleeps at the stop is not stopped. If it wakes within these microseconds and confines all threads
+(SECCOMP_FILTER_FLAG_TSYNC), the call is judged by that filter.
 
 Invariant: from that request on, the program completes the stub by itself if memopt dies. No byte in use is overwritten,
 the stack is not touched, and there is no int3 and no single step. Signals stay blocked until the stub is done, so that
@@ -23,15 +28,17 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from runtime.target import ptrace
+from runtime.target.contexts import may_resume
 from runtime.target.memory import PAGE, Mapping, Memory, mappings
 from runtime.target.ptrace import Registers, StopKind, WaitTimeout
-from runtime.target.tracee import STUB_MAGIC, Tracee
+from runtime.target.tracee import STUB_MAGIC, Tracee, field_of
 
 # arch/x86/entry/syscalls/syscall_64.tbl
 SYS_MMAP, SYS_MPROTECT, SYS_MUNMAP, SYS_CLOSE, SYS_MADVISE, SYS_CLONE, SYS_WAIT4 = 9, 10, 11, 3, 28, 56, 61
@@ -41,7 +48,6 @@ ALL_SIGNALS = (1 << 64) - 1
 _RESTARTED = range(-516, -511)
 
 _CALL_TIMEOUT_S = 30.0  # a fork of a very large process takes seconds
-_STACK_SCAN = 65536
 _AFTER_TABLES = 64  # bytes kept behind the vDSO: the tables at the end of its file may end in zeros
 
 _NUMBERS = {"rax": 0, "rcx": 1, "rdx": 2, "rbx": 3, "rsi": 6, "rdi": 7, "r8": 8, "r9": 9, "r10": 10, "r11": 11}
@@ -134,20 +140,41 @@ def _move_from_rbx(register: str) -> bytes:
     return bytes([0x48 | number >> 3, 0x89, 0xD8 | number & 7])
 
 
-def find_place(tracee: Tracee, size: int, maps: Sequence[Mapping] | None = None) -> UnusedBytes:
-    """The largest unused end of an executable page. ``maps``: the memory map, if it was read in this stop. Raises ``Rejected(NO_ROOM)`` if none has ``size`` bytes.
+def check_callable(tracee: Tracee) -> None:
+    """Check that the main thread of the stopped target may be made to call: it is not confined, and not ending.
 
-    Bytes are unused if they lie behind the end of the segment in the file and are zero, or hold a stub that a killed
-    memopt has left. The text of a static program may fill its last page. Then the bytes behind the vDSO's code are
-    taken: a write gives the process a copy of its own of that page.
+    Raises ``Rejected``: SECCOMP, ENDED. The answer holds as long as the target is stopped.
+    """
+    try:
+        with open(f"/proc/{tracee.pid}/status", encoding="utf-8", errors="replace") as file:  # of this one thread
+            status = file.read().splitlines()
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise Rejected(Reason.ENDED, f"process {tracee.pid}") from error
+    if field_of(status, "State")[:1] in ("Z", "X"):
+        raise Rejected(Reason.ENDED, f"process {tracee.pid} is ending")
+    if (confined := field_of(status, "Seccomp")) not in ("", "0"):  # "": a kernel without seccomp
+        raise Rejected(Reason.SECCOMP, f"Seccomp: {confined} in /proc/{tracee.pid}/status")
+
+
+def find_place(tracee: Tracee, size: int, maps: Sequence[Mapping] | None = None) -> UnusedBytes:
+    """The largest unused end of an executable page. Raises ``Rejected(NO_ROOM)`` if none has ``size`` bytes.
+
+    ``maps``: the memory map, if it was read in this stop.
+
+    Bytes are unused if they lie behind the end of the segment in the file, are zero, and lie behind any stub that a
+    killed memopt has left there. A signal may have come between the last instructions of such a stub, and the program
+    may return into it at any time: it is written over only if there is no room elsewhere, and nobody can. The text of a
+    static program may fill its last page. Then the bytes behind the vDSO's code are taken: a write gives the process a
+    copy of its own of that page.
     """
     maps = mappings(tracee.pid) if maps is None else maps
     best = UnusedBytes(0, 0)
     for mapping in maps:
         place = _padding(tracee.memory, maps, mapping)
-        if (place is not None and place.end - place.start > best.end - best.start
-                and _unused(tracee, place)):
-            best = place
+        if place is not None and place.end - place.start > best.end - best.start:
+            best = max(best, _unused(tracee.memory, place), key=lambda p: p.end - p.start)
+    if best.end - best.start < size:
+        best = max((best, *_given_up(tracee, maps)), key=lambda p: p.end - p.start)
     if best.end - best.start < size:
         found = (_behind_kernel_code(tracee.memory, mapping) for mapping in maps)
         best = next((place for place in found if place is not None), best)
@@ -201,24 +228,26 @@ def _executable_segments(header: bytes) -> list[tuple[int, int, int]]:
     return result
 
 
-def _unused(tracee: Tracee, place: UnusedBytes) -> bool:
-    content = tracee.memory.read(place.start, place.end - place.start)
-    if not any(content):
-        return True
-    return content.startswith(STUB_MAGIC) and not any(_points_into(tracee, tid, place) for tid in tracee.threads)
+def _unused(memory: Memory, place: UnusedBytes) -> UnusedBytes:
+    """The part of ``place`` that is zero to its end; none of it if something other than a stub lies in front."""
+    content = memory.read(place.start, place.end - place.start)
+    used = len(content.rstrip(bytes(1)))
+    if not used:
+        return place
+    if not content.startswith(STUB_MAGIC):
+        return UnusedBytes(place.end, place.end)
+    # The last eight bytes of a stub are an address: it ends in zeros.
+    return UnusedBytes(min(place.end, -(-(place.start + used + 8) // 16) * 16), place.end)
 
 
-def _points_into(tracee: Tracee, tid: int, place: UnusedBytes) -> bool:
-    """Whether the thread executes in ``place``, or will return there from a signal handler."""
-    registers = tracee.registers(tid)
-    return place.start <= registers.rip < place.end or bool(stack_values(tracee.memory, registers.rsp, place.start,
-                                                                         place.end))
-
-
-def stack_values(memory: Memory, stack_pointer: int, low: int, high: int) -> list[int]:
-    """The aligned words in the first 64 KiB of the stack with values in ``[low, high)``: possible return addresses."""
-    content = memory.read_some(stack_pointer // 8 * 8, _STACK_SCAN)
-    return [value for value, in struct.iter_unpack("<Q", content[:len(content) // 8 * 8]) if low <= value < high]
+def _given_up(tracee: Tracee, maps: Sequence[Mapping]) -> Iterator[UnusedBytes]:
+    """Places that hold stubs of killed memopts, to which nobody can return."""
+    for mapping in maps:
+        place = _padding(tracee.memory, maps, mapping)
+        if place is not None and tracee.memory.read(place.start, len(STUB_MAGIC)) == STUB_MAGIC:
+            with suppress(Rejected):  # too much memory to be sure
+                if not may_resume(tracee, place.start, place.end):
+                    yield place
 
 
 def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = None,
@@ -232,8 +261,9 @@ def run(tracee: Tracee, calls: Sequence[Call], *, place: UnusedBytes | None = No
     raised only when the stub is done.
     ``new_process(pid)``: called when a call has made a child, which is traced, too.
     ``results``: a list that is filled with the results, for callers that need them even after an exception.
-    Raises ``Rejected``: NO_ROOM, BLOCKED.
+    Raises ``Rejected``: SECCOMP, ENDED, NO_ROOM, BLOCKED.
     """
+    check_callable(tracee)
     saved, mask = tracee.registers().outside_call(), tracee.signal_mask()
     place = place or find_place(tracee, len(assemble(calls, 1 << 40, saved, mask).code))
     stub = assemble(calls, place.start, saved, mask)

@@ -8,14 +8,18 @@ from dataclasses import replace
 
 import pytest
 
+from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT, FRAME_RETIRED
 from memopt.ir.reasons import Reason, Rejected
-from runtime.patching import install as installer
+from runtime.patching import code_cache
 from runtime.patching.code_cache import CodeCache
-from runtime.patching.install import Installed, Patch, _inside, find_installed, install, remove
-from runtime.target.memory import mappings
+from runtime.patching.install import Installed, Patch, find_installed, find_versions, install, remove
+from runtime.target import contexts
+from runtime.target.memory import mapping_at, mappings
 from runtime.target.tracee import attach
 from tests.support.targets import RIGHT, Worker
 from tests.support.version import HEADER_BYTES, prepare
+
+TWO = HEADER_BYTES + bytes.fromhex("480106")  # and add [rsi], rax: a place to stand in
 
 
 @pytest.fixture(params=["child", "foreign"])
@@ -58,11 +62,17 @@ def test_install_run_find_remove(worker: Worker) -> None:
     found, = find_installed(worker.pid)
     with attach(worker.pid) as tracee:
         tracee.stop()
-        assert remove(tracee, found)
+        remains = remove(tracee, found)
+        assert not remains.running
         assert tracee.memory.read(header, 5) == HEADER_BYTES
-    assert mappings(worker.pid) == before
+        assert tracee.memory.word(cache.placement.frame + FRAME_LIMIT) == 0
+        assert tracee.memory.word(cache.placement.frame + FRAME_BUSY) == FRAME_RETIRED
+    new = [m for m in mappings(worker.pid) if m not in before]  # its pages, and nothing else
+    assert sum(m.end - m.start for m in new) == remains.bytes
+    assert mapping_at(new, cache.placement.code) is not None
     standing_still(cache)
     assert find_installed(worker.pid) == ()
+    assert find_versions(worker.pid) == (replace(found, in_force=False),)
     assert worker.finish() == RIGHT
 
 
@@ -84,7 +94,7 @@ def test_again_and_again(worker: Worker) -> None:
             install(tracee, patch, cache)
         counted(cache)
         with attach(worker.pid) as tracee:
-            assert remove(tracee, Installed(patch, cache.placement))
+            assert not remove(tracee, Installed(patch, cache.placement)).running
         cache.close()
     assert worker.finish() == RIGHT
 
@@ -107,42 +117,84 @@ def test_gives_up_when_a_thread_is_inside_all_the_time(worker: Worker, monkeypat
     header = worker.address("spin_header")
     with attach(worker.pid) as tracee:
         tracee.stop()
-        cache, patch = prepare(tracee, header)
-        monkeypatch.setattr(installer, "_inside", lambda *_: True)
+        cache, patch = prepare(tracee, header, TWO)
+        monkeypatch.setattr(contexts, "standing", lambda _: (header + 5,))
         with pytest.raises(Rejected) as caught:
             install(tracee, patch, cache, timeout_s=0.05)
         assert caught.value.reason is Reason.BLOCKED
-        assert tracee.memory.read(header, 5) == HEADER_BYTES
+        assert tracee.memory.read(header, len(TWO)) == TWO
     assert worker.finish() == RIGHT
 
 
-def test_pages_stay_while_a_thread_is_in_the_version(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = worker.address("spin_header")
+def test_one_whole_instruction_is_no_place_to_stand_in(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is looked for there."""
+    monkeypatch.setattr(contexts, "standing", None)
+    monkeypatch.setattr(contexts, "suspended", None)
     with attach(worker.pid) as tracee:
         tracee.stop()
-        cache, patch = prepare(tracee, header)
+        cache, patch = prepare(tracee, worker.address("spin_header"))
         install(tracee, patch, cache)
-        real, code = installer._inside, cache.placement.code
-        monkeypatch.setattr(installer, "_inside", lambda tracee, low, high: low == code or real(tracee, low, high))
-        assert not remove(tracee, Installed(patch, cache.placement), timeout_s=0.05)
-        assert tracee.memory.read(header, 5) == HEADER_BYTES
-        assert any(m.start == code for m in mappings(worker.pid))
+    counted(cache)
+    assert worker.finish() == RIGHT
+
+
+def test_scratch_memory_stays_while_somebody_is_in_the_version(worker: Worker) -> None:
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        cache, patch = prepare(tracee, worker.address("spin_header"))
+        cache.reserve_scratch(tracee, 1 << 20)
+        install(tracee, patch, cache)
+        place = cache.placement
+        tracee.memory.write(place.frame + FRAME_BUSY, b"\1")
+        assert remove(tracee, Installed(patch, place)).running
+        assert mapping_at(mappings(worker.pid), place.scratch) is not None
+        assert find_versions(worker.pid) == (Installed(patch, place, in_force=False),)
+        tracee.memory.write(place.frame + FRAME_BUSY, bytes(8))  # it has come out
+        found, = find_versions(worker.pid)
+        for _ in range(2):  # and once more
+            remains = remove(tracee, found)
+            assert not remains.running
+            assert mapping_at(mappings(worker.pid), place.scratch) is None
+            found, = find_versions(worker.pid)
+            assert remains.bytes == place.code_size + place.frame_size + 4096
+            assert found.placement == replace(place, scratch=0, scratch_size=0)
     standing_still(cache)
     assert worker.finish() == RIGHT
 
 
-def test_return_addresses_count_as_inside(worker: Worker) -> None:
-    spin = range(worker.address("spin"), worker.address("spin") + 13)
+def test_the_check_is_made_in_the_stop_of_the_commit(worker: Worker) -> None:
+    header = worker.address("spin_header")
+
+    def no() -> None:
+        assert tracee.stopped
+        raise Rejected(Reason.THREADS)
+
     with attach(worker.pid) as tracee:
         tracee.stop()
-        while (registers := tracee.registers()).rip not in spin:
-            tracee.run_for(0.0005)
-            tracee.stop()
-        back = tracee.memory.word(registers.rsp)
-        assert _inside(tracee, back, back + 1)
-        assert _inside(tracee, registers.rip, registers.rip + 1)
-        assert not _inside(tracee, registers.rip + 1, registers.rip + 2)
-        assert not _inside(tracee, back + 1, back + 4)
+        cache, patch = prepare(tracee, header)
+        with pytest.raises(Rejected) as caught:
+            install(tracee, patch, cache, check=no)
+        assert caught.value.reason is Reason.THREADS
+        assert tracee.memory.read(header, 5) == HEADER_BYTES
+        assert find_versions(worker.pid) == ()
+        before = mappings(worker.pid)
+        cache.release(tracee)
+        assert mapping_at(mappings(worker.pid), cache.placement.code) is None
+        assert len(mappings(worker.pid)) < len(before)
+    assert worker.finish() == RIGHT
+
+
+def test_what_piles_up_is_bounded(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_cache, "MOST_VERSIONS", 2)
+    with attach(worker.pid) as tracee:
+        tracee.stop()
+        for _ in range(2):
+            cache, patch = prepare(tracee, worker.address("spin_header"))
+            install(tracee, patch, cache)
+            remove(tracee, Installed(patch, cache.placement))
+        with pytest.raises(Rejected) as caught:
+            prepare(tracee, worker.address("spin_header"))
+        assert caught.value.reason is Reason.NO_MEMORY
     assert worker.finish() == RIGHT
 
 

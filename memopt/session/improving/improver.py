@@ -301,6 +301,9 @@ class Improver:
             for decision in decisions:
                 self._look_up_source(decision)
         loops = tuple(loop_report(d, hotness, process.started, self._sources.get(d.address, "")) for d in decisions)
+        if self.history.left:
+            notes = (*notes, (f"{self.history.left >> 10} KiB of code that was taken out stay in the program until it "
+                             "ends: a suspended context may still stand there"))
         seconds = tuple(Stage(n, s) for n, s in list(process.timer.seconds.items()))
         return RunReport(__version__, program, loops, seconds, notes, time.monotonic() - process.started,
                          sum(hotness.samples.values()))

@@ -26,7 +26,7 @@ from memopt.session.replacing.history import History
 from memopt.session.replacing.others import chunk
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.reservation import give_back
-from memopt.session.replacing.versions import put_back, set_aside
+from memopt.session.replacing.versions import line, put_back, set_aside
 from runtime.target.memory import Memory
 from runtime.target.proc import running_seconds, thread_count
 
@@ -131,7 +131,7 @@ class InService:
                 self._follow(version)
                 return
             with self.process.timer.stage("remove"):
-                gone = give_back(self.process, version.cache)
+                gone = self._give_back(version)
         except Exception as error:  # noqa: BLE001 - it stays, and the program runs on
             say_internal(self.process.timer.name, error)
             gone = False
@@ -173,9 +173,16 @@ class InService:
             self.history.replace(old, behind)
             new = replace(new, behind=behind)
         else:
-            give_back(self.process, old.cache)
+            for version in line(old):
+                self._give_back(version)
             self.history.decisions.remove(old)
         self._improving.settle(new)
+
+    def _give_back(self, version: Installed) -> bool:
+        """Take the version's jump and memory out of the process, and note how much stays; False where that failed."""
+        stays = give_back(self.process, version.cache)
+        self.history.left += stays or 0
+        return stays is not None
 
     def _put_back(self, version: Installed) -> bool:
         """Put a version that was set aside, or behind another, in service again; False where that is not possible. No

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from statistics import mean, median, quantiles
 
-from memopt.ir.code import FRAME_LIMIT
+from memopt.ir.code import FRAME_BUSY, FRAME_LIMIT, FRAME_RETIRED
 from memopt.ir.reasons import Reason, Rejected
 from runtime.patching.code_cache import NO_LIMIT, CodeCache, Statistics
 from runtime.target.memory import Memory
@@ -269,6 +269,8 @@ def _resting(pid: int, caches: Sequence[CodeCache]) -> Iterator[Callable[[bool],
 
     def rest(resting: bool) -> None:
         for cache in caches:
+            if memory.word(cache.placement.frame + FRAME_BUSY) == FRAME_RETIRED:  # another memopt has taken it out
+                continue
             memory.write(cache.placement.frame + FRAME_LIMIT, (0 if resting else NO_LIMIT).to_bytes(8, "little"))
 
     try:

@@ -38,6 +38,7 @@ class History:
     findings: Findings = field(default_factory=Findings)  # about the loop that is worked on
     aside: Installed | None = None  # set aside while another version is made for its loop
     new_sizes: set[int] = field(default_factory=set)  # headers of loops whose sizes do not come again
+    left: int = 0  # bytes of versions that were taken out, which stay in the process
     named: bool = False  # whether profilers were told names for new code
 
     def entries(self, header: int) -> tuple[Sample, ...]:

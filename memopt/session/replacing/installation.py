@@ -1,5 +1,8 @@
 """The stage install: code into the cache, then a five-byte jump to it at the loop header, in one write.
 
+The process is looked at once more in the stop in which the jump is written: it may have started a thread, set a handler
+or confined itself since.
+
 In: the validated version, its memory, the displaced instructions. Out: the ``Installed`` that is watched in service.
 """
 
@@ -17,17 +20,26 @@ if TYPE_CHECKING:
     from memopt.ir.code import CompiledRegion
     from memopt.x86.displacement import Displacement
     from runtime.patching.code_cache import CodeCache
+    from runtime.target.tracee import Tracee
 
 
 def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displaced: Displacement,
             behind: Installed | None, chunk: int | None) -> None:
     """Put ``compiled`` in service. ``behind``: the version that is asked where its guard fails. ``chunk``: iterations
-    that it may run before it goes through its guards again. Raises Rejected where a thread stands in the bytes under
-    the patch, the code is no longer what was lifted, or there are more threads than one."""
+    that it may run before it goes through its guards again. Raises Rejected where somebody stands in the bytes under
+    the patch, the code is no longer what was lifted, or the process is not eligible any more."""
     from runtime.patching.install import install as patch
     from runtime.patching.install import jump
-    from runtime.target.eligibility import check_threads
+    from runtime.target import contexts
+    from runtime.target.eligibility import check_process
+    from runtime.target.sigsegv import check_handler
 
+    def check(tracee: Tracee) -> None:
+        process.verify()
+        check_process(process.pid)
+        check_handler(tracee, cache.placement.scratch)
+
+    contexts.get_ready()
     with process.timer.stage("install"):
         region = compiled.region
         cache.clear_statistics()
@@ -36,9 +48,8 @@ def install(process: Process, compiled: CompiledRegion, cache: CodeCache, displa
             if chunk is not None:
                 cache.set_chunk(tracee.memory, chunk)
             tracee.stop()
-            check_threads(process.pid)
             patch(tracee, jump(region.header, compiled.entry, region.displaced), cache,
-                  moved=displaced.places(compiled.placement.code), code=region.code)
+                  moved=displaced.places(compiled.placement.code), code=region.code, check=lambda: check(tracee))
 
 
 def watched(compiled: CompiledRegion, history: History) -> Service:

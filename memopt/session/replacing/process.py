@@ -1,7 +1,8 @@
 """The running program that is improved, as the stages see it: its identity, how to stop it, how to fork shadows.
 
-In: a process id, the user's options, and who may stop the process when. Out: the stopped process (``stopped``) and
-``shadows``, forked copies of it. A process is stopped for moments only: it goes on when the context is left.
+In: a process id, the user's options, and who may stop the process when. Out: the stopped process (``stopped``,
+``eligible``) and ``shadows``, forked copies of it. A process is stopped for moments only: it goes on when the context
+is left. Whoever is about to change it looks first, in the same stop: what was seen in an earlier stop may be over.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Process:
     started: float  # seconds on the monotonic clock
     timer: Timer = field(default_factory=Timer)
     machine: Callable[[], Machine] = detected_machine  # a function, because detection takes its time
+    verify: Callable[[], None] = lambda: None  # raises Rejected(ENDED) where ``pid`` is another process by now
+    unreaped: list[Shadow] = field(default_factory=list)  # dead copies that the process has not waited for yet
 
     @contextmanager
     def traced(self) -> Iterator[Tracee]:
@@ -57,28 +60,49 @@ class Process:
         """The process, traced and stopped."""
         with self.traced() as tracee:
             tracee.stop()
+            self.verify()
+            yield tracee
+
+    @contextmanager
+    def eligible(self) -> Iterator[Tracee]:
+        """The process, stopped, and eligible in this stop. Raises Rejected, as ``check_process`` does."""
+        from runtime.target.eligibility import check_process
+
+        with self.stopped() as tracee:
+            check_process(self.pid)
             yield tracee
 
     @contextmanager
     def shadows(self, count: int, given_up: Callable[[], bool]) -> Iterator[tuple[Shadow, ...]]:
         """``count`` shadows of one instant of the process, gone when the context is left. ``given_up``: asked while a
         shadow runs; True ends its run.
+
+        Shadows of a process that memopt did not start are its children. They are waited for in the end, so that no
+        zombies stay. Where the process has confined itself meanwhile (seccomp), that is not possible: the zombies stay
+        until it ends. Only a call with __WALL or __WCLONE sees them, and no signal tells of them.
         """
-        from runtime.target.ptrace import TargetEnded
-        from runtime.trial.shadow import fork_shadow, reap
+        from runtime.trial.shadow import fork_shadow
 
         shadows: list[Shadow] = []
         try:
             with ExitStack() as stack:
-                with self.stopped() as tracee:
+                with self.eligible() as tracee:
                     for _ in range(count):
                         shadows.append(stack.enter_context(fork_shadow(tracee, copies=count)))
                         shadows[-1].given_up = given_up
                 yield tuple(shadows)
         finally:
-            if any(shadow.zombie for shadow in shadows):
-                with suppress(Rejected, TargetEnded), self.stopped() as tracee:
-                    reap(tracee, shadows)
+            self.unreaped.extend(shadow for shadow in shadows if shadow.zombie)
+            self._reap()
+
+    def _reap(self) -> None:
+        from runtime.target.ptrace import TargetEnded
+        from runtime.trial.shadow import reap
+
+        if self.unreaped:
+            with suppress(Rejected, TargetEnded), self.stopped() as tracee:
+                reap(tracee, self.unreaped)
+                self.unreaped.clear()
 
     def print_after(self, name: str, value: object) -> None:
         """``--print-after``: show the result of a stage or pass, if the user asked for it."""

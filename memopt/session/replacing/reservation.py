@@ -52,23 +52,25 @@ def reserved(process: Process, region: Region, candidates: tuple[Candidate, ...]
         raise
 
 
-def give_back(process: Process, cache: CodeCache) -> bool:
-    """Take a version and its memory out of the process; False where the process cannot be reached any more.
+def give_back(process: Process, cache: CodeCache) -> int | None:
+    """Take a version out of the process, with as much of its memory as can be; the bytes of it that stay. None where
+    the process cannot be reached any more.
 
-    A stage may fail after the patch was written: then the original code is restored first.
+    A stage may fail after the patch was written: then the original code is restored first. A version that was ever in
+    service leaves its pages behind (runtime/patching/install.py). Memory of one that never was goes; where the process
+    may not be made to call any more (seccomp), it stays.
     """
-    from runtime.patching.install import find_installed, remove
+    from runtime.patching.install import find_versions, remove
     from runtime.target.ptrace import TargetEnded
 
-    gone = False
+    stays: int | None = None
     with suppress(Rejected, TargetEnded), process.stopped() as tracee:
-        committed = [x for x in find_installed(process.pid) if x.placement.code == cache.placement.code]
-        for installed in committed:
-            remove(tracee, installed)
-        if not committed:
-            cache.release(tracee)
-        gone = True
-    return gone
+        known = [x for x in find_versions(process.pid) if x.placement.code == cache.placement.code]
+        stays = sum(remove(tracee, version).bytes for version in known)
+        if not known:
+            with suppress(Rejected):
+                cache.release(tracee)
+    return stays
 
 
 def _reserve(process: Process, region: Region, candidates: tuple[Candidate, ...]) -> CodeCache:
@@ -78,7 +80,7 @@ def _reserve(process: Process, region: Region, candidates: tuple[Candidate, ...]
     from runtime.patching.code_cache import CodeCache
     from runtime.target.sigsegv import check_handler
 
-    with process.timer.stage("reserve"), process.stopped() as tracee:
+    with process.timer.stage("reserve"), process.eligible() as tracee:
         scratch = undo_log_offset(max(4096, *(nest_scratch_bytes(parts, plan) for parts, plan in candidates)))
         scratch += undo_log_bytes(region)
         cache = CodeCache.create(tracee, region.header, CODE_BYTES, FRAME_BYTES, scratch)

@@ -56,12 +56,12 @@ def set_aside(process: Process, version: Installed) -> bool:
 def put_back(process: Process, version: Installed) -> bool:
     """Undo ``set_aside``: the jump to ``version`` is written again; False where that is not possible."""
     from runtime.patching.install import install, jump
-    from runtime.target.eligibility import check_threads
+    from runtime.target.eligibility import check_in_service
     from runtime.target.ptrace import TargetEnded
 
     region = version.compiled.region
     with suppress(Rejected, TargetEnded), process.stopped() as tracee:
-        check_threads(process.pid)
-        install(tracee, jump(region.header, version.compiled.entry, region.displaced), version.cache, code=region.code)
+        install(tracee, jump(region.header, version.compiled.entry, region.displaced), version.cache,
+                code=region.code, check=lambda: check_in_service(process.pid))
         return True
     return False

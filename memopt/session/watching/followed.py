@@ -37,7 +37,8 @@ class Followed:
         self.hotness = Hotness()
         self.sampler = sampler_of(Events(process.pid, on_exec=False), lambda: look(process.pid, self.attached))
         self.pace = SamplingRate(self.sampler, self.hotness, time.monotonic())
-        self.improver = Improver(Process(process.pid, options, self.attached, time.monotonic()))
+        self.improver = Improver(Process(process.pid, options, self.attached, time.monotonic(),
+                                         verify=process.verify))
 
     @contextmanager
     def attached(self) -> Iterator[None]:

@@ -66,7 +66,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
 
     def watching(*ends: Installed | Reason) -> Watched:
         watched = Watched(*ends)
-        monkeypatch.setattr(in_service, "give_back", lambda _, cache: watched.given_back.append(cache) or True)
+        monkeypatch.setattr(in_service, "give_back", lambda _, cache: watched.given_back.append(cache) or 4096)
         return watched
 
     return watching
@@ -130,7 +130,7 @@ def test_what_will_not_go_back_is_refused(watching: Callable[..., Watched], monk
 def test_what_cannot_be_taken_out_stays_and_is_let_be(watching: Callable[..., Watched],
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     watched, old = watching(), installed()
-    monkeypatch.setattr(in_service, "give_back", lambda *_: False)
+    monkeypatch.setattr(in_service, "give_back", lambda *_: None)
     watched.history.decisions.append(old)
     watched.take_out(old, LOST)
     assert watched.history.decisions == [old]

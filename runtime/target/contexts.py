@@ -1,0 +1,155 @@
+"""Suspended contexts: may anybody go on at an address later, though no thread stands there now?
+
+Example: a timer interrupts a task in a loop, and its handler switches to another task by swapcontext(3). The first task
+then stands in the loop, but no thread does: its instruction pointer is a word in a ``ucontext_t`` somewhere in memory.
+A handler whose frame is a megabyte large hides the interrupted code as well.
+
+In: a stopped ``Tracee``, code addresses. Out: whether anybody stands there or may come back to it. Raises
+``Rejected(BLOCKED)`` where that cannot be told.
+
+Why this finds everybody: a thread's place is in its registers. A context that does not run is in memory, and its
+instruction pointer is an aligned word there: the kernel (arch/x86/kernel/signal_64.c) and C libraries store it so. All
+memory that the program can write is searched, conservatively as garbage collectors do (Boehm and Weiser 1988): any word
+with such a value counts, also one that is left over. So the answer "nobody" is certain, and "somebody" may be wrong.
+Below the stack pointer is searched, too, because stacks of other contexts may lie there.
+
+Where the program has no signal handler, no code of it is interrupted. One may still run that was reset when it was
+called (SA_RESETHAND). So the stacks of the threads are searched even then, and only they.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from memopt.ir.reasons import Reason, Rejected
+from runtime.target.memory import PAGE, Mapping, Memory, mapping_at, mappings, present_intervals
+from runtime.target.proc import running_seconds
+from runtime.target.tracee import Tracee, status_field, threads
+
+_SYSCALL_BYTES = 2
+_WORD = 8
+_CHUNK = 1 << 20
+_RED_ZONE = 128
+_STACK_BYTES = 64 << 20  # of a stack that is searched, from the stack pointer up
+# The program is stopped meanwhile, at about 2 GB/s. A larger one is searched once that is 2 % of its time.
+LARGEST, MORE_EACH_SECOND = 512 << 20, 40 << 20
+_MAPPED = 16  # times as much may be mapped: which pages of it are in use costs time as well
+MEMOPT_FILE = "/memfd:memopt"
+
+
+def interrupted_by_handlers(pid: int) -> bool:
+    """Whether the process handles any signal (SigCgt in /proc/PID/status)."""
+    return int(status_field(pid, "SigCgt") or "0", 16) != 0
+
+
+def standing(tracee: Tracee) -> tuple[int, ...]:
+    """The instruction pointers of all threads, also of those that sleep and are not stopped.
+
+    A thread whose system call is restarted goes on at the syscall instruction: both places are named. Raises
+    ``Rejected(BLOCKED)`` if a thread that is not stopped has just woken up.
+    """
+    found: list[int] = []
+    for tid in tracee.threads:
+        registers = tracee.registers(tid)
+        found += (registers.rip, registers.rip - _SYSCALL_BYTES) if registers.restarting else (registers.rip,)
+    for tid in threads(tracee.pid):
+        if tid not in tracee.threads:
+            found += _asleep_at(tracee.pid, tid)
+    return tuple(found)
+
+
+def _asleep_at(pid: int, tid: int) -> tuple[int, ...]:
+    """The last word of /proc/PID/task/TID/syscall: the program counter of a thread that waits, for a page as well."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+            words = file.read().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ()  # it has ended
+    except OSError as error:  # a kernel without this file
+        raise Rejected(Reason.BLOCKED, f"it is not known where thread {tid} stands: {error.strerror}") from error
+    if len(words) < 2:
+        raise Rejected(Reason.BLOCKED, f"thread {tid} has just woken up")
+    place = int(words[-1], 16)
+    return place, place - _SYSCALL_BYTES
+
+
+def may_resume(tracee: Tracee, low: int, high: int) -> bool:
+    """Whether anybody stands in ``[low, high)``, or may come back to it. Raises ``Rejected(BLOCKED)``."""
+    return any(low <= place < high for place in standing(tracee)) or suspended(tracee, low, high)
+
+
+def suspended(tracee: Tracee, low: int, high: int, only: Container[int] | None = None,
+              ignored: Sequence[tuple[int, int]] = (), *, everywhere: bool = False) -> bool:
+    """Whether a context that does not run may go on at an address in ``[low, high)``.
+
+    ``only``: of these addresses, those in this set. ``ignored``: memory of memopt's, which is not searched.
+    ``everywhere``: search all memory, also where the program handles no signals by now. Raises ``Rejected(BLOCKED)`` if
+    there is too much memory to search.
+    """
+    spans = _all(tracee, ignored) if everywhere or interrupted_by_handlers(tracee.pid) else _stacks(tracee)
+    return any(only is None or value in only
+               for start, end in spans for value in words_between(tracee.memory, start, end, low, high))
+
+
+def _stacks(tracee: Tracee) -> list[tuple[int, int]]:
+    maps = mappings(tracee.pid)
+    spans = [(m.start, m.end) for m in maps if m.path == "[stack]"]
+    for tid in tracee.threads:
+        pointer = tracee.registers(tid).rsp
+        place = mapping_at(maps, pointer)
+        if place is not None and place.path != "[stack]":
+            start = max(place.start, (pointer - _RED_ZONE) // _WORD * _WORD)
+            spans.append((start, min(place.end, start + _STACK_BYTES)))
+    return spans
+
+
+def _all(tracee: Tracee, ignored: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The memory in use that the program can write. Raises ``Rejected(BLOCKED)`` if it is too much."""
+    maps = [mapping for mapping in mappings(tracee.pid) if _may_hold_contexts(mapping)]
+    most = LARGEST + int(MORE_EACH_SECOND * running_seconds(tracee.pid))
+    _check_size(sum(mapping.end - mapping.start for mapping in maps), _MAPPED * most)
+    spans = [span for mapping in maps for span in _in_use(tracee.pid, mapping)
+             if not any(low <= span[0] and span[1] <= high for low, high in ignored)]
+    _check_size(sum(end - start for start, end in spans), most)
+    return spans
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise Rejected(Reason.BLOCKED, f"{size >> 20} MiB would have to be searched for suspended contexts, "
+                                       f"{most >> 20} MiB is the limit")
+
+
+def _may_hold_contexts(mapping: Mapping) -> bool:
+    device = mapping.path.startswith("/dev/") and not mapping.path.startswith(("/dev/shm/", "/dev/zero"))
+    return mapping.writable and not device and not mapping.path.startswith((MEMOPT_FILE, "[v"))
+
+
+def _in_use(pid: int, mapping: Mapping) -> Sequence[tuple[int, int]]:
+    """The parts of a mapping that may have been written. The pages of shared memory need not be known here."""
+    return ((mapping.start, mapping.end),) if mapping.shared else present_intervals(pid, mapping.start, mapping.end)
+
+
+def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> Iterator[int]:
+    """The aligned words in the memory ``[start, end)`` with values in ``[low, high)``; unreadable pages have none."""
+    import numpy
+
+    buffer = bytearray(_CHUNK)
+    for piece in range(start, end, _CHUNK):
+        view = memoryview(buffer)[:min(_CHUNK, end - piece) // _WORD * _WORD]
+        try:
+            memory.read_into(piece, view)
+        except Rejected as rejected:
+            if rejected.reason is not Reason.PROTECTED_MAPPING:
+                raise
+            if len(view) > PAGE:
+                for page in range(piece, piece + len(view), PAGE):
+                    yield from words_between(memory, page, min(page + PAGE, end), low, high)
+            continue
+        values = numpy.frombuffer(view, numpy.uint64)
+        yield from map(int, values[values - numpy.uint64(low) < numpy.uint64(high - low)])
+
+
+def get_ready() -> None:
+    """Import what a search needs. It takes a tenth of a second, in which the program should not stand still."""
+    import numpy  # noqa: F401
