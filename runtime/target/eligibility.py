@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from memopt.ir.reasons import Reason, Rejected
 from runtime.target.ptrace import TargetEnded
 from runtime.target.sigsegv import check_loaded
-from runtime.target.tracee import field_of, thread_state, threads
+from runtime.target.tracee import field_of, is_own_thread, thread_state, threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _check_class(pid: int) -> None:
 
 def _check_tracer(pid: int, status: list[str]) -> None:
     tracer = field_of(status, "TracerPid")
-    if tracer not in ("", "0", str(os.getpid())):
+    if tracer not in ("", "0") and not is_own_thread(tracer):
         raise Rejected(Reason.PTRACE_FORBIDDEN, f"process {tracer} already traces process {pid}: end the tracer first")
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 
-from runtime.target.tracee import status_field
+from runtime.target.tracee import is_own_thread, status_field
 
 
 def descendants(pid: int) -> tuple[int, ...]:
@@ -19,7 +19,7 @@ def descendants(pid: int) -> tuple[int, ...]:
     found: list[int] = []
     pending = [pid]
     while pending:
-        children = [c for c in _children(pending.pop()) if status_field(c, "TracerPid") != str(os.getpid())]
+        children = [c for c in _children(pending.pop()) if not is_own_thread(status_field(c, "TracerPid"))]
         found += children
         pending += children
     return tuple(found)

@@ -389,3 +389,6 @@ def field_of(lines: Iterable[str], name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name + ":")), "")
 
 
+def is_own_thread(tracer: str) -> bool:
+    """Whether ``tracer``, the field TracerPid of a process, is a thread of memopt's."""
+    return tracer.isdigit() and os.path.exists(f"/proc/self/task/{tracer}")
