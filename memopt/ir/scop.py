@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
 from memopt.ir.identity import by_identity
 from memopt.ir.linear import Linear
@@ -59,7 +60,7 @@ OPERATORS = frozenset((
     "xor", "andnot", "not", "shl", "shr", "sar", "smin", "smax", "umin", "umax", "eq", "slt", "sle", "ult", "ule",
     *PREDICATES, "select", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
     "f64to32", "f64toi32", "f64toi64", "f32toi32", "f32toi64", "f64toi32z", "f64toi64z", "f32toi32z", "f32toi64z",
-    "bits", "beside",
+    "bits", "beside", "when",
 ))
 _ONE_OPERAND = frozenset((
     "sqrt", "neg", "abs", "not", "sext", "zext", "trunc", "i32tof64", "i64tof64", "i32tof32", "i64tof32", "f32to64",
@@ -191,7 +192,13 @@ class Apply:
     bits                                   the same bits as another type of equal size
     beside                                 the first operand; floating-point operations beside it, of its type, are
                                            done for the flags they raise
+    when                                   (comparison, value): see below
     =====================================  ==================================================================
+
+    ``when`` is the only operator that decides about an access to memory. As the whole expression of a statement it says
+    that the statement stores the value only where the comparison holds: ``A[i] = when(flt.i64(A[i], x), x)``. Its value
+    is computed everywhere. Anywhere else its second operand is a ``Read``, which is performed only where the comparison
+    holds; elsewhere the operation is 0. A cell that is passed over is neither read nor written.
 
     A comparison's result is a truth value, used by ``select`` and by ``and or xor not`` of comparisons only; its
     ``element`` is the integer type as wide as the compared operands. Operand order is the machine's: the first is the
@@ -223,6 +230,16 @@ class Statement:
     position: tuple[int, ...]
     conditions: tuple[Linear, ...] = ()
 
+    @property
+    def condition(self) -> Expression | None:
+        """The comparison where the statement stores; None: it stores at every point."""
+        return self.expression.operands[0] if _is_when(self.expression) else None
+
+    @property
+    def value(self) -> Expression:
+        """What is stored."""
+        return self.expression.operands[1] if _is_when(self.expression) else self.expression
+
     def __str__(self) -> str:
         domain = ", ".join((*map(str, self.dimensions), *(f"{c} >= 0" for c in self.conditions)))
         at = f" at ({', '.join(map(str, self.position))})" if self.position != unordered(self.dimensions) else ""
@@ -231,6 +248,41 @@ class Statement:
         reads = "" if implied else ", reads " + ", ".join(map(str, self.reads))
         names = tuple(str(r) if self.reads.index(r) == n else f"#{n}" for n, r in enumerate(self.reads))
         return f"{self.name}[{domain}]{at}: {self.write} = {render_operands(self.expression, names, FLOATS[0])}{reads}"
+
+
+def _is_when(expression: Expression) -> TypeGuard[Apply]:
+    return isinstance(expression, Apply) and expression.operator == "when"
+
+
+def evaluated(node: Expression) -> tuple[Expression, ...]:
+    """The operands of ``node`` that are values of their own: not the read that ``when`` performs or passes over."""
+    if not isinstance(node, Apply):
+        return ()
+    return node.operands[:1] if _is_when(node) and isinstance(node.operands[1], Read) else node.operands
+
+
+def plain_reads(expression: Expression) -> frozenset[int]:
+    """The reads that a statement with this ``expression`` performs at every point, by index."""
+    parts = expression.operands if _is_when(expression) else (expression,)
+    return frozenset().union(*map(_plain, parts))
+
+
+@by_identity
+def _plain(node: Expression) -> frozenset[int]:
+    return frozenset((node.index,)) if isinstance(node, Read) else frozenset().union(*map(_plain, evaluated(node)))
+
+
+def misplaced(expression: Expression) -> bool:
+    """Whether a ``when`` stands where it means nothing: below the top of the expression, over anything but a read."""
+    parts = expression.operands if _is_when(expression) else (expression,)
+    return any(map(_misplaced, parts))
+
+
+@by_identity
+def _misplaced(node: Expression) -> bool:
+    if _is_when(node) and not isinstance(node.operands[1], Read):
+        return True
+    return any(map(_misplaced, evaluated(node)))
 
 
 def unordered(dimensions: tuple[Dimension, ...]) -> tuple[int, ...]:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from memopt.ir.reasons import Rejected
-from memopt.ir.scop import Apply, ElementType, Expression, Index, Read
+from memopt.ir.scop import Apply, ElementType, Expression, Index, Read, Statement, evaluated, plain_reads
 from memopt.x86.instructions import Mem
 from passes.loop_code.leaf_shape import VECTOR, AccessAlong, LeafShape
 from passes.loop_code.pointers import Group, Groups, Pointers
 from passes.loop_code.value_numbering import Point, Tile, Uses, ValueNumbering, is_truth, uses
-from passes.vector import masks, strided
+from passes.vector import conditional, masks, strided
 from passes.vector.emitter import Emitter, displaced
 from passes.vector.lowering import SHIFTS, Lowering
 from passes.vector.registers import Leaf, MaskRegisters, OutOfRegisters, Registers, VectorUnit, view
@@ -110,12 +110,18 @@ def _invariants(context: TileContext, kind: TileKind) -> tuple[tuple[Expression,
             number = values.number(node, point)
             found[number] = found.get(number, (0,))[0] + 1, node, point
         elif isinstance(node, Apply):
-            for operand in node.operands[:1] if node.operator in SHIFTS else node.operands:
+            for operand in node.operands[:1] if node.operator in SHIFTS else evaluated(node):
                 visit(operand, point)
 
     for point in kind.tile.points(0, rows_outside=True):
-        visit(context.shape.statement.expression, point)
+        for part in _parts(context.shape.statement):
+            visit(part, point)
     return tuple((node, point) for _, node, point in sorted(found.values(), key=lambda f: -f[0]))
+
+
+def _parts(statement: Statement) -> tuple[Expression, ...]:
+    """What a point computes: the value to store, and the condition of the store, if it has one."""
+    return (statement.value,) if statement.condition is None else (statement.condition, statement.value)
 
 
 class TileBody:
@@ -156,7 +162,7 @@ class TileBody:
                 masks.ramp(self._lowering.code, ramp, along.vector, index.element)
         for stream in (self._shape.write, *self._shape.reads):
             stride = self._stride(stream)
-            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element):
+            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element, self._is_conditional(stream)):
                 self._make_offsets(stream)
         nothing = Uses.none()
         for node, point in self._allocation.kept:
@@ -185,7 +191,7 @@ class TileBody:
         if self.kind.changing:
             self._load_new_lanes()
         points = self._points(0, steps)
-        used = uses(self._values, self._shape.statement.expression, points)
+        used = uses(self._values, _parts(self._shape.statement), points)
         results = {point: self._values.number(self._shape.statement.expression, point)
                    for point in self._points(steps - 1, 1)}
         if self._carried:
@@ -225,6 +231,9 @@ class TileBody:
                 for p in self.kind.tile.points(step, rows_outside=self._allocation.rows_outside)]
 
     def _compute(self, point: Point, used: Uses) -> None:
+        if self._shape.statement.condition is not None:
+            self._compute_where(self._shape.statement.condition, point, used)
+            return
         expression, leaf = self._shape.statement.expression, self._leaf(point, used)
         accumulator = self._accumulators.get((point.row, point.vector))
         if accumulator is not None and self.kind.changing:
@@ -247,6 +256,21 @@ class TileBody:
         if register != place:
             self._lowering.into(register, expression, leaf)
         self._store(register, point)
+        if register != place:
+            self._pool.give(register)
+
+    def _compute_where(self, condition: Expression, point: Point, used: Uses) -> None:
+        """A statement that stores where ``condition`` holds."""
+        value, leaf = self._shape.statement.value, self._leaf(point, used)
+        place = leaf(value)
+        register = place if isinstance(place, str) else self._pool.take()
+        if register != place:
+            self._lowering.into(register, value, leaf)
+        stream = self._shape.write
+        stride = self._stride(stream)
+        truth = self._lowering.truth(condition, leaf)
+        conditional.store(self._lowering.code, truth, self._memory(stream, point, stream.element.size), register, stride,
+                          stream.element, self._lowering.constants(leaf), self._offsets.get((stride, stream.element)))
         if register != place:
             self._pool.give(register)
 
@@ -293,7 +317,7 @@ class TileBody:
                 stream = self._values.stream(node)
                 plain = self._stride(stream) in (0, stream.element.size) and self.pointers.at_hand(stream.address)
                 return plain and not (self._allocation.loads and used.count[number] > 1)
-            case Index():
+            case Index() | Apply("when"):
                 return False
         return is_truth(node) or not self._allocation.operations or used.count[number] <= 1
 
@@ -307,6 +331,8 @@ class TileBody:
                 self._load(register, self._values.stream(node), point)
             case Index() if not self._shape.is_constant(node):
                 self._count(register, node, point)
+            case Apply("when", (condition, Read() as read)):
+                self._load_where(register, condition, self._values.stream(read), point, self._leaf(point, used))
             case _:
                 self._lowering.into(register, node, self._leaf(point, used))
         self._busy.discard(number)
@@ -346,6 +372,19 @@ class TileBody:
         stride = self._stride(stream)
         strided.load(self._lowering.code, register, self._memory(stream, point, stream.element.size), stride,
                      stream.element, self._offsets.get((stride, stream.element)))
+
+    def _load_where(self, register: str, condition: Expression, stream: AccessAlong, point: Point, leaf: Leaf) -> None:
+        stride = self._stride(stream)
+        truth = self._lowering.truth(condition, leaf)
+        conditional.load(self._lowering.code, truth, register, self._memory(stream, point, stream.element.size), stride,
+                         stream.element, self._lowering.constants(leaf), self._offsets.get((stride, stream.element)))
+
+    def _is_conditional(self, stream: AccessAlong) -> bool:
+        """Whether some access of ``stream`` is performed under a condition."""
+        statement = self._shape.statement
+        plain = plain_reads(statement.expression)
+        return (stream is self._shape.write and statement.condition is not None) or any(
+            s == stream and n not in plain for n, s in enumerate(self._shape.reads))
 
     def _store(self, register: str, point: Point) -> None:
         stream = self._shape.write

@@ -198,11 +198,12 @@ class TileRunner:
 def _turns(shape: LeafShape) -> tuple[int, int]:
     """First number and length of a sequential axis that is to be fully unrolled, else (0, 0).
 
-    It must be short, have the same constant bounds at every point, and promote its results.
+    It must be short, have the same constant bounds at every point, and promote results that are always stored.
     """
     leaf = shape.leaf
     bounds = [b for b in shape.bounds if b.sequential]
-    if not leaf.promote or not bounds or any(b.row or b.vector for b in bounds):
+    always = shape.statement.condition is None
+    if not (leaf.promote and always and bounds) or any(b.row or b.vector for b in bounds):
         return 0, 0
     steps = axis_range(SEQUENTIAL, shape.bounds, {}, common=True)
     first, end = steps.low.constant, steps.high.constant

@@ -12,10 +12,11 @@ wrote some steps before has the number of the written value (store-to-load forwa
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memopt.ir.operations import PREDICATES
-from memopt.ir.scop import Apply, Expression, Index, Read
+from memopt.ir.scop import Apply, Expression, Index, Read, evaluated
 from passes.loop_code.leaf_shape import ROW, SEQUENTIAL, VECTOR, AccessAlong, LeafShape
 from passes.loop_code.pointers import Group, Groups
 
@@ -82,7 +83,8 @@ class ValueNumbering:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._found: dict[tuple[int, Point], int] = {}
         self.promoted = shape.leaf.promote and tile.inner == SEQUENTIAL
-        self._carry = carry
+        # A cell that is stored to in some steps only is not known to hold the result of the step before.
+        self._carry = carry and shape.statement.condition is None
         self.carries = any(isinstance(n, Read) and self._steps_behind(self.stream(n)) == 1 for n in shape.nodes)
 
     def stream(self, node: Read) -> AccessAlong:
@@ -182,8 +184,8 @@ class Uses:
         return Uses(Counter(), {})
 
 
-def uses(values: ValueNumbering, expression: Expression, points: list[Point]) -> Uses:
-    """The uses of all values in ``points``.
+def uses(values: ValueNumbering, parts: Sequence[Expression], points: list[Point]) -> Uses:
+    """The uses of all values in ``points``, each of which computes ``parts``.
 
     A value that is used again is kept in a register and does not use its operands again; comparisons cannot be kept, so
     they use them each time.
@@ -196,11 +198,12 @@ def uses(values: ValueNumbering, expression: Expression, points: list[Point]) ->
         count[number] += 1
         last[number] = position
         if isinstance(node, Apply) and (count[number] == 1 or is_truth(node)):
-            for operand in node.operands:
+            for operand in evaluated(node):
                 visit(operand, point, position)
 
     for position, point in enumerate(points):
-        visit(expression, point, position)
+        for part in parts:
+            visit(part, point, position)
     return Uses(count, last)
 
 

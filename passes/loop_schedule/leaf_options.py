@@ -214,7 +214,8 @@ def _legal(scop: Scop, at: Position, place: DimensionMap, parallel: Callable[[st
         return None  # no dependence asks for a sequential dimension
     if carry(left, {name: Linear.symbol(sequential)}) != ():
         return None
-    return Leaf(name, at.dates, sequential, rows, 1, vector, 1, still and _alone(statement, left)), nest
+    promote = still and statement.condition is None and _alone(statement, left)
+    return Leaf(name, at.dates, sequential, rows, 1, vector, 1, promote), nest
 
 
 def _blocked(scop: Scop, at: Position, found: Found, context: Context) -> Iterator[Found]:

@@ -172,15 +172,29 @@ def combine(code: VectorCode, name: str, first: Truth, second: Truth, constants:
     return Truth(floating.bitwise(code, name, element, left, right), element)
 
 
+def upright(code: VectorCode, truth: Truth) -> VectorValue:
+    """The mask register with the truth value itself. Precondition: the unit has mask registers."""
+    if not truth.inverted:
+        return truth.held
+    result = code.masks.take()
+    code.emitter.op("knotw", result, str(truth.held.place))
+    code.release(truth.held)
+    return VectorValue(result, ours=True)
+
+
+def vector(code: VectorCode, truth: Truth, element: ElementType, constants: Constants) -> VectorValue:
+    """The truth value as a vector of all-ones and all-zeros elements as wide as ``element``. Precondition: the unit has
+    no mask registers."""
+    held = _upright(code, truth, constants)
+    return _as_wide_as(code, replace(truth, held=held, inverted=False), element, constants)
+
+
 def _upright(code: VectorCode, truth: Truth, constants: Constants) -> VectorValue:
     """The register with the truth value itself; emits the negation of an inverted one."""
     if not truth.inverted:
         return truth.held
     if code.unit.evex:
-        result = code.masks.take()
-        code.emitter.op("knotw", result, str(truth.held.place))
-        code.release(truth.held)
-        return VectorValue(result, ours=True)
+        return upright(code, truth)
     ones = constants((1 << 8 * truth.element.size) - 1, truth.element)
     return code.binary("pxor", truth.element, truth.held, ones)
 

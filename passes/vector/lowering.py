@@ -20,6 +20,7 @@ from passes.vector import calls, comparisons, conversions, floating, integers
 from passes.vector.comparisons import Truth
 from passes.vector.emitter import Emitter
 from passes.vector.instructions import I64, VectorCode, VectorValue
+from passes.vector.integers import Constants
 from passes.vector.registers import Leaf, MaskRegisters, Registers, VectorUnit
 
 SHIFTS = frozenset(("shl", "shr", "sar"))  # their count is part of the instruction, not a value in a register
@@ -59,6 +60,14 @@ class Lowering:
         first, second = map(tree.value, factors)
         operator = {"fmadd231": "fma", "fnmadd231": "fnma"}[name]
         floating.fused(self.code, operator, self.unit.element, (first, second, VectorValue(target)), target)
+
+    def truth(self, expression: Expression, leaf: Leaf) -> Truth:
+        """Emits a truth value, which the caller consumes."""
+        return _Tree(self, leaf).truth(expression)
+
+    def constants(self, leaf: Leaf) -> Constants:
+        """The constants that operators on truth values need."""
+        return _Tree(self, leaf).constant
 
     def element(self, expression: Expression) -> ElementType:
         """The type of an expression's value."""
@@ -111,7 +120,7 @@ class _Tree:
             self._weights[id(node)] = max(1, *(n + held for held, n in enumerate(needed)))
         return self._weights[id(node)]
 
-    def _constant(self, bits: int, element: ElementType) -> VectorValue:
+    def constant(self, bits: int, element: ElementType) -> VectorValue:
         """A constant of an operator itself, such as a sign mask; always of type ``element``."""
         constant = Constant(bits & (1 << 8 * element.size) - 1, element)
         place = self._leaf(constant)
@@ -152,8 +161,8 @@ class _Tree:
             return floating.square_root(code, element, values[0], target)
         sign = 1 << 8 * element.size - 1
         if name == "neg":
-            return floating.bitwise(code, "xor", element, values[0], self._constant(sign, element), target)
-        return floating.bitwise(code, "and", element, values[0], self._constant(sign - 1, element), target)
+            return floating.bitwise(code, "xor", element, values[0], self.constant(sign, element), target)
+        return floating.bitwise(code, "and", element, values[0], self.constant(sign - 1, element), target)
 
     def _integer(self, name: str, operands: tuple[Expression, ...], element: ElementType,
                  target: str | None) -> VectorValue:
@@ -168,9 +177,9 @@ class _Tree:
             return self.value(operands[0])
         if name == "not":
             value = self.value(operands[0])
-            return floating.bitwise(code, "xor", element, value, self._constant(-1, element), target)
+            return floating.bitwise(code, "xor", element, value, self.constant(-1, element), target)
         if name in conversions.CONVERSIONS:
-            return conversions.convert(code, name, self.value(operands[0]), self._constant, target)
+            return conversions.convert(code, name, self.value(operands[0]), self.constant, target)
         rules = {"add": integers.add, "sub": integers.subtract, "mul": integers.multiply}
         if name not in (*rules, *integers.EXTREMES, *comparisons.CONNECTIVES):
             raise Rejected(Reason.NO_PLAN, f"{name} of {element.value} has no vector instructions")
@@ -193,8 +202,8 @@ class _Tree:
         _, less, swapped = integers.EXTREMES[name]
         first, second = (self._code.in_register(v, element) for v in self._values(operands))
         left, right = (second, first) if swapped else (first, second)
-        truth = comparisons.compare(self._code, less, element, left.kept, right.kept, self._constant)
-        return comparisons.select(self._code, truth, element, first, second, self._constant, target)
+        truth = comparisons.compare(self._code, less, element, left.kept, right.kept, self.constant)
+        return comparisons.select(self._code, truth, element, first, second, self.constant, target)
 
     def _shift(self, name: str, operands: tuple[Expression, ...], element: ElementType,
                target: str | None) -> VectorValue:
@@ -202,7 +211,7 @@ class _Tree:
         if not isinstance(count, Constant):
             raise Rejected(Reason.NO_PLAN, f"{name} has a count that is not constant")
         bits = integers.shift_count(count.bits, element)
-        return integers.shift(self._code, name, element, self.value(value), bits, self._constant, target)
+        return integers.shift(self._code, name, element, self.value(value), bits, self.constant, target)
 
     def _resize(self, name: str, operand: Expression, element: ElementType, target: str | None) -> VectorValue:
         source, value = self._lowering.element(operand), self.value(operand)
@@ -210,14 +219,14 @@ class _Tree:
             return value
         if name == "trunc":
             return conversions.truncate(self._code, source, element, value, target)
-        return conversions.extend(self._code, name == "sext", source, element, value, self._constant, target)
+        return conversions.extend(self._code, name == "sext", source, element, value, self.constant, target)
 
     def _select(self, operands: tuple[Expression, ...], element: ElementType, target: str | None) -> VectorValue:
         chosen, other = self._values(operands[1:])
-        truth = self._truth(operands[0])
-        return comparisons.select(self._code, truth, element, chosen, other, self._constant, target)
+        truth = self.truth(operands[0])
+        return comparisons.select(self._code, truth, element, chosen, other, self.constant, target)
 
-    def _truth(self, expression: Expression) -> Truth:
+    def truth(self, expression: Expression) -> Truth:
         if not isinstance(expression, Apply):
             raise VerifyError(f"{expression} is no truth value")
         operands = expression.operands
@@ -225,15 +234,15 @@ class _Tree:
             register = place if isinstance(place, str) and place[0] == "k" else self._unit.canonical(str(place))
             return Truth(VectorValue(register), expression.element)
         if expression.operator == "not":
-            return self._truth(operands[0]).opposite
+            return self.truth(operands[0]).opposite
         if expression.operator in comparisons.CONNECTIVES:
-            left, right = map(self._truth, operands)
-            return comparisons.combine(self._code, expression.operator, left, right, self._constant)
+            left, right = map(self.truth, operands)
+            return comparisons.combine(self._code, expression.operator, left, right, self.constant)
         if expression.operator not in comparisons.FLOATING and expression.operator not in comparisons.INTEGER:
             raise Rejected(Reason.NO_PLAN, f"{expression.operator} is used as a truth value")
         first, second = self._values(operands)
         return comparisons.compare(self._code, expression.operator, self._lowering.element(operands[0]), first, second,
-                              self._constant)
+                              self.constant)
 
 
 def is_truth(expression: Expression) -> bool:

@@ -39,10 +39,10 @@ def offsets(code: VectorCode, target: str, stride: int, element: ElementType) ->
     ramp(code, target, stride, kind)
 
 
-def needs_offsets(code: VectorCode, stride: int, element: ElementType) -> bool:
-    """Whether ``load`` and ``store`` of this stride want a register with ``offsets``. They do under a mask, where a
-    gather is shorter than a branch around each lane."""
-    return code.mask is not None and stride not in (0, element.size) and \
+def needs_offsets(code: VectorCode, stride: int, element: ElementType, conditional: bool = False) -> bool:
+    """Whether ``load`` and ``store`` of this stride want a register with ``offsets``. They do under a mask or a
+    condition, where a gather is shorter than a branch around each lane."""
+    return (code.mask is not None or conditional) and stride not in (0, element.size) and \
         offsets_element(code, stride, element) is not None
 
 
@@ -56,7 +56,7 @@ def load(code: VectorCode, target: str, memory: Mem, stride: int, element: Eleme
     elif offsets is not None:
         _gather(code, target, memory, stride, element, offsets)
     elif stride == -element.size and _shuffles(code, element):
-        code.load(target, _lane(memory, stride, code.unit.lanes - 1, element), element)
+        code.load(target, lane_at(memory, stride, code.unit.lanes - 1, element), element)
         reverse(code, target, target, element)
     elif stride == 2 * element.size and _shuffles(code, element) and code.unit.width(element) > 2 * element.size:
         _load_every_second(code, target, memory, element)
@@ -77,13 +77,14 @@ def store(code: VectorCode, memory: Mem, source: str, stride: int, element: Elem
     elif stride == -element.size and _shuffles(code, element):
         register = code.pool.take()
         reverse(code, register, source, element)
-        code.store(_lane(memory, stride, code.unit.lanes - 1, element), register, element)
+        code.store(lane_at(memory, stride, code.unit.lanes - 1, element), register, element)
         code.pool.give(register)
     else:
         _store_lanes(code, memory, source, stride, element)
 
 
-def _lane(memory: Mem, stride: int, lane: int, element: ElementType) -> Mem:
+def lane_at(memory: Mem, stride: int, lane: int, element: ElementType) -> Mem:
+    """The place of ``lane``; raises ``Rejected(NO_PLAN)`` where it is out of reach."""
     displacement = memory.displacement + lane * stride
     if not fits(displacement):
         raise Rejected(Reason.NO_PLAN, f"a stride of {stride} bytes does not fit an address")
@@ -167,7 +168,7 @@ def _store_lanes(code: VectorCode, memory: Mem, source: str, stride: int, elemen
 
 def _chunks(code: VectorCode, memory: Mem, stride: int, element: ElementType) -> list[list[Mem]]:
     """The places of the lanes, in groups that fill 16 bytes."""
-    lanes = [_lane(memory, stride, n, element) for n in range(code.unit.lanes)]
+    lanes = [lane_at(memory, stride, n, element) for n in range(code.unit.lanes)]
     count = 16 // element.size
     return [lanes[n:n + count] for n in range(0, len(lanes), count)]
 
@@ -278,7 +279,7 @@ def _load_every_second(code: VectorCode, target: str, memory: Mem, element: Elem
     size, wide = code.unit.width(element), element.size == 8
     second = code.pool.take()
     code.load(target, memory, element)
-    code.load(second, _lane(memory, element.size, code.unit.lanes - 1, element), element)
+    code.load(second, lane_at(memory, element.size, code.unit.lanes - 1, element), element)
     whole = view(target, size)
     sources = (whole, whole) if code.unit.three_operands else (whole,)
     selector = (0xAA if size == 64 else 0x0A) if wide else 0xD8

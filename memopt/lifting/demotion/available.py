@@ -16,21 +16,26 @@ from dataclasses import dataclass, field, replace
 from memopt.ir.linear import Linear
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
-from memopt.lifting.values.bits import base_and_offset
-from memopt.lifting.values.loop_tree import Item, stores_of
-from memopt.lifting.values.values import Value
+from memopt.lifting.values.bits import base_and_offset, extract
+from memopt.lifting.values.canonical import made
+from memopt.lifting.values.loop_tree import Item, StoreEvent, stores_of
+from memopt.lifting.values.values import Node, Value
 
 _Question = tuple[tuple[Linear, ...], Linear, int, Linear, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueInCell:
-    """A fact: ``cell`` holds the bits ``low`` .. ``low + bits - 1`` of a value, where all of ``given`` are >= 0."""
+    """A fact: ``cell`` holds the bits ``low`` .. ``low + bits - 1`` of a value, where all of ``given`` are >= 0.
+
+    ``condition``: a truth value. Only where it holds is the cell certain to be memory that may be read.
+    """
 
     low: int
     bits: int
     cell: Linear
     given: tuple[Linear, ...] = ()
+    condition: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +67,50 @@ class AvailableValues:
         self.places.clear()
         self.places.update(other.places)
 
-    def hold(self, value: Value, cell: Linear) -> None:
-        """From here on ``cell`` holds ``value``; it counts as the one stored last."""
+    def hold(self, value: Value, cell: Linear, condition: Value | None = None) -> None:
+        """From here on ``cell`` holds ``value``; it counts as the one stored last. ``condition``: see ``ValueInCell``.
+        """
         base, low = base_and_offset(value)
         places = self.places.setdefault(base, {})
-        place = ValueInCell(low, value.width, cell)
+        place = ValueInCell(low, value.width, cell, condition=condition)
         places.pop(place, None)
         places[place] = None
 
+    def store(self, store: StoreEvent, given: tuple[Linear, ...] = ()) -> None:
+        """The facts behind ``store``. Where it is conditional, its cell holds the new value or the one before."""
+        pointer, width = store.pointer, store.width
+        held: list[tuple[Value, Value | None]] = [(store.value, None)]
+        match store.value:
+            case Node("when", (truth, value), _):
+                held = [(after, p.condition) for base, places in self.places.items() for p in places
+                        if p.cell == pointer and p.bits == width and not p.given
+                        for after in _chosen(truth, value, extract(base, p.low, width))]
+        self.kill(pointer, width, given)
+        for value, condition in held:
+            self.hold(value, pointer, condition)
+
     def find(self, value: Value, given: tuple[Linear, ...] = ()) -> Linear | None:
-        """A cell that holds ``value`` wherever ``given`` are >= 0; None if there is none.
+        """A cell that holds ``value`` and may be read wherever ``given`` are >= 0; None if there is none.
 
         The one stored last is taken; cells of the program come before private ones.
         """
-        cells = self.all(value, given)
-        return max(enumerate(cells), key=lambda c: (not is_private(c[1]), c[0]))[1] if cells else None
+        found = self.place(value, given)
+        return found[0] if found is not None and found[1] is None else None
+
+    def place(self, value: Value, given: tuple[Linear, ...] = ()) -> tuple[Linear, Value | None] | None:
+        """The cell of ``find``, and None; or a cell that may be read only where a condition holds, and this condition.
+        """
+        cells = enumerate(self._all(value, given))
+        found = max(cells, key=lambda c: (c[1][1] is None, not is_private(c[1][0]), c[0]), default=None)
+        return None if found is None else found[1]
 
     def all(self, value: Value, given: tuple[Linear, ...] = ()) -> list[Linear]:
-        """All cells that hold ``value`` wherever ``given`` are >= 0, in the order of storing."""
+        """All cells that hold ``value`` and may be read wherever ``given`` are >= 0, in the order of storing."""
+        return [cell for cell, condition in self._all(value, given) if condition is None]
+
+    def _all(self, value: Value, given: tuple[Linear, ...]) -> list[tuple[Linear, Value | None]]:
         base, low = base_and_offset(value)
-        return [p.cell + (low - p.low) // 8 for p in self.places.get(base, {})
+        return [(p.cell + (low - p.low) // 8, p.condition) for p in self.places.get(base, {})
                 if p.low <= low and low + value.width <= p.low + p.bits and (low - p.low) % 8 == 0
                 and implied(p.given, given)]
 
@@ -125,6 +154,15 @@ class AvailableValues:
         """Remove what any store in ``items`` may overwrite, whether or not it runs."""
         for store in stores_of(items):
             self.kill(store.pointer, store.width)
+
+
+def _chosen(truth: Value, value: Value, other: Value) -> list[Value]:
+    """``truth ? value : other`` as the states of paths that meet have it: inside an outer branch, or by itself."""
+    found = [made("select", (truth, value, other), value.width)]
+    match truth:
+        case Node("and", (outer, inner), 1):
+            found += [made("select", (outer, chosen, other), value.width) for chosen in _chosen(inner, value, other)]
+    return found
 
 
 def implied(wanted: tuple[Linear, ...], given: tuple[Linear, ...]) -> bool:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from memopt.lifting.values.bits import base_and_offset, extract
-from memopt.lifting.values.loop_tree import LoopNode, loop_name, loops_of, stores_of
+from memopt.lifting.values.loop_tree import LoopNode, loads_of, loop_name, loops_of, stores_of
 from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value
 
 
@@ -60,6 +60,7 @@ class Demanded:
     def of(node: LoopNode, used: tuple[Value, ...] = ()) -> Demanded:
         """The demanded values of ``node``; ``used``: values that are demanded besides the stored ones."""
         flow = Flow.of(node)
+        conditions = {load.identity: load.condition for load in loads_of((node,)) if load.condition is not None}
         pending = [*(store.value for store in stores_of((node,))), *used]
         uses = Counter(pending)
         seen: set[Value] = set()
@@ -73,6 +74,8 @@ class Demanded:
             if isinstance(base, Loaded | Carried | Final):
                 parts.setdefault(base, []).append(value)
                 made_of = flow.sources(value)
+                if isinstance(base, Loaded) and base.event in conditions:
+                    made_of = [conditions[base.event]]
             else:
                 made_of = list(value.operands) if isinstance(value, Node) else []
             pending += made_of

@@ -11,12 +11,12 @@ one is used as the other; memopt.lifting.scop.element_types removes those that t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.operations import AS_MXCSR_SAYS, CALL, PREDICATES, TOWARDS_ZERO, called
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar
+from memopt.ir.scop import Apply, Constant, ElementType, Expression, Index, Read, Scalar, plain_reads
 from memopt.lifting.demotion.available import AvailableValues
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import INDEX
@@ -58,6 +58,8 @@ def _is_float(value: Value) -> bool:
             return True
         case Node("select", (_, first, second), _):
             return _is_float(first) or _is_float(second)
+        case Node("when", (_, stored), _):
+            return _is_float(stored)
         case Node("and" | "or" | "xor" | "not", operands, width) if width in FLOATS:
             return any(map(_is_float, operands))
     return False
@@ -84,9 +86,9 @@ class ExpressionBuilder:
         match value:
             case Integer(linear, _):
                 return self._number(linear, wanted)
-        cell = self.available.find(value, self.given)
-        if cell is not None and not (is_private(cell) and self._is_narrowed(value)):
-            return self._read(cell, wanted)
+        found = self.available.place(value, self.given)
+        if found is not None and not (is_private(found[0]) and self._is_narrowed(value)):
+            return self._read(*found, wanted)
         match value:
             case LiveVector():
                 return _scalar(value, 0, wanted)
@@ -102,9 +104,12 @@ class ExpressionBuilder:
                 return self._node(value, wanted)
         raise Missing(value)
 
-    def _read(self, cell: Linear, wanted: ElementType) -> Expression:
+    def _read(self, cell: Linear, condition: Value | None, wanted: ElementType) -> Expression:
+        truth = None if condition is None else self.truth(condition)
         known = self.reads.setdefault(cell, wanted)
-        read = Read(list(self.reads).index(cell))
+        read: Expression = Read(list(self.reads).index(cell))
+        if truth is not None:
+            read = Apply("when", (truth, read), known)
         if known.size < wanted.size:
             raise Rejected(Reason.UNSUPPORTED_INSTRUCTION, "a statement reads a cell in two widths")
         if known.size > wanted.size:  # the statement reads the cell already: cut off its low end
@@ -154,7 +159,7 @@ class ExpressionBuilder:
             start = low - low % size
             if low + value.width <= start + size <= base.width:
                 whole = extract(base, start, size)
-                if self.available.find(whole, self.given) is not None:
+                if self.available.place(whole, self.given) is not None:
                     return whole, low - start
         raise Missing(value)
 
@@ -217,6 +222,35 @@ class ExpressionBuilder:
         high, low = (Apply("zext", (self.build(o, half),), whole) for o in node.operands)
         moved = Apply("shl", (high, Constant(node.width // 2, whole)), whole)
         return cast(Apply("or", (moved, low), whole), whole, wanted)
+
+    def stored(self, value: Value, element: ElementType, beside: tuple[Value, ...] = ()) -> Expression:
+        """The expression of a statement that stores ``value``, with the operations ``beside`` it for their flags."""
+        match value:
+            case Node("when", (condition, inner), _):
+                truth = self.truth(condition)
+                return self._once_plain(Apply("when", (truth, self.stored(inner, element, beside)), element))
+        expression = self.build(value, element)
+        if beside:
+            expression = Apply("beside", (expression, *(self.build(v, element) for v in beside)), element)
+        return self._once_plain(expression)
+
+    @staticmethod
+    def _once_plain(expression: Expression) -> Expression:
+        """``expression`` without conditions of reads that it also performs at every point."""
+        plain = plain_reads(expression)
+
+        def bare(node: Expression) -> Expression:
+            match node:
+                case Apply("when", (_, Read(index) as read)) if index in plain:
+                    return read
+                case Apply(_, operands):
+                    return replace(node, operands=tuple(map(bare, operands)))
+            return node
+
+        match expression:
+            case Apply("when", operands):
+                return replace(expression, operands=tuple(map(bare, operands)))
+        return bare(expression)
 
     # -- truth values -------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class HomeFinder:
         for number, item in enumerate(rest):
             cell: Linear | None = None
             match item:
-                case StoreEvent(pointer, value, width, _) if any(
+                case StoreEvent(pointer, value, width, _) if not item.conditional and any(
                         f.width == width and f in within(value) for f in finals):
                     cell = pointer
                 case LoopNode():
@@ -133,11 +133,10 @@ class HomeFinder:
             available.hold(carried, home)
         for item in items:
             match item:
-                case LoadEvent(identity, pointer, width, _):
-                    available.hold(Loaded(identity, width), pointer)
-                case StoreEvent(pointer, value, width, _):
-                    available.kill(pointer, width)
-                    available.hold(value, pointer)
+                case LoadEvent(identity, pointer, width, _, condition):
+                    available.hold(Loaded(identity, width), pointer, condition)
+                case StoreEvent():
+                    available.store(item)
                 case LoopNode():
                     available.kill_all(item.items)
                     end = self.flow(item.items)

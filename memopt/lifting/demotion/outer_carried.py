@@ -145,7 +145,8 @@ def _always_accessed(items: Iterable[Item], aliasing: Aliasing) -> Iterator[tupl
     """The program's memory that every iteration accesses for certain: addresses and widths in bits."""
     for item in items:
         match item:
-            case LoadEvent(_, pointer, width, _) | StoreEvent(pointer, _, width, _) if not is_private(pointer):
+            case LoadEvent(_, pointer, width, _, None) | StoreEvent(pointer, _, width, _) if not (
+                    is_private(pointer) or (isinstance(item, StoreEvent) and item.conditional)):
                 yield pointer, width
             case LoopNode(counter, trips, inner) if trips is not None and proved(
                     sign(trips - 1, aliasing.ranges), aliasing.limits):

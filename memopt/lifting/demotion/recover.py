@@ -25,7 +25,6 @@ from typing import NoReturn
 from memopt.ir.linear import Linear
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import MemoryBacked
-from memopt.ir.scop import Apply
 from memopt.lifting.demotion import outer_carried
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.available import AvailableValues, implied
@@ -43,7 +42,7 @@ from memopt.lifting.values.bits import base_and_offset, extract
 from memopt.lifting.values.bounds import proved, sign_where
 from memopt.lifting.values.canonical import canonical_nest
 from memopt.lifting.values.loop_tree import Guarded, Item, LoadEvent, LoopNode, StoreEvent, loop_name
-from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value, within
+from memopt.lifting.values.values import Carried, Final, Loaded, Node, Value, constant_of, within
 
 ATTEMPTS = 200  # each but the last puts one more value into a private cell
 
@@ -122,6 +121,8 @@ class _Scope:
     counters: tuple[str, ...] = ()  # outermost loop first
     owned: frozenset[Linear] = frozenset()  # home cells of these loops that a store was added for
     conditions: tuple[Linear, ...] = ()  # all >= 0
+    # Accesses (address, bits) that the original performs in each iteration of these loops, under these conditions.
+    certain: frozenset[tuple[Linear, int]] = frozenset()
 
     def under(self, conditions: tuple[Linear, ...]) -> _Scope:
         """The scope of items that run under ``conditions``, too."""
@@ -188,11 +189,12 @@ class _Recovery:
     def _items(self, items: tuple[Item, ...], available: AvailableValues, scope: _Scope) -> list[StatementItem]:
         """The statements of ``items``; updates ``available`` from in front of them to behind them."""
         result: list[StatementItem] = []
+        scope = replace(scope, certain=scope.certain | _certain(items))
         for number, item in enumerate(items):
             match item:
                 case LoadEvent(identity, pointer, width, address):
                     value = Loaded(identity, width)
-                    available.hold(value, pointer)
+                    available.hold(value, pointer, None if (pointer, width) in scope.certain else item.condition)
                     result += self._copies(value, available, scope, address)
                 case StoreEvent():
                     result += self._store(item, available, scope)
@@ -228,6 +230,8 @@ class _Recovery:
         case of an affine condition. No statement if the cell holds the value already.
         """
         result: list[StatementItem] = []
+        if isinstance(store.value, Node) and store.conditional and constant_of(store.value.operands[0]) == 0:
+            return []
         cases = cases_of(store.value)
         if cases and available.find(store.value, scope.conditions) is None:
             return self._cases(store, cases, available, scope)
@@ -240,8 +244,7 @@ class _Recovery:
                 self.unchanged.add((store.pointer, store.width))
             return []  # the cell holds this value already
         result.append(self._statement(store, available, scope))
-        available.kill(store.pointer, store.width, scope.conditions)
-        available.hold(store.value, store.pointer)
+        available.store(store, scope.conditions)
         return result
 
     def _cases(self, store: StoreEvent, cases: list[Case], available: AvailableValues,
@@ -256,8 +259,7 @@ class _Recovery:
             under = scope.under(conditions)
             if not contradictory(under.conditions):
                 found.append((conditions, self._store(replace(store, value=case.value), available.copy(), under)))
-        after.kill(store.pointer, store.width, scope.conditions)
-        after.hold(store.value, store.pointer)
+        after.store(store, scope.conditions)
         available.replace(after)
         if all(statements == found[0][1] for _, statements in found):  # the condition does not matter
             return found[0][1] if found else []
@@ -270,9 +272,7 @@ class _Recovery:
         builder = ExpressionBuilder(available, scope.conditions, require)
         element = element_of(store.value)
         try:
-            expression = builder.build(store.value, element)
-            if store.beside:
-                expression = Apply("beside", (expression, *(builder.build(v, element) for v in store.beside)), element)
+            expression = builder.stored(store.value, element, store.beside)
         except Missing as missing:
             self.kept.keep(self._demanded_part(missing.value))
         return CellStatement(store.pointer, tuple(builder.reads), expression, element, store.address,
@@ -290,7 +290,8 @@ class _Recovery:
     def _chain_link(self, store: StoreEvent, available: AvailableValues) -> Value | None:
         """``y + cell`` for a store of ``x + (y + cell)`` to ``cell``, to become a statement of its own; else None."""
         value = store.value
-        if not isinstance(value, Node) or available.find(value) is not None or len(value.operands) != 2:
+        if not isinstance(value, Node) or store.conditional or available.find(value) is not None or (
+                len(value.operands) != 2):
             return None
         for position, inner in enumerate(value.operands):
             other = value.operands[1 - position]
@@ -437,6 +438,12 @@ class _Recovery:
                     after.hold(final, self.privates.cell(("final", final), scope.counters))
                 elif cell is not None and runs:
                     after.hold(final, cell.substitute({loop.counter: loop.trips - 1}))
+
+
+def _certain(items: tuple[Item, ...]) -> frozenset[tuple[Linear, int]]:
+    """The cells (address, bits) that are loaded or stored whenever ``items`` run."""
+    return frozenset((i.pointer, i.width) for i in items if isinstance(i, LoadEvent | StoreEvent) and (
+        i.condition is None if isinstance(i, LoadEvent) else not i.conditional))
 
 
 def _uses(value: Value, piece: Value) -> bool:

@@ -61,6 +61,8 @@ class _Unpacker:
                 return min(self._grain(high, seen), self._grain(low, seen))
             case Node(name, operands, _) if name in _SPLIT:
                 return min(self._grain(o, seen) for o in operands)
+            case Node("when", (_, stored), _):
+                return self._grain(stored, seen)
             case Node("select", (_, first, second), _):
                 return min(self._grain(first, seen), self._grain(second, seen))
         if isinstance(base, Carried | Final):

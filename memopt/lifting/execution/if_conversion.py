@@ -1,16 +1,16 @@
-"""If-conversion: a branch on loaded data becomes selects, so that every iteration executes both paths.
+"""If-conversion: a branch on loaded data becomes conditions of loads and stores, and selects of values.
 
 Example::
 
-    if (a[i] > m) b[i] = a[i];      becomes      b[i] = a[i] > m ? a[i] : b[i];
+    if (a[i] > m) b[i] = c[i];      becomes      b[i] = when(a[i] > m, when(a[i] > m, c[i]))
 
-In: both paths up to the join, as lists of loads and stores with their states. Out: one list and one state, in which the
-condition selects between the values.
+In: both paths up to the join, as lists of loads and stores with their states. Out: one list and one state. A load or
+store of one path keeps the path's condition: where it does not hold, the cell is neither read nor written. In the
+state the condition selects between the values. A cell that both paths load is loaded without a condition, and one that
+both store to at their end gets one store of a select.
 
-Two things are needed to make it sound. First, every iteration now loads, and stores back unchanged, cells that the
-original may not touch. The region says so (memopt.ir.region.Region.speculative_accesses): its footprints must then lie
-in memory that was looked at, in a program with one thread. Second, a floating-point operation of the path not taken
-must not raise an exception flag. Its operands are replaced by ones there (``masked``); comparisons of values that are
+All operations of both paths are performed in every iteration. A floating-point operation of the path not taken must
+not raise an exception flag, so its operands are replaced by ones there (``masked``). Comparisons of values that are
 compared on every path need no mask.
 """
 
@@ -21,12 +21,12 @@ from dataclasses import replace
 
 from memopt.ir.linear import Linear
 from memopt.ir.operations import COMPARING, FROM_INTEGERS, ROUNDED, SIGNALLING
-from memopt.ir.reasons import Reason, Rejected
+from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.lifting.execution.assumptions import SLOT, State
 from memopt.lifting.execution.memory import MemoryModel
 from memopt.lifting.execution.merge import Path, rows_of
 from memopt.lifting.values.loop_tree import Item, LoadEvent, Raising, RowLoad, StoreEvent
-from memopt.lifting.values.values import Formula, Loaded, Node, Truth, Value, constant
+from memopt.lifting.values.values import Formula, Node, Truth, Value, constant, negate
 
 Pair = frozenset[Value]
 """The one or two different operands of a comparison."""
@@ -35,14 +35,11 @@ _ONES, _INTEGER_ONES = {32: 0x3F800000, 64: 0x3FF0000000000000}, {32: 1, 64: 1}
 MOST_CHOICES = 8  # branches on data in one nest: their selects nest, so that expressions grow with each
 
 
-def if_convert(condition: Formula, ways: Sequence[Path], before: Sequence[Item],
-               memory: MemoryModel) -> tuple[list[Item], State]:
+def if_convert(condition: Formula, ways: Sequence[Path], memory: MemoryModel) -> tuple[list[Item], State]:
     """The items and the state of two paths: the first is taken where ``condition`` holds, the second elsewhere.
 
-    ``before``: the items of the iteration up to the branch. Raises Rejected(DATA_DEPENDENT_BRANCH) if a path contains
-    anything but loads and stores, such as a loop.
+    Raises Rejected(DATA_DEPENDENT_BRANCH) if a path contains anything but loads and stores, such as a loop.
     """
-    truth = Truth(condition)
     for way in ways:
         if not all(isinstance(i, LoadEvent | RowLoad | StoreEvent) for i in way.items):
             raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
@@ -50,7 +47,12 @@ def if_convert(condition: Formula, ways: Sequence[Path], before: Sequence[Item],
     common = set.intersection(*({i for i in way.items if isinstance(i, RowLoad)} for way in ways))
     rows = [row if row in common else replace(row, certain=False) for row in rows_of(ways)]
     rest = [replace(w, items=[i for i in w.items if not isinstance(i, RowLoad)]) for w in ways]
-    items = _same_stores(truth, rest) or _conditional_stores(truth, rest, before, memory)
+    loads = [{(i.pointer, i.width) for i in way.items if isinstance(i, LoadEvent) and i.condition is None}
+             for way in rest]
+    in_any_case = loads[0] & loads[1]
+    truths = Truth(condition), Truth(negate(condition))
+    items = _same_stores(truths, rest, in_any_case) or [
+        _where(truth, i, in_any_case) for truth, way in zip(truths, rest, strict=True) for i in way.items]
     return [*rows, *items], if_convert_states(condition, ways, memory)
 
 
@@ -68,55 +70,35 @@ def _chosen(truth: Truth, value: Value, other: Value) -> Value:
     return value if value == other else Node("select", (truth, value, other), value.width)
 
 
-def _same_stores(truth: Truth, ways: Sequence[Path]) -> list[Item] | None:
+def _same_stores(truths: tuple[Truth, Truth], ways: Sequence[Path],
+                 in_any_case: Collection[tuple[Linear, int]]) -> list[Item] | None:
     """The items if both paths store to the same cells, after all their loads: one store of a select for each cell.
 
-    None for other paths. No cell has to be loaded in order to be stored back.
+    None for other paths.
     """
-    loads = [i for way in ways for i in way.items if isinstance(i, LoadEvent)]
+    loads = [_where(truth, i, in_any_case) for truth, way in zip(truths, ways, strict=True) for i in way.items
+             if isinstance(i, LoadEvent)]
     one, two = ([i for i in way.items if isinstance(i, StoreEvent)] for way in ways)
     last = [list(way.items[len(way.items) - len(s):]) for way, s in zip(ways, (one, two), strict=True)]
-    if last != [one, two] or [(s.pointer, s.width) for s in one] != [(s.pointer, s.width) for s in two]:
+    if last != [one, two] or [(s.pointer, s.width) for s in one] != [(s.pointer, s.width) for s in two] or any(
+            s.conditional for s in (*one, *two)):
         return None
-    return [*loads, *(StoreEvent(a.pointer, _chosen(truth, a.value, b.value), a.width, a.address)
+    return [*loads, *(StoreEvent(a.pointer, _chosen(truths[0], a.value, b.value), a.width, a.address)
                       for a, b in zip(one, two, strict=True))]
 
 
-def _conditional_stores(truth: Truth, ways: Sequence[Path], before: Sequence[Item], memory: MemoryModel) -> list[Item]:
-    """The items of the first path, then of the second. A store of the path not taken writes back the old value."""
-    done: list[Item] = list(before)
-    for way, taken in zip(ways, (True, False), strict=True):
-        for item in way.items:
-            if isinstance(item, StoreEvent):
-                old = _cell_content(done, item, memory)
-                value, other = (item.value, old) if taken else (old, item.value)
-                item = StoreEvent(item.pointer, _chosen(truth, value, other), item.width, item.address)
-            done.append(item)
-    return done[len(before):]
-
-
-def _cell_content(done: list[Item], store: StoreEvent, memory: MemoryModel) -> Value:
-    """The content of the cell of ``store`` after the items ``done``: a value in them, or a load that is appended."""
-    for item in reversed(done):
-        match item:
-            case LoadEvent(identity, store.pointer, store.width, _):
-                return Loaded(identity, store.width)
-            case StoreEvent(store.pointer, value, store.width, _):
-                return value
-            case LoadEvent() | RowLoad():
-                continue
-            case StoreEvent() if _apart(item.pointer - store.pointer, item.width, store.width):
-                continue
-        break
-    event = LoadEvent(len(memory.loads), store.pointer, store.width, store.address)
-    memory.loads.append(event)
-    done.append(event)
-    return Loaded(event.identity, store.width)
-
-
-def _apart(distance: Linear, width: int, other: int) -> bool:
-    """Whether ``width`` bits share no byte with ``other`` bits that lie ``distance`` bytes before them."""
-    return distance.is_constant and (8 * distance.constant >= other or 8 * distance.constant <= -width)
+def _where(truth: Truth, item: Item, in_any_case: Collection[tuple[Linear, int]]) -> Item:
+    """The load or store ``item`` as performed only where ``truth`` holds; a load of a cell ``in_any_case`` as it is."""
+    match item:
+        case LoadEvent(_, pointer, width, _, condition):
+            if condition is None and (pointer, width) in in_any_case:
+                return item
+            return replace(item, condition=truth if condition is None else Node("and", (truth, condition), 1))
+        case StoreEvent(value=Node("when", (condition, value), width)):
+            return replace(item, value=Node("when", (Node("and", (truth, condition), 1), value), width))
+        case StoreEvent(value=value):
+            return replace(item, value=Node("when", (truth, value), value.width))
+    raise VerifyError(f"{item} is neither a load nor a store")
 
 
 def raises_alone(ways: Sequence[Collection[Raising]], masked: Collection[Value],

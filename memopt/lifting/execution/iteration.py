@@ -11,7 +11,7 @@ A branch inside the loop is treated in one of four ways:
 - Its condition is affine: it is decided as at the captured values (``branches``), for all iterations.
 - Its condition is affine, but a request has marked the branch as split: both paths are executed up to the immediate
   postdominator, where ``merge`` joins the states.
-- Its condition depends on loaded data: both paths are executed too, and ``if_conversion`` joins them by selects.
+- Its condition depends on loaded data: both paths are executed too, and ``if_conversion`` joins them.
 - One of its targets lies outside the loop: the exit is noted, and execution goes on inside. An exit that is taken for a
   negative operand of a square root is no exit (``sqrt_exits``).
 
@@ -235,7 +235,7 @@ class IterationExecutor:
                     raise MaskOperands(fork.address)
                 raise Rejected(Reason.DATA_DEPENDENT_BRANCH,
                                f"at {fork.address:#x}, where one path alone may raise floating-point flags")
-            items, merged = if_convert(fork.choice, ways, walk.items, self.memory)
+            items, merged = if_convert(fork.choice, ways, self.memory)
         else:
             general = self.memory.assumptions.split[fork.address] > 1
             items, merged = merge_paths(ways, self.algebra, self.memory, general)

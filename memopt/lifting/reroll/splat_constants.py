@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memopt.ir.linear import Linear
-from memopt.ir.scop import TRIPS
+from memopt.ir.scop import TRIPS, plain_reads
 from memopt.lifting.demotion.aliasing import Aliasing
 from memopt.lifting.demotion.scalar_expansion import is_private
 from memopt.lifting.demotion.statements import CellStatement, ItemT, StatementLoop, statements_of
@@ -56,6 +56,8 @@ def _unchanging(loop: StatementLoop, aliasing: Aliasing) -> Iterator[Cell]:
     accesses = {(a, e.size) for s in statements_of(loop) for a, e in zip(s.accesses, s.elements, strict=True)
                 if not is_private(a)}
     written = {s.write for s in statements_of(loop)}
+    # No guard may read a cell that the original may pass over.
+    written |= {a for s in statements_of(loop) for n, a in enumerate(s.reads) if n not in plain_reads(s.expression)}
     spans = {(a, size): (least(a, aliasing.ranges).evaluate(aliasing.sample),
                          greatest(a, aliasing.ranges).evaluate(aliasing.sample) + size) for a, size in accesses}
     for cell, (low, high) in spans.items():

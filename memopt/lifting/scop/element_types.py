@@ -24,6 +24,7 @@ from memopt.lifting.demotion.statements import CellStatement, StatementItem, Sta
 from memopt.lifting.execution.parameters import is_parameter
 from memopt.lifting.values.bounds import Ranges, greatest, least
 
+_CHOOSING = ("select", "when")  # their first operand is a truth value
 _BITWISE = ("and", "or", "xor", "not", "andnot")
 
 
@@ -120,8 +121,8 @@ def _movable(expression: Expression) -> bool:
     match expression:
         case Read() | Constant() | Scalar():
             return True
-        case Apply("select", (_, first, second), _):
-            return _movable(first) and _movable(second)
+        case Apply("select" | "when", (_, *values), _):
+            return all(map(_movable, values))
         case Apply(name, operands, _) if name in _BITWISE or name == "bits":
             return all(map(_movable, operands))
     return False
@@ -133,7 +134,7 @@ def _moved(expression: Expression) -> Iterator[int]:
         case Read(index):
             yield index
         case Apply(name, operands, _):
-            for operand in operands[name == "select":]:
+            for operand in operands[name in _CHOOSING:]:
                 yield from _moved(operand)
 
 
@@ -163,8 +164,8 @@ def _piece(statement: CellStatement, low: int, element: ElementType) -> CellStat
                 return Scalar(register, element, offset + low)
             case Apply("bits", (inner,), _):
                 return piece(inner)
-            case Apply("select", (condition, first, second), _):
-                return Apply("select", (condition, piece(first), piece(second)), element)
+            case Apply("select" | "when" as name, (condition, *values), _):
+                return Apply(name, (condition, *map(piece, values)), element)
             case Apply(name, operands, _):
                 return Apply(name, tuple(map(piece, operands)), element)
         return expression
@@ -178,7 +179,7 @@ def _in_truth(expression: Expression, index: int, truth: bool = False) -> bool:
         case Read(here):
             return truth and here == index
         case Apply(name, operands, _):
-            return any(_in_truth(o, index, truth or (name == "select" and n == 0)) for n, o in enumerate(operands))
+            return any(_in_truth(o, index, truth or (name in _CHOOSING and n == 0)) for n, o in enumerate(operands))
     return False
 
 
@@ -196,6 +197,8 @@ def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[Ele
     the same bits."""
     def typed(value: Expression, kind: ElementType) -> Expression:
         match value:
+            case Apply("when", (condition, Read(index) as read), _):
+                return cast(Apply("when", (computed(condition), read), now[index]), now[index], kind)
             case Read(index):
                 return cast(value, now[index], kind)
             case Apply("bits", (inner,), _):
@@ -215,6 +218,9 @@ def retyped(expression: Expression, was: tuple[ElementType, ...], now: tuple[Ele
             computed(o) if _is_truth(o) else typed(o, was[o.index] if isinstance(o, Read) else o.element)
             for o in value.operands))
 
+    match expression:
+        case Apply("when", (condition, stored), _):
+            return Apply("when", (computed(condition), typed(stored, wanted)), wanted)
     return typed(expression, wanted)
 
 

@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 
 from memopt.ir.linear import Linear
-from memopt.ir.scop import Access, Apply, Expression, Index, Read, Scop, Statement
+from memopt.ir.scop import Access, Apply, Expression, Index, Read, Scop, Statement, plain_reads
 
 LONGEST = 8  # iterations of a short loop
 MOST_TERMS = 32  # terms of one statement
@@ -79,6 +79,8 @@ def _accumulates(scop: Scop, statement: Statement) -> bool:
     element = scop.array(statement.write.array).element
     others = [r for r in statement.reads if r != statement.write]
     return (isinstance(statement.expression, Apply) and statement.expression.element is element
+            and plain_reads(statement.expression) == frozenset(range(len(statement.reads)))
+            and statement.condition is None
             and not any(r.array == statement.write.array for r in others)
             and _uses(statement, statement.expression) == 1)
 

@@ -61,6 +61,8 @@ def _part_of_node(node: Node, low: int, width: int) -> Value:
             return bitwise(name, tuple(extract(o, low, width) for o in operands))
         case "select":
             return select(inner, extract(operands[1], low, width), extract(operands[2], low, width))
+        case "when":
+            return Node(name, (inner, extract(operands[1], low, width)), width)
         case "shr" | "sar" if (count := constant_of(operands[1])) is not None and low + count + width <= whole:
             return extract(inner, low + count, width)
         case "shl" if (count := constant_of(operands[1])) is not None:

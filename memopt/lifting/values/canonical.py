@@ -14,7 +14,7 @@ import functools
 from dataclasses import dataclass, field, replace
 
 from memopt.lifting.values.bits import base_and_offset, bitwise, concat, extract, inverted, mask, select, truth_of, zext
-from memopt.lifting.values.loop_tree import CarriedValue, Guarded, Item, LoopNode, StoreEvent
+from memopt.lifting.values.loop_tree import CarriedValue, Guarded, Item, LoadEvent, LoopNode, StoreEvent
 from memopt.lifting.values.values import (
     Atom,
     Carried,
@@ -65,6 +65,9 @@ class _Rewriter:
 
     def item(self, item: Item) -> Item:
         match item:
+            case LoadEvent(condition=condition) if condition is not None:
+                condition = self.value(condition)
+                return replace(item, condition=None if constant_of(condition) == 1 else condition)
             case StoreEvent():
                 return replace(item, value=self.value(item.value))
             case LoopNode():
@@ -119,6 +122,8 @@ def made(name: str, operands: tuple[Value, ...], width: int) -> Value:
             return bitwise(name, operands)
         case "select":
             return select(*operands)
+        case "when" if constant_of(first) == 1:
+            return operands[1]
         case "sar" if truth_of(first) is not None:
             return first
         case "eq" | "ne":

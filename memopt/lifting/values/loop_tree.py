@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from memopt.ir.linear import Linear
 from memopt.lifting.values.numbers import LOOP_COUNTER
-from memopt.lifting.values.values import Substitution, Value
+from memopt.lifting.values.values import Node, Substitution, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,11 @@ class LoadEvent:
     pointer: Linear
     width: int  # bits
     address: int  # of the instruction
+    condition: Value | None = None  # one bit: it is performed only where this holds; None: always
 
     def __str__(self) -> str:
-        return f"v{self.identity} = load [{self.pointer}]:{self.width}"
+        where = "" if self.condition is None else f" when {show(self.condition)}"
+        return f"v{self.identity} = load [{self.pointer}]:{self.width}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class RowLoad:
 
 @dataclass(frozen=True, slots=True)
 class StoreEvent:
-    """A store of ``value``."""
+    """A store of ``value``. A store that is performed only where ``condition`` (one bit) holds has the value
+    ``Node("when", (condition, value))``."""
 
     pointer: Linear
     value: Value
@@ -59,6 +62,11 @@ class StoreEvent:
     # operations that are performed with the store only for the floating-point flags they raise
     # (memopt.lifting.demotion.dead_fp); their operands are parts of ``value``
     beside: tuple[Value, ...] = ()
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the store is performed in some iterations only."""
+        return isinstance(self.value, Node) and self.value.operator == "when"
 
     def __str__(self) -> str:
         beside = "".join(f", beside {show(v)}" for v in self.beside)
@@ -151,8 +159,9 @@ Item = LoadEvent | RowLoad | StoreEvent | LoopNode | Guarded
 def rewritten(item: Item, new: Substitution) -> Item:
     """``item`` with the substitution ``new`` applied to all its expressions and values."""
     match item:
-        case LoadEvent(pointer=pointer):
-            return replace(item, pointer=new.linear(pointer))
+        case LoadEvent(pointer=pointer, condition=condition):
+            return replace(item, pointer=new.linear(pointer),
+                           condition=None if condition is None else new.value(condition))
         case RowLoad():
             return replace(item, pointer=new.linear(item.pointer), conditions=tuple(map(new.linear, item.conditions)))
         case StoreEvent(pointer=pointer, value=value):
@@ -181,7 +190,7 @@ def bounds(item: Item) -> frozenset[Linear]:
 
 def show(value: Value) -> str:
     """The short text form of a value, for dumps and golden files."""
-    from memopt.lifting.values.values import Carried, Final, Integer, LiveVector, Loaded, Node
+    from memopt.lifting.values.values import Carried, Final, Integer, LiveVector, Loaded
 
     match value:
         case Integer(linear, _):
@@ -223,3 +232,13 @@ def stores_of(items: Iterable[Item]) -> Iterator[StoreEvent]:
                 yield item
             case LoopNode() | Guarded():
                 yield from stores_of(item.items)
+
+
+def loads_of(items: Iterable[Item]) -> Iterator[LoadEvent]:
+    """Every load in ``items``, in textual order."""
+    for item in items:
+        match item:
+            case LoadEvent():
+                yield item
+            case LoopNode() | Guarded():
+                yield from loads_of(item.items)
