@@ -254,6 +254,25 @@ def _is_when(expression: Expression) -> TypeGuard[Apply]:
     return isinstance(expression, Apply) and expression.operator == "when"
 
 
+_EXTREMES = {"flt": ("min", "max"), "slt": ("smin", "smax"), "ult": ("umin", "umax")}
+
+
+@by_identity
+def extreme(statement: Statement) -> Expression | None:
+    """``min(x, W)`` for ``W = when(x < W, x)``, ``max(x, W)`` for ``W = when(W < x, x)``; None for other statements.
+
+    It has the value of the cell afterwards, and the same exception flags. A store changes the bits of the cell, because
+    only a number that is less (or greater) is stored. So after any number of such statements, at least one has stored
+    exactly where the bits are not what they were. The statement reads its cell at every point.
+    """
+    match statement.expression:
+        case Apply("when", (Apply("flt" | "slt" | "ult" as less, (first, second)), value), element):
+            for number, (other, old) in enumerate(((first, second), (second, first))):
+                if other == value and isinstance(old, Read) and statement.reads[old.index] == statement.write:
+                    return Apply(_EXTREMES[less][number], (value, old), element)
+    return None
+
+
 def evaluated(node: Expression) -> tuple[Expression, ...]:
     """The operands of ``node`` that are values of their own: not the read that ``when`` performs or passes over."""
     if not isinstance(node, Apply):

@@ -297,7 +297,7 @@ def _choices(expression: Expression) -> int:
     """The number of operations that compiled code often does by a branch: minima, maxima, selects."""
     if not isinstance(expression, Apply):
         return 0
-    return (expression.operator in ("min", "max", "select", "smin", "smax", "umin", "umax")) + sum(
+    return (expression.operator in ("min", "max", "select", "when", "smin", "smax", "umin", "umax")) + sum(
         map(_choices, expression.operands))
 
 

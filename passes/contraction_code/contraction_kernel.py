@@ -195,7 +195,7 @@ class ContractionKernel:
         for place, register in kept:
             emitter.op("mov", place, register)
         copy = ragged.RaggedTile(self._scratch, facts.row_count, facts.column_count, facts.element.size,
-                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector))
+                                 facts.result.stride(tile.rows), facts.result.stride(tile.vector), facts.changed)
         if direct:
             emitter.load(micro_kernel.ROW_STRIDE, copy.row_stride)
             self._unless_ragged(compute)

@@ -2,7 +2,7 @@
 
 ``row_count`` x ``vector_count`` accumulators stay in vector registers for the whole block of the reduction (k). An
 iteration reads packed panels and the frame, nothing else. Results are loaded once before the loop and stored once after
-it. Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k
+it; of a statement that stores a smaller or a greater number (``Contraction.changed``), those that have changed. Invariant: each accumulator gets exactly the statement's operations, in the statement's operand order, with k
 ascending.
 """
 
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 from memopt.ir.plan import Isa
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Apply, Expression, Read
+from memopt.ir.scop import Apply, ElementType, Expression, Read
 from memopt.x86.instructions import Mem
 from passes.contraction_schedule.contraction import Contraction, Role
+from passes.vector import conditional
 from passes.vector.emitter import Emitter
+from passes.vector.instructions import VectorCode, VectorValue
 from passes.vector.lowering import Lowering
 from passes.vector.registers import Leaf, OutOfRegisters, Registers, VectorUnit
 
@@ -141,6 +143,9 @@ class MicroKernel:
 
     def _results(self, emitter: Emitter, registers: RegisterMap, *, store: bool) -> None:
         """Loads or stores all accumulators, row by row."""
+        if store and self._contraction.changed:
+            self._changed_results(emitter, registers)
+            return
         move = self._unit.mnemonic("movu")
         emitter.op("mov", "rax", RESULT)
         for number, row in enumerate(registers.accumulators):
@@ -149,6 +154,25 @@ class MicroKernel:
             for position, register in enumerate(row):
                 memory = self._unit.at("rax", position * self._unit.bytes)
                 emitter.op(move, *((memory, register) if store else (register, memory)))
+
+    def _changed_results(self, emitter: Emitter, registers: RegisterMap) -> None:
+        """Stores each accumulator that is not what memory holds: the others have not been stored to by the original."""
+        tile, element = self._contraction.plan.tile, self._contraction.element
+        pool = Registers(self._unit, tile.row_count * tile.vector_count)
+        code = VectorCode(self._unit, emitter, pool, spare="rdx")
+
+        def constant(bits: int, kind: ElementType) -> VectorValue:
+            register = pool.take()
+            code.constant(register, bits, kind)
+            return VectorValue(register, ours=True)
+
+        emitter.op("mov", "rax", RESULT)
+        for number, row in enumerate(registers.accumulators):
+            if number:
+                emitter.op("add", "rax", ROW_STRIDE)
+            for position, register in enumerate(row):
+                memory = self._unit.at("rax", position * self._unit.bytes)
+                conditional.store_changed(code, memory, register, element.size, element, constant)
 
     def _prefetch(self, emitter: Emitter, next_tile: int) -> None:
         """A tile starts by loading its results. Prefetch those of the next tile a whole block of the reduction

@@ -30,6 +30,7 @@ class RaggedTile:
     element: int  # bytes of an element
     row_stride: int  # bytes between rows of the original results
     column_stride: int  # bytes between columns of the original results
+    changed: bool = False  # only results that have changed are copied back
 
     @property
     def row_bytes(self) -> int:
@@ -72,7 +73,14 @@ class RaggedTile:
         emitter.op("mov", "r10", RESULT)
         emitter.op("mov", "rcx", COLUMNS)
         emitter.place(column)
+        same = emitter.fresh("same_result")
+        if self.changed:
+            value = register_of(self.element, "rax").name
+            emitter.op("mov", value, Mem("r9", size=self.element))
+            emitter.op("cmp", value, Mem("r10", size=self.element))
+            emitter.jump(same, "e")
         self._copy(emitter, "r10", "r9")
+        emitter.place(same)
         emitter.op("add", "r9", self.element)
         emitter.add("r10", self.column_stride, "rax")
         emitter.op("sub", "rcx", 1)

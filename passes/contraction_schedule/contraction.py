@@ -1,6 +1,6 @@
 """A contraction seen through its plan: the strides, roles and panel sizes that the generator needs.
 
-The statement is ``W = expression(W, reads)`` over a box of iterations. W has stride 0 along the reduction dimension.
+The statement is ``W = expression(W, reads)`` over a box of iterations, or ``if (x < W) W = x``. W has stride 0 along the reduction dimension.
 Every other read varies along the rows or along the vector dimension of the register tile, not along both.
 
 Example: in ``C[i][j] += A[i][k] * B[k][j]`` with rows i and vector dimension j, A is broadcast (one value for a row), B
@@ -14,14 +14,14 @@ no checks of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Isa, Pack, Plan
 from memopt.ir.reasons import Reason, Rejected, VerifyError
 from memopt.ir.region import Region
-from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Index, Read, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, ElementType, Expression, Index, Read, Scop, Statement, extreme
 
 _OPERATORS = {"add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "sqrt": 1}
 
@@ -88,6 +88,8 @@ class Contraction:
     # Indices of the reads that are the written cell; ``operands``: the other reads, by index.
     accumulators: frozenset[int]
     operands: tuple[tuple[int, Operand], ...]
+    # A result is stored only where its bits have changed (memopt.ir.scop.extreme).
+    changed: bool = False
 
     @property
     def isa(self) -> Isa:
@@ -133,7 +135,9 @@ def contraction(region: Region, plan: Plan) -> Contraction:
                 raise Rejected(Reason.NO_SCHEDULE, f"the operand {access} is also written")
             stream = _stream(region.scop, access, dimensions)
             operands.append((index, _operand(plan, dict(extents), stream, index)))
-    return Contraction(plan, statement, element, extents, result, accumulators, tuple(operands))
+    smaller = extreme(statement)
+    return Contraction(plan, statement if smaller is None else replace(statement, expression=smaller), element, extents,
+                       result, accumulators, tuple(operands), smaller is not None)
 
 
 def element_of(scop: Scop, statement: Statement) -> ElementType:
@@ -149,7 +153,7 @@ def element_of(scop: Scop, statement: Statement) -> ElementType:
     element = elements.pop()
     if not element.is_float or statement.conditions or any(a.private for a in arrays):
         raise Rejected(Reason.NO_PLAN, "contractions have no integers, no conditions and no values kept in registers")
-    _check_expression(statement.expression, element)
+    _check_expression(extreme(statement) or statement.expression, element)
     return element
 
 

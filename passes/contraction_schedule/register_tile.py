@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from memopt.ir.plan import RegisterTile as Tile
 from memopt.ir.plan import TileLoop
 from memopt.ir.reasons import Reason, Rejected, VerifyError
-from memopt.ir.scop import Access, Apply, Expression
+from memopt.ir.scop import Access, Apply, Expression, extreme
 from memopt.models.contraction_cost import stride
 from memopt.models.tile_sizes import RegisterNeeds, register_tile
 from passes.context import Context
@@ -83,7 +83,7 @@ def _needs(state: ScheduledRegion, roles: Roles) -> RegisterNeeds:
 
     vectors = sum(varies(a) for _, a in state.operands)
     broadcasts = len(state.operands) - vectors
-    expression = state.statement.expression
+    expression = extreme(state.statement) or state.statement.expression
     temporaries = _temporaries(expression.operands) if isinstance(expression, Apply) else 0
     return RegisterNeeds(per_vector=vectors, fixed=broadcasts + temporaries)
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Plan
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import Access, Scop, Statement
+from memopt.ir.scop import Access, Apply, Read, Scop, Statement
 from memopt.polyhedral.isl import DEFAULT_BUDGET, IntegerSet, budget
 
 
@@ -134,10 +134,22 @@ def _storage(scop: Scop, statement: Statement, plan: Plan) -> Iterator[str]:
             inner = {t.dimension for t in plan.loops[pack.level + 1 :]}
             if inner & _moved_by(scop, access) - {pack.dimension, tile.reduction}:
                 yield f"{pack} is out of date before it is made again"
+    if statement.condition is not None and not _monotone(statement):
+        yield f"it cannot be told which results {statement.name} has stored"
     array = scop.array(statement.write.array)
     step = sum(s * e.coefficient(tile.vector) for s, e in zip(array.strides, statement.write.subscripts, strict=True))
     if not step:
         yield f"lanes along {tile.vector} are one cell of {statement.write}"
+
+
+def _monotone(statement: Statement) -> bool:
+    """Whether the conditional statement is ``if (x < W) W = x`` or ``if (W < x) W = x``: a result has changed exactly if
+    it was stored."""
+    match statement.condition:
+        case Apply("flt", (first, second)):
+            return any(isinstance(old, Read) and statement.reads[old.index] == statement.write
+                       and stored == statement.value for old, stored in ((first, second), (second, first)))
+    return False
 
 
 def _moved_by(scop: Scop, access: Access) -> set[str]:

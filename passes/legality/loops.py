@@ -25,7 +25,7 @@ from fractions import Fraction
 from memopt.ir.linear import Linear
 from memopt.ir.plan import Leaf, LoopPlan, Rebase, Storage
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.scop import TRIPS, Access, Apply, Expression, Index, Scop, Statement
+from memopt.ir.scop import TRIPS, Access, Apply, Expression, Index, Read, Scop, Statement
 from memopt.polyhedral.dependences import iteration_domain
 from memopt.polyhedral.isl import DEFAULT_BUDGET, Polyhedron, budget
 
@@ -82,6 +82,9 @@ def _violations(scop: Scop, plan: LoopPlan, facts: tuple[Linear, ...]) -> Iterat
         for second in placed:
             yield from _order(first, second)
     private = {a.name for a in scop.arrays if a.private}
+    for each in placed:
+        if each.statement.condition is not None and each.statement.write.array in private:
+            yield f"{each.statement.name} leaves cells of {each.statement.write.array} undefined"
     for name in sorted({a.array for p in placed for a in p.accesses} & private):
         yield from _storage(name, placed, plan.storage)
 
@@ -301,6 +304,8 @@ class _Placed:
         if leaf.sequential is None:
             yield f"{leaf.statement} keeps a cell over no loop"
             return
+        if self.statement.condition is not None and not _seen_by_its_bits(self.statement):
+            yield f"it cannot be told whether {leaf.statement} has stored to the cell that it keeps"
         together = _pair(self, self).where(equal=[self.date(n, "y.") - self.date(n, "x.")
                                                   for n in range(len(leaf.dates))])
         same = together.where(equal=[self.of(Linear.symbol(d), "y.") - self.of(Linear.symbol(d), "x.")
@@ -313,6 +318,16 @@ class _Placed:
             if read != write and read.array == write.array and not together.where(
                     equal=_met(self, write, self, read)).is_empty:
                 yield f"{read} may read {write} from memory while it is kept in a register"
+
+
+def _seen_by_its_bits(statement: Statement) -> bool:
+    """Whether each store of a conditional statement makes its cell smaller, or each makes it greater: then the cell has
+    other bits behind any number of stores."""
+    match statement.condition:
+        case Apply("flt" | "slt" | "ult", operands):
+            old = [Read(n) for n, r in enumerate(statement.reads) if r == statement.write]
+            return any(operands[1 - n] in old and operands[n] == statement.value for n in (0, 1))
+    return False
 
 
 def _unimodular(rows: list[list[Fraction]], width: int) -> bool:

@@ -31,6 +31,8 @@ from memopt.ir.scop import (
     Scalar,
     Scop,
     Statement,
+    extreme,
+    misplaced,
 )
 from memopt.polyhedral.isl import Polyhedron, budget
 from passes.loop_code.fma import fused
@@ -84,6 +86,9 @@ class LeafShape:
     write: AccessAlong
     reads: tuple[AccessAlong, ...]  # in the order of the statement's reads
     indices: Mapping[Index, Along]  # values of the ``Index`` operands that are not the same at every point
+    # A result that stays in a register is stored only where its bits have changed (memopt.ir.scop.extreme). The
+    # statement's expression is then the extreme.
+    changed: bool = False
 
     @property
     def row_bounds(self) -> tuple[Along, ...]:
@@ -135,6 +140,10 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     is not bounded.
     """
     statement = next(s for s in plan.statements if s.name == leaf.statement)
+    smaller = extreme(statement) if leaf.promote else None
+    statement = statement if smaller is None else replace(statement, expression=smaller)
+    if misplaced(statement.expression) or (leaf.promote and statement.condition is not None):
+        raise VerifyError(f"{leaf} does not keep the conditions of {statement}")
     types = [scop.array(r.array).element for r in statement.reads]
     expression = fused(statement.expression) if plan.fuse_multiply_add else statement.expression
     statement = replace(statement, expression=narrowed(expression, types))
@@ -151,7 +160,8 @@ def leaf_shape(scop: Scop, plan: LoopPlan, leaf: Leaf, scratch: Mapping[str, int
     dimensions = {dimension.name for dimension in statement.dimensions}
     indices = {node: _along(node.value.substitute(point)) for node in _nodes(statement.expression)
                if isinstance(node, Index) and (node.value.quotients or node.value.symbols & dimensions)}
-    shape = LeafShape(leaf, statement, bounds, stream(statement.write), tuple(map(stream, statement.reads)), indices)
+    shape = LeafShape(leaf, statement, bounds, stream(statement.write), tuple(map(stream, statement.reads)), indices,
+                      smaller is not None)
     _check_bounded(shape)
     return _aligned(shape)
 

@@ -162,7 +162,8 @@ class TileBody:
                 masks.ramp(self._lowering.code, ramp, along.vector, index.element)
         for stream in (self._shape.write, *self._shape.reads):
             stride = self._stride(stream)
-            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element, self._is_conditional(stream)):
+            where = self._is_conditional(stream)
+            if stride and strided.needs_offsets(self._lowering.code, stride, stream.element, where):
                 self._make_offsets(stream)
         nothing = Uses.none()
         for node, point in self._allocation.kept:
@@ -269,8 +270,9 @@ class TileBody:
         stream = self._shape.write
         stride = self._stride(stream)
         truth = self._lowering.truth(condition, leaf)
-        conditional.store(self._lowering.code, truth, self._memory(stream, point, stream.element.size), register, stride,
-                          stream.element, self._lowering.constants(leaf), self._offsets.get((stride, stream.element)))
+        conditional.store(
+            self._lowering.code, truth, self._memory(stream, point, stream.element.size), register, stride,
+            stream.element, self._lowering.constants(leaf), self._offsets.get((stride, stream.element)))
         if register != place:
             self._pool.give(register)
 
@@ -383,14 +385,24 @@ class TileBody:
         """Whether some access of ``stream`` is performed under a condition."""
         statement = self._shape.statement
         plain = plain_reads(statement.expression)
-        return (stream is self._shape.write and statement.condition is not None) or any(
+        stored = statement.condition is not None or self._shape.changed
+        return (stream is self._shape.write and stored) or any(
             s == stream and n not in plain for n, s in enumerate(self._shape.reads))
 
     def _store(self, register: str, point: Point) -> None:
         stream = self._shape.write
         stride = self._stride(stream)
+        if self._shape.changed:
+            conditional.store_changed(
+                self._lowering.code, self._memory(stream, point, stream.element.size), register, stride, stream.element,
+                self._lowering.constants(self._constant), self._offsets.get((stride, stream.element)))
+            return
         strided.store(self._lowering.code, self._memory(stream, point, stream.element.size), register, stride,
                       stream.element, self._offsets.get((stride, stream.element)))
+
+    def _constant(self, node: Expression) -> Mem:
+        """Where a constant lies that a comparison needs."""
+        return replace(self._context.constants(node), broadcast=self.kind.unit.lanes)
 
     def _make_offsets(self, stream: AccessAlong) -> None:
         key = self._stride(stream), stream.element

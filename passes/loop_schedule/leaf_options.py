@@ -21,7 +21,7 @@ from math import ceil
 
 from memopt.ir.linear import Linear
 from memopt.ir.plan import MOST_LANES, Date, Leaf
-from memopt.ir.scop import Access, Scop, Statement
+from memopt.ir.scop import Access, Scop, Statement, extreme
 from memopt.models.loop_cost import (
     LINE,
     MOST_NEIGHBOURS,
@@ -214,7 +214,8 @@ def _legal(scop: Scop, at: Position, place: DimensionMap, parallel: Callable[[st
         return None  # no dependence asks for a sequential dimension
     if carry(left, {name: Linear.symbol(sequential)}) != ():
         return None
-    promote = still and statement.condition is None and _alone(statement, left)
+    kept = statement.condition is None or extreme(statement) is not None
+    promote = still and kept and _alone(statement, left)
     return Leaf(name, at.dates, sequential, rows, 1, vector, 1, promote), nest
 
 

@@ -18,7 +18,7 @@ from memopt.ir.scop import ElementType
 from memopt.x86.instructions import Mem, sub_register
 from passes.vector import comparisons, strided
 from passes.vector.comparisons import Truth
-from passes.vector.instructions import VectorCode, letter
+from passes.vector.instructions import VectorCode, VectorValue, integer, letter
 from passes.vector.integers import Constants
 from passes.vector.masks import constant_lanes
 from passes.vector.registers import view
@@ -61,6 +61,16 @@ def store(code: VectorCode, truth: Truth, memory: Mem, source: str, stride: int,
         code.release(held)
     else:
         _store_lanes(code, truth, memory, source, stride, element)
+
+
+def store_changed(code: VectorCode, memory: Mem, source: str, stride: int, element: ElementType, constants: Constants,
+                  offsets: str | None = None) -> None:
+    """The elements at ``memory``, ``memory + stride``, ... = ``source`` where their bits differ. All lanes are read."""
+    kind = integer(element.size)
+    register = code.pool.take()
+    strided.load(code, register, memory, stride, element, offsets)
+    same = comparisons.compare(code, "eq", kind, VectorValue(register, ours=True), VectorValue(source), constants)
+    store(code, same.opposite, memory, source, stride, element, constants, offsets)
 
 
 # -- masks of AVX-512F and AVX2 ------------------------------------------------------------------------------------

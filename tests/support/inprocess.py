@@ -41,6 +41,24 @@ class Buffer:
         offset = mmap.PAGESIZE + (inner - size if at_end else 0)
         self.view = memoryview(pages)[offset:offset + size]
         self.address = start + offset
+        self._first, self._count = start + mmap.PAGESIZE, inner // mmap.PAGESIZE
+
+    def protect(self, read: set[int], written: set[int]) -> int:
+        """Makes the pages that are not ``written`` read-only, those that are not ``read`` either inaccessible: how many
+        there are. Pages count from the first one."""
+        kept = {n: mmap.PROT_READ if n in read else 0 for n in range(self._count) if n not in written}
+        for number, protection in kept.items():
+            self._protect(number, 1, protection)
+        return len(kept)
+
+    def unprotect(self) -> None:
+        """Makes all pages readable and writable."""
+        self._protect(0, self._count, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def _protect(self, number: int, count: int, protection: int) -> None:
+        if _LIBC.mprotect(ctypes.c_void_p(self._first + number * mmap.PAGESIZE),
+                          ctypes.c_size_t(count * mmap.PAGESIZE), protection):
+            raise OSError(ctypes.get_errno(), "mprotect")
 
 
 def host_isas() -> tuple[Isa, ...]:

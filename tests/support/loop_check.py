@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 from collections.abc import Mapping, Sequence
 
@@ -20,13 +21,15 @@ from tests.support.lanes import adversarial
 
 def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int], *, seed: int = 1,
           specials: bool = False, poison: bool = False, scalars: Sequence[int] = (),
-          mxcsr: int = MXCSR_DEFAULT) -> None:
+          mxcsr: int = MXCSR_DEFAULT, guarded: bool = False) -> int:
     """Runs the plan and the region's statements on equal memory; AssertionError at the first difference. Values that
     the region passes on start with what ``symbols`` says, and must end as they do in the reference.
 
     ``symbols``: live-ins that are no arrays' bases, and H. Arrays are exactly as large as what is accessed of them;
     they end (even seeds) or start (odd seeds) at an inaccessible page. ``specials``: NaNs, infinities and the like;
-    ``poison``: what no instance reads is signalling NaNs, what one reads small numbers whose sums are exact."""
+    ``poison``: what no instance reads is signalling NaNs, what one reads small numbers whose sums are exact.
+    ``guarded``: pages that the reference does not touch are inaccessible, those that it does not write read-only.
+    Returns how many pages are."""
     nest = plan if isinstance(plan, NestPlan) else NestPlan((plan,))
     scop = region.scop
     values = {"R": symbols["H"] + 1, **symbols}
@@ -59,8 +62,14 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
     there = values | {bases[n]: b.address - low[n] for n, b in theirs.items() if n in bases}
     for name, offset in layout.symbols.items():
         frame.view[offset:offset + 8] = (here[name] % (1 << 64)).to_bytes(8, "little")
-    flags = NativeKernel(made.items, nest.isa).run(frame.address, scalars, mxcsr)
-    expected = scalar_nest.run(scop, there, scalars, mxcsr)
+    kernel = NativeKernel(made.items, nest.isa)
+    expected, read, written = scalar_nest.run(scop, there, scalars, mxcsr)
+    passed_over = 0
+    if guarded:
+        passed_over = sum(ours[n].protect(_pages(theirs[n], read), _pages(theirs[n], written)) for n in ours)
+    flags = kernel.run(frame.address, scalars, mxcsr)
+    for buffer in ours.values():
+        buffer.unprotect()
     what = f"{scop}\n{plan}\n{dict(symbols)} seed={seed}"
     for array in scop.arrays:
         if not array.private and ours[array.name].view != theirs[array.name].view:
@@ -69,6 +78,14 @@ def check(region: Region, plan: LoopPlan | NestPlan, symbols: Mapping[str, int],
         at = layout.symbols[passed.symbol]
         assert bytes(frame.view[at:at + passed.width]) == bytes(theirs[passed.array].view[:passed.width]), what
     assert flags == expected, f"MXCSR {flags:#x}, reference {expected:#x}\n{what}"
+    return passed_over
+
+
+def _pages(buffer: Buffer, addresses: np.ndarray) -> set[int]:
+    """The pages of ``buffer`` in which an element begins or ends that ``addresses`` name, counted from its first."""
+    inside = addresses[(addresses >= buffer.address) & (addresses < buffer.address + len(buffer.view))]
+    first = buffer.address // mmap.PAGESIZE
+    return {int(n) - first for n in np.unique(inside // mmap.PAGESIZE)}
 
 
 _WORDS = {8: np.uint64, 4: np.uint32, 2: np.uint16, 1: np.uint8}

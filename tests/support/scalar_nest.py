@@ -120,17 +120,24 @@ def _machine() -> tuple[ctypes.CDLL, dict[str, int]]:
     source = """#include <stdint.h>
 #include <string.h>
 #include <xmmintrin.h>
-/* row: program, write address, then addresses and numbers. code: pairs (operation, argument), ended by operation 0. */
-unsigned run(long rows, long width, long *table, long **programs, long *sizes, unsigned mxcsr) {
-unsigned saved = _mm_getcsr(); _mm_setcsr(mxcsr);
-for (long i = 0; i < rows; i++) { long *row = table + i * width; uint64_t stack[64], *s = stack;
-for (long *p = programs[row[0]]; p[0]; p += 2) switch (p[0]) {
+/* row: program, write address, then addresses and numbers. code: pairs (operation, argument), ended by operation 0.
+   log: the addresses that are read, and those that are written, negated. */
+unsigned run(long rows, long width, long *table, long **programs, long *sizes, unsigned mxcsr, long *log,
+             long *logged) {
+unsigned saved = _mm_getcsr(); _mm_setcsr(mxcsr); long n = 0;
+for (long i = 0; i < rows; i++) { long *row = table + i * width; uint64_t stack[64], *s = stack; int passed_over = 0;
+for (long *p = programs[row[0]]; p[0]; p += 2) {
+if (p[0] <= 4 || (p[0] >= 9 && p[0] <= 12 && s[-1])) log[n++] = row[p[1]];
+switch (p[0]) {
 case 1: *s++ = *(uint8_t *)row[p[1]]; break; case 2: *s++ = *(uint16_t *)row[p[1]]; break;
 case 3: *s++ = *(uint32_t *)row[p[1]]; break; case 4: *s++ = *(uint64_t *)row[p[1]]; break;
+case 8: passed_over = !s[-2]; s[-2] = s[-1]; s -= 1; break;
+case 9: if (s[-1]) s[-1] = *(uint8_t *)row[p[1]]; break; case 10: if (s[-1]) s[-1] = *(uint16_t *)row[p[1]]; break;
+case 11: if (s[-1]) s[-1] = *(uint32_t *)row[p[1]]; break; case 12: if (s[-1]) s[-1] = *(uint64_t *)row[p[1]]; break;
 case 5: *s++ = p[1]; break; case 6: *s++ = row[p[1]]; break; case 7: *s++ = (uint32_t)row[p[1]]; break;
 """ + "\n".join(f"case {numbers[name]}: {code} break;" for name, code in cases) + """
-} memcpy((void *)row[1], &s[-1], sizes[row[0]]); }
-asm volatile("" ::: "memory"); unsigned after = _mm_getcsr(); _mm_setcsr(saved); return after; }"""
+}} if (!passed_over) { log[n++] = -row[1]; memcpy((void *)row[1], &s[-1], sizes[row[0]]); } }
+*logged = n; asm volatile("" ::: "memory"); unsigned after = _mm_getcsr(); _mm_setcsr(saved); return after; }"""
     folder = Path(tempfile.mkdtemp(prefix="memopt-scalar-"))
     target = folder / "machine.so"
     subprocess.run(["gcc", "-O1", "-w", "-fno-strict-aliasing", "-mfma", "-shared", "-fPIC", "-x", "c", "-", "-o",
@@ -156,9 +163,10 @@ def instances(statement: Statement, values: Mapping[str, int]) -> np.ndarray:
     return np.array(points, dtype=np.int64).reshape(len(points), len(names))
 
 
-def run(scop: Scop, values: Mapping[str, int], scalars: Sequence[int] = (), mxcsr: int = MXCSR_DEFAULT) -> int:
+def run(scop: Scop, values: Mapping[str, int], scalars: Sequence[int] = (),
+        mxcsr: int = MXCSR_DEFAULT) -> tuple[int, np.ndarray, np.ndarray]:
     """All instances in program order; ``values``: every symbol, base addresses among them (a private array's address
-    under its own name). Returns MXCSR at the end."""
+    under its own name). Returns MXCSR at the end, the addresses that were read, and those that were written."""
     machine, numbers = _machine()
     width = 2 + max(len(s.reads) + len(_numbers(s.expression)) for s in scop.statements)
     depth = max(len(s.position) for s in scop.statements)
@@ -182,8 +190,12 @@ def run(scop: Scop, values: Mapping[str, int], scalars: Sequence[int] = (), mxcs
     arrays = [(ctypes.c_long * len(p))(*[v - (1 << 64) if v >> 63 else v for v in p]) for p in programs]
     pointers = (ctypes.c_void_p * len(arrays))(*[ctypes.addressof(a) for a in arrays])
     sizes = (ctypes.c_long * len(arrays))(*[scop.array(s.write.array).element.size for s in scop.statements])
-    return int(machine.run(ctypes.c_long(len(table)), ctypes.c_long(width), ctypes.c_void_p(table.ctypes.data),
-                           pointers, sizes, ctypes.c_uint32(mxcsr)))
+    log, logged = np.zeros(len(table) * max(map(len, programs)) + 1, dtype=np.int64), ctypes.c_long()
+    flags = int(machine.run(ctypes.c_long(len(table)), ctypes.c_long(width), ctypes.c_void_p(table.ctypes.data),
+                            pointers, sizes, ctypes.c_uint32(mxcsr), ctypes.c_void_p(log.ctypes.data),
+                            ctypes.byref(logged)))
+    log = log[:logged.value]
+    return flags, np.unique(log[log > 0]), np.unique(-log[log < 0])
 
 
 def addresses(scop: Scop, statement: Statement, access: Access, points: np.ndarray,
@@ -233,6 +245,13 @@ def _program(scop: Scop, statement: Statement, numbers: dict[str, int], scalars:
             case Index(_, kind):
                 found.extend((6 if kind.size == 8 else 7, column))
                 column += 1
+            case Apply("when", (condition, Read(index) as read)) if node is not statement.expression:
+                emit(condition)
+                found.extend((8 + element(read).size.bit_length(), 2 + index))
+            case Apply("when", operands):
+                for operand in operands:
+                    emit(operand)
+                found.extend((8, 0))
             case Apply(operator, operands, kind):
                 truths = list(map(emit, operands))
                 if operator == "select":
