@@ -7,9 +7,11 @@ unmaps pages in the program, and appends to /tmp/perf-PID.map if memopt made tha
 step: the process then has either its original bytes or a complete, recorded patch.
 
 - ``code_cache``: maps code, statistics, frame and scratch pages in the process, within reach of a 32-bit displacement.
-- ``install``: commits the patch, removes it, and finds patches that are in force.
+- ``install``: commits the patch, removes it, and finds the versions that are or were in force.
+- ``frame_lock``: gives back the lock of a version whose holder has left it for good.
 - ``perf_map``: names the new code for perf and other profilers.
 
 Tested by: tests/unit/runtime/patching, one test file for each module. On a real process: ``code_cache`` by
-tests/live/test_codecache.py, ``install`` by tests/live/test_install.py and tests/live/test_kill.py.
+tests/live/test_codecache.py, ``install`` by tests/live/test_install.py and tests/live/test_kill.py, ``frame_lock`` by
+tests/live/test_frame_lock.py.
 """

@@ -11,7 +11,8 @@ Why this finds everybody: a thread's place is in its registers. A context that d
 instruction pointer is an aligned word there: the kernel (arch/x86/kernel/signal_64.c) and C libraries store it so. All
 memory that the program can write is searched, conservatively as garbage collectors do (Boehm and Weiser 1988): any word
 with such a value counts, also one that is left over. So the answer "nobody" is certain, and "somebody" may be wrong.
-Below the stack pointer is searched, too, because stacks of other contexts may lie there.
+Below the stack pointer is searched, too, because stacks of other contexts may lie there. But a signal frame counts for
+nothing if a thread runs on the same stack further up: the handler was left, by its return or by longjmp(3).
 
 Where the program has no signal handler, no code of it is interrupted. One may still run that was reset when it was
 called (SA_RESETHAND). So the stacks of the threads are searched even then, and only they.
@@ -19,6 +20,7 @@ called (SA_RESETHAND). So the stacks of the threads are searched even then, and 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Container, Iterator, Sequence
 
 from memopt.ir.reasons import Reason, Rejected
@@ -30,6 +32,11 @@ _SYSCALL_BYTES = 2
 _WORD = 8
 _CHUNK = 1 << 20
 _RED_ZONE = 128
+# struct rt_sigframe (arch/x86/include/asm/sigframe.h): the address that the handler returns to, then a ucontext, with
+# the registers r8 .. r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip at its offset 40. The vector state lies above it.
+_FRAME_RIP = 8 + 40 + 16 * 8
+_LARGEST_FRAME = 16 << 10
+_SIGRETURN = b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"  # mov rax, 15; syscall
 _STACK_BYTES = 64 << 20  # of a stack that is searched, from the stack pointer up
 # The program is stopped meanwhile, at about 2 GB/s. A larger one is searched once that is 2 % of its time.
 LARGEST, MORE_EACH_SECOND = 512 << 20, 40 << 20
@@ -87,8 +94,25 @@ def suspended(tracee: Tracee, low: int, high: int, only: Container[int] | None =
     there is too much memory to search.
     """
     spans = _all(tracee, ignored) if everywhere or interrupted_by_handlers(tracee.pid) else _stacks(tracee)
-    return any(only is None or value in only
-               for start, end in spans for value in words_between(tracee.memory, start, end, low, high))
+    pointers = [tracee.registers(tid).rsp for tid in tracee.threads]
+    return any((only is None or value in only) and not any(_left(tracee.memory, at, pointer) for pointer in pointers)
+               for start, end in spans for at, value in words_between(tracee.memory, start, end, low, high))
+
+
+def _left(memory: Memory, at: int, pointer: int) -> bool:
+    """Whether the word at ``at`` is the instruction pointer in a signal frame that was left.
+
+    The kernel pushes the frame right below the stack pointer of the code that it interrupts. A thread whose stack
+    pointer lies between the two runs on this stack, and all that is further down is dead (System V ABI, 3.2.2).
+    """
+    if not at + _WORD <= pointer - _RED_ZONE or pointer - at > _LARGEST_FRAME:
+        return False
+    frame = memory.read_some(at - _FRAME_RIP, _FRAME_RIP)
+    if len(frame) < _FRAME_RIP:
+        return False
+    restorer, interrupted = struct.unpack_from("<Q", frame)[0], struct.unpack_from("<Q", frame, _FRAME_RIP - _WORD)[0]
+    return (pointer <= interrupted < at + _LARGEST_FRAME
+            and memory.read_some(restorer, max(map(len, _SIGRETURN))).startswith(_SIGRETURN))
 
 
 def _stacks(tracee: Tracee) -> list[tuple[int, int]]:
@@ -130,8 +154,9 @@ def _in_use(pid: int, mapping: Mapping) -> Sequence[tuple[int, int]]:
     return ((mapping.start, mapping.end),) if mapping.shared else present_intervals(pid, mapping.start, mapping.end)
 
 
-def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> Iterator[int]:
-    """The aligned words in the memory ``[start, end)`` with values in ``[low, high)``; unreadable pages have none."""
+def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Address and value of each aligned word in the memory ``[start, end)`` that is in ``[low, high)``; unreadable
+    pages have none."""
     import numpy
 
     buffer = bytearray(_CHUNK)
@@ -147,7 +172,8 @@ def words_between(memory: Memory, start: int, end: int, low: int, high: int) -> 
                     yield from words_between(memory, page, min(page + PAGE, end), low, high)
             continue
         values = numpy.frombuffer(view, numpy.uint64)
-        yield from map(int, values[values - numpy.uint64(low) < numpy.uint64(high - low)])
+        for index in numpy.flatnonzero(values - numpy.uint64(low) < numpy.uint64(high - low)):
+            yield piece + _WORD * int(index), int(values[index])
 
 
 def get_ready() -> None:

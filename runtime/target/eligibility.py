@@ -90,6 +90,11 @@ def check_in_service(pid: int) -> None:
     Reasons: ENDED, THREADS, SIGSEGV_HANDLER. A process that has confined itself may keep them: they make no calls.
     """
     check_threads(pid)
+    check_handlers(pid)
+
+
+def check_handlers(pid: int) -> None:
+    """Raises ``Rejected(SIGSEGV_HANDLER)`` if a handler of the process may repair faults, ``Rejected(ENDED)``."""
     check_loaded(pid, _status(pid))
 
 

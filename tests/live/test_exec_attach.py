@@ -62,10 +62,15 @@ def test_improves_leaves_and_undoes(running: Told, expected: str, tmp_path: Path
     undone = attach(running.pid, "--undo")
     assert undone.exit_code == 0
     assert undone.stderr.count("\n") == 1
+    assert "KiB of former code stay until it ends" in undone.stderr
     assert text_of(running.pid) == text
     assert state_of(running.pid) == state
-    assert "memfd:memopt" not in Path(f"/proc/{running.pid}/maps").read_text()
     assert not has_new_code(running.pid)
+    assert attach(running.pid, "--undo").stderr.startswith(f"memopt: process {running.pid} runs no code of memopt's;")
+    assert attach(running.pid).exit_code == 0  # and once more
+    assert has_new_code(running.pid)
+    attach(running.pid, "--undo")
+    assert text_of(running.pid) == text
     assert running.finish() == (EXIT_CODE, expected)
 
 

@@ -1,19 +1,24 @@
 /* A program to attach to: it counts in a loop with a known header until SIGUSR1, then says whether all went well.
-   usage: worker [timer | thread | sleep | read | shared | segv | seccomp]...
+   usage: worker [timer | thread | sleep | read | shared | segv | seccomp | confine | tasks]...
    timer: SIGALRM every millisecond; thread: a second thread that sleeps; sleep, read: sits in nanosleep or read(0)
-   after saying ready; shared: every round also writes to shared memory; segv: SIGSEGV is caught; seccomp: a filter. */
+   after saying ready; shared: every round also writes to shared memory; segv: SIGSEGV is caught; seccomp: a filter;
+   confine: at SIGUSR2 the program forbids itself calls that it does not make, on pain of death;
+   tasks: at SIGUSR2 it switches to another task, which does nothing, and at the next one back. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 enum { COUNT = 20000, CELLS = 4096 };
@@ -24,6 +29,28 @@ static unsigned long cells[CELLS], again[CELLS];
 static void on_stop(int s) { stop = 1; }
 static void on_child(int s) { children++; }
 static void on_alarm(int s) { alarms++; }
+
+static void confine(int s)
+{
+#define KILLED(number) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)), KILLED(SYS_mmap), KILLED(SYS_mprotect),
+        KILLED(SYS_munmap), KILLED(SYS_madvise), KILLED(SYS_clone), KILLED(SYS_memfd_create), KILLED(SYS_rt_sigaction),
+        KILLED(SYS_getpid), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_wait4, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, __WALL, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static ucontext_t task[2];
+static volatile int current;
+static void switch_tasks(int s) { int me = current; current = !me; swapcontext(&task[me], &task[!me]); }
+static void idle(void) { for (;;); }
+
 static void *nap(void *x) { for (;;) pause(); return x; }
 
 /* Adds 1 to *total, count times. The header is a 5-byte instruction, alone on its page's middle. */
@@ -60,6 +87,16 @@ int main(int n, char **arguments)
         struct sock_fprog program = {1, allow};
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    }
+    if (has(n, arguments, "confine"))
+        signal(SIGUSR2, confine);
+    static char other_stack[1 << 17] __attribute__((aligned(64)));
+    if (has(n, arguments, "tasks")) {
+        getcontext(&task[1]);
+        task[1].uc_stack.ss_sp = other_stack;
+        task[1].uc_stack.ss_size = sizeof other_stack;
+        makecontext(&task[1], idle, 0);
+        signal(SIGUSR2, switch_tasks);
     }
     volatile long *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_t second;

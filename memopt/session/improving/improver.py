@@ -102,7 +102,7 @@ class Improver:
         if settled:
             hotness.settle(settled)
         self.in_service.adapt_chunks()
-        if self.in_service.review():
+        if self.in_service.review() or self.in_service.unlock():
             return True
         address = hotness.hottest()
         if address is None or hotness.open_share < (MOST_SHARE if self._in_vain() else LEAST_SHARE):

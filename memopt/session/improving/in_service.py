@@ -2,10 +2,11 @@
 
 Example: a version was faster in the trial, but is now entered for three iterations at a time, and entering and leaving
 it costs more than it gains. Its counters (``review``) or an A/B measurement (``hold``) show the loss. Then the version
-is taken out, or another one is made for the current sizes.
+is taken out, or another one is made for the current sizes. All versions are taken out when the program sets a handler
+for SIGSEGV. The lock of a version that somebody has left by longjmp is given back (``unlock``).
 
 In: the decisions in ``History``, the counters of the versions. Changes the process: takes versions out, puts them back.
-``review`` and ``hold`` only choose what is to be done; the worker thread does it.
+``review``, ``unlock`` and ``hold`` only choose what is to be done; the worker thread does it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from memopt.session.replacing.history import History
 from memopt.session.replacing.others import chunk
 from memopt.session.replacing.process import Process
 from memopt.session.replacing.reservation import give_back
-from memopt.session.replacing.versions import line, put_back, set_aside
+from memopt.session.replacing.versions import free_lock, line, lock_held, put_back, set_aside
+from runtime.target.eligibility import check_handlers
 from runtime.target.memory import Memory
 from runtime.target.proc import running_seconds, thread_count
 
@@ -73,9 +75,10 @@ class InService:
 
     def review(self) -> bool:
         """Start to take out a version that is not faster in service; False if there is none."""
+        unfit = self._unfit()
         for version in self.versions():
-            verdict = version.service.judge(version.cache.read_statistics(), self._inside(version),
-                                            thread_count(self.process.pid))
+            verdict = unfit or version.service.judge(version.cache.read_statistics(), self._inside(version),
+                                                     thread_count(self.process.pid))
             if verdict is not None:
                 self._start(functools.partial(self.take_out, version, verdict))
                 return True
@@ -90,6 +93,22 @@ class InService:
                 if iterations is not None:
                     with suppress(Rejected), closing(Memory(self.process.pid)) as memory:
                         version.cache.set_chunk(memory, iterations)
+
+    def unlock(self) -> bool:
+        """Start to look whether a version's lock can be given back; False if all are free, or were used of late."""
+        for version in self.history.installed:
+            if (version.service.stands_still(version.cache.read_statistics(), time.monotonic())
+                    and lock_held(self.process, version)):
+                self._start(functools.partial(self._free, version))
+                return True
+        return False
+
+    def _free(self, version: Installed) -> None:
+        try:
+            with self.process.timer.stage("unlock"):
+                free_lock(self.process, version)
+        except Exception as error:  # noqa: BLE001 - it stays taken, and the original runs
+            say_internal(self.process.timer.name, error)
 
     def hold(self) -> bool:
         """Start an A/B measurement if one is due: of a version that was not measured yet, or got slower since; then of
@@ -118,6 +137,16 @@ class InService:
             self._start(functools.partial(self._take_turns_together, little))
             return True
         return False
+
+    def _unfit(self) -> Verdict | None:
+        """Why no version may be in service any more: the program has set a handler that may repair faults."""
+        if not self.history.installed:
+            return None
+        try:
+            check_handlers(self.process.pid)
+        except Rejected as rejected:
+            return None if rejected.reason is Reason.ENDED else Verdict(rejected.reason, rejected.detail)
+        return None
 
     def take_out(self, version: Installed, verdict: Verdict) -> None:
         """Take ``version`` out of service. Then the version behind it is put back, or another version is made for the

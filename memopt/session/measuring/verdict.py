@@ -26,6 +26,7 @@ TICK_SECONDS = 50e-9  # of one guard that fails
 SAMPLE_SECONDS = 0.016  # that a sample stands for where samples are rarest (memopt.session.watching.sampling_rate)
 WATCH_SECONDS = 0.5  # of the program, from one look at its pace to the next; doubled by each that shows a loss
 ERRORS = 2.0  # standard errors of the sampled time that a loss must exceed (samples are counted: Poisson)
+STILL_SECONDS = 1.0  # without a run, before the lock of the version is looked at; twice as long each time it is in use
 SLOWER = 1.1  # by this factor than in its A/B measurement
 
 
@@ -59,6 +60,8 @@ class Service:
     _processor: float = 0.0  # when it was last paced
     _timed: tuple[int, float] = (0, 0.0)  # iterations and seconds at the last answer of ``iteration_seconds``
     _watch: float = WATCH_SECONDS
+    _rest: tuple[int, float] = (-1, 0.0)  # runs when the lock was looked at, or when they last changed, and the time
+    _patience: float = STILL_SECONDS
 
     def judge(self, counted: Statistics, inside: float, threads: int = 1) -> Verdict | None:
         """The verdict on the time since the last one; None: the version stays, or it is too early to tell.
@@ -124,6 +127,21 @@ class Service:
             return None
         self._timed = counted.iterations, inside
         return seconds / iterations
+
+    def stands_still(self, counted: Statistics, elapsed: float) -> bool:
+        """Whether no run has begun for a while: somebody may have left the version without giving back its lock.
+
+        True at most once for each period of waiting, and the next period is twice as long. ``elapsed``: seconds on any
+        clock."""
+        runs, since = self._rest
+        if counted.runs != runs:
+            self._rest, self._patience = (counted.runs, elapsed), STILL_SECONDS
+            return False
+        if elapsed - since < self._patience:
+            return False
+        self._rest = runs, elapsed
+        self._patience *= 2
+        return True
 
     def pass_over(self, counted: Statistics, inside: float) -> None:
         """Leave everything up to now out of the next verdict."""

@@ -3,12 +3,15 @@
 Example: a version for n = 512 is installed, then the loop comes with n = 640. A second version is patched in at the
 header; where its guard fails it jumps to the entry of the first, whose guard leads to the original code. While the
 second is made, the first is set aside: the original bytes are back at the header, and its own pages stay.
+
+Each version has a lock, which one entry takes and gives back when it leaves. Where a signal handler leaves the version
+by longjmp instead, ``free_lock`` gives it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from memopt.ir.reasons import Rejected
@@ -50,6 +53,28 @@ def set_aside(process: Process, version: Installed) -> bool:
             if installed.placement.code == version.cache.placement.code:
                 suspend(tracee, installed)
                 return True
+    return False
+
+
+def lock_held(process: Process, version: Installed) -> bool:
+    """Whether somebody has the lock of ``version``; the process is not stopped."""
+    from runtime.patching.frame_lock import held
+    from runtime.target.memory import Memory
+
+    with suppress(Rejected), closing(Memory(process.pid)) as memory:
+        return held(memory, version.cache.placement)
+    return False
+
+
+def free_lock(process: Process, version: Installed) -> bool:
+    """Give back the lock of ``version`` if nobody can come back to do so; whether it is free now."""
+    from runtime.patching.frame_lock import give_back
+    from runtime.target.contexts import get_ready
+    from runtime.target.ptrace import TargetEnded
+
+    get_ready()
+    with suppress(Rejected, TargetEnded), process.stopped() as tracee:
+        return give_back(tracee, version.cache.placement)
     return False
 
 

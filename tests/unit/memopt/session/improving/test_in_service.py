@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from memopt.ir.reasons import Reason
+from memopt.ir.reasons import Reason, Rejected
 from memopt.options import Options
 from memopt.session.improving import in_service
 from memopt.session.improving.in_service import InService
@@ -60,6 +60,7 @@ class Watched(InService):
 
 @pytest.fixture
 def watching(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Watched]:
+    monkeypatch.setattr(in_service, "check_handlers", lambda _: None)
     for name, value in (("set_aside", True), ("put_back", True), ("running_seconds", 100.0), ("thread_count", 1)):
         monkeypatch.setattr(in_service, name, lambda *_, value=value: value)
     monkeypatch.setattr(in_service.time, "sleep", lambda _: None)
@@ -152,3 +153,36 @@ def test_where_it_cannot_be_set_aside_its_loop_is_tried_anew(watching: Callable[
     watched.history.decisions.append(old)
     watched.take_out(old, OTHERS)
     assert (watched.history.decisions, watched.improving.improved) == ([], [HEADER])
+
+
+def test_the_lock_of_a_version_that_stands_still_is_given_back(watching: Callable[..., Watched],
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while there are runs, and not where it is free."""
+    watched, front = watching(), installed(installed())
+    watched.history.decisions += [front.behind, front]
+    clock, taken, freed = [0.0], list[Installed](), list[Installed]()
+    monkeypatch.setattr(in_service.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(in_service, "lock_held", lambda _, version: version in taken)
+    monkeypatch.setattr(in_service, "free_lock", lambda _, version: freed.append(version))
+    for version, held, runs in ((front, False, 1), (front.behind, True, 1), (front, True, 2), (front, True, 2)):
+        taken[:] = [version] if held else []
+        version.cache.statistics = Statistics(9, runs, 9, 9)
+        watched.unlock()
+        clock[0] += 100.0
+        assert watched.unlock() is held
+    assert freed == [front.behind, front, front]
+
+
+def test_a_handler_that_may_repair_faults_ends_the_service(watching: Callable[..., Watched],
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    def set_later(_: int) -> None:
+        raise Rejected(Reason.SIGSEGV_HANDLER)
+
+    watched, old = watching(), installed()
+    watched.history.decisions.append(old)
+    assert not watched.review()
+    monkeypatch.setattr(in_service, "check_handlers", set_later)
+    assert watched.review()
+    (refused,) = watched.history.decisions
+    assert (watched.given_back, refused.reason) == ([old.cache], Reason.SIGSEGV_HANDLER)
+    assert not watched.review()

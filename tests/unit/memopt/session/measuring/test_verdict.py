@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memopt.ir.reasons import Reason
-from memopt.session.measuring.verdict import ENOUGH_ENTRIES, PASSAGE_SECONDS, Service, Verdict
+from memopt.session.measuring.verdict import ENOUGH_ENTRIES, PASSAGE_SECONDS, STILL_SECONDS, Service, Verdict
 from runtime.patching.code_cache import Statistics
 
 counted = Statistics
@@ -114,3 +114,19 @@ def test_a_version_that_gets_slower_than_in_its_turns_is_looked_at_again() -> No
     assert service.slower(counted(0, 0, 500), 1.2)
     assert not service.slower(counted(0, 0, 600), 1.8)
     assert service.slower(counted(0, 0, 700), 2.3)
+
+
+def test_standing_still_is_told_once_for_each_period_and_periods_get_longer() -> None:
+    service, told = Service(1e-4), list[float]()
+    for tick in range(80):
+        now = 100.0 + tick * STILL_SECONDS / 10
+        if service.stands_still(counted(50, 7, 700), now):
+            told.append(round((now - 100.0) / STILL_SECONDS, 1))
+    assert told == [1.0, 3.0, 7.0]
+
+
+def test_each_run_begins_the_period_anew() -> None:
+    service = Service(1e-4)
+    for tick in range(1, 40):
+        assert not service.stands_still(counted(50, tick, 700), tick * STILL_SECONDS * 0.99)
+    assert service.stands_still(counted(50, 39, 700), 41 * STILL_SECONDS)
