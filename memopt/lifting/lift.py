@@ -64,13 +64,15 @@ class Code:
     """The code around a loop.
 
     ``lift`` gives the operations of the basic block at an address. ``calls``: the blocks include copies of functions
-    that the loop calls. ``to_the_end``: execute the last iteration too, where that is possible (for surveys)."""
+    that the loop calls. ``to_the_end``: execute the last iteration too, where that is possible (for surveys).
+    ``roots``: see memopt.cfg.cold_calls.root_exits."""
 
     graph: FlowGraph
     forest: LoopForest
     lift: Callable[[int], Block]
     calls: bool = False
     to_the_end: bool = False
+    roots: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +254,8 @@ def _lifted(view: _View, displaced: bytes, budget: Budget, observer: Observer | 
         budget.check()
         try:
             if outer is None:
-                outer = Executor(code.graph, code.forest, code.lift, assumptions, budget).outermost(view.loop)
+                executor = Executor(code.graph, code.forest, code.lift, assumptions, budget, code.roots)
+                outer = executor.outermost(view.loop)
             return _described(view, assumptions, outer, displaced, budget, observer)
         except Request as request:
             assumptions = assumptions.granting(request)

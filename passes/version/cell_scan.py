@@ -25,7 +25,7 @@ from functools import lru_cache
 from memopt.ir.cells import CellSet
 from memopt.ir.linear import Linear, Quotient
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Progression, Region, Relation
+from memopt.ir.region import Guard, Progression, Region, Relation
 from memopt.ir.scop import LIMIT, TRIPS, Access, Array
 from memopt.polyhedral.isl import IntegerMap, IntegerSet
 from memopt.polyhedral.loop_ast import Block, Call, For, If, Name, Node, loop_ast
@@ -112,6 +112,18 @@ def symbol_guards(cells: Iterable[Cells]) -> tuple[Relation, ...]:
     return bounds({s for each in cells for s in each.symbols if not isinstance(s, Quotient)} - {LIMIT})
 
 
+def covers(cells: Cells, others: Cells, guards: Iterable[Guard]) -> bool:
+    """Whether each of ``others`` is one of ``cells``, wherever ``guards`` hold. Both belong to one array."""
+    if cells.pieces == others.pieces:
+        return True
+    symbols = sorted(s for s in cells.symbols | others.symbols if not isinstance(s, Quotient))
+    names = {symbol: f"p{n}" for n, symbol in enumerate(symbols)}
+    known = tuple(_context(tuple(g for g in guards if isinstance(g, Relation)), names))
+    one, two = (IntegerSet.parse(f"[{', '.join(names.values())}] -> {{ {'; '.join(parts)} }}") for parts in (
+        [_set(p, names, known) for p in each.pieces] for each in (cells, others)))
+    return two <= one
+
+
 def scan(cells: Cells, run: Run, region: Region, layout: FrameLayout, emitter: Emitter) -> None:
     """Code that visits ``cells``, run by run. It clobbers all general registers but rbp, which holds the frame, and
     rsp. ``region``: its guards hold."""
@@ -180,12 +192,17 @@ def _scan_nest(cells: Cells, known: tuple[Relation, ...]) -> tuple[Node, dict[st
 
 
 def _relation(piece: _Piece, names: Mapping[str, str]) -> str:
+    cells, _, rest = _set(piece, names).partition(" : ")
+    return f"{cells} -> {cells.removeprefix(_CELLS)} : {rest}"
+
+
+def _set(piece: _Piece, names: Mapping[str, str], known: tuple[str, ...] = ()) -> str:
     inside = {**names, **{d: f"x{n}" for n, d in enumerate(piece.dimensions)}}
     subscripts = ", ".join(f"s{n}" for n in range(len(piece.subscripts)))
-    conditions = [f"{_text(e, inside)} >= 0" for e in piece.domain]
+    conditions = [*known, *(f"{_text(e, inside)} >= 0" for e in piece.domain)]
     conditions += [f"s{n} = {_text(e, inside)}" for n, e in enumerate(piece.subscripts)]
     points = ", ".join(f"x{n}" for n in range(len(piece.dimensions)))
-    return f"{_CELLS}[{subscripts}] -> [{subscripts}] : exists {points} : {' and '.join(conditions)}"
+    return f"{_CELLS}[{subscripts}] : exists {points} : {' and '.join(conditions)}"
 
 
 def _context(known: tuple[Relation, ...], names: Mapping[str, str]) -> Iterator[str]:

@@ -22,13 +22,15 @@ Sources: Intel SDM volume 1, 11.6.6 (MXCSR flags are sticky), volume 2 (SQRTPD: 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from memopt.ir.reasons import Reason, Rejected
-from memopt.ir.region import Interval, Region, Relation
+from memopt.ir.region import Footprint, Interval, Region, Relation
+from memopt.ir.scop import Apply, Expression, Read, Statement
 from memopt.x86.frame import FrameLayout, align
 from memopt.x86.instructions import Bytes, Code, Label, Mem, code, instruction, jump
 from passes.vector.emitter import Emitter
-from passes.version.cell_scan import ADDRESS, COUNT, Cells, cells_of, scan, symbol_guards
+from passes.version.cell_scan import ADDRESS, COUNT, Cells, cells_of, covers, scan, symbol_guards
 
 RETRY = "retry"
 _INVALID = 1  # MXCSR bit
@@ -43,15 +45,15 @@ def undo_log_bytes(region: Region) -> int:
 
 def guards_of_log(region: Region) -> tuple[Relation, ...]:
     """Guards that the copies have room (they have if the footprint around the written cells is no larger) and that the
-    loops which copy are right. Raises Rejected(NO_SCHEDULE) where no guard makes them right; or where the version would
-    write cells on conditions on data, since it is not known beforehand which these are."""
+    loops which copy are right. Raises Rejected: NO_SCHEDULE where no guard makes them right; DATA_DEPENDENT_BRANCH
+    where a condition on data decides whether a cell is written, so that nobody knows beforehand."""
     if region.rollback is None:
         return ()
-    if region.speculative_accesses:
-        raise Rejected(Reason.NO_SCHEDULE, "stores on conditions on data could not be taken back one by one")
+    if not all(covers(_certain(region, f), _cells(region, f), region.guards) for f in _written(region)):
+        raise Rejected(Reason.DATA_DEPENDENT_BRANCH, "it decides about stores that may have to be taken back")
     room = tuple(Relation(bound, False, "there is room to undo the stores of the new code")
                  for at, room in _footprints(region) for bound in (at.high - at.low, at.low - at.high + room))
-    return (*room, *symbol_guards(_written(region)))
+    return (*room, *symbol_guards(_cells(region, f) for f in _written(region)))
 
 
 def bytes_of_log_code(region: Region, layout: FrameLayout) -> int:
@@ -118,12 +120,32 @@ def _before(layout: FrameLayout) -> Mem:
 
 def _footprints(region: Region) -> Iterator[tuple[Interval, int]]:
     """Each written footprint, and the bytes of room for copies of its cells."""
-    written = [f.interval for f in region.footprints if f.written]
-    yield from zip(written, region.rollback or (), strict=True)
+    yield from zip((f.interval for f in _written(region)), region.rollback or (), strict=True)
 
 
-def _written(region: Region) -> tuple[Cells, ...]:
-    return tuple(cells_of(region, region.scop.array(f.array), written=True) for f in region.footprints if f.written)
+def _written(region: Region) -> list[Footprint]:
+    return [f for f in region.footprints if f.written]
+
+
+def _cells(region: Region, footprint: Footprint) -> Cells:
+    return cells_of(region, region.scop.array(footprint.array), written=True)
+
+
+def _certain(region: Region, footprint: Footprint) -> Cells:
+    """The cells that the nest writes whatever the data is."""
+    certain = tuple(s for s in region.scop.statements if not (region.speculative_accesses and _may_keep(s)))
+    return _cells(replace(region, scop=replace(region.scop, statements=certain)), footprint)
+
+
+def _may_keep(statement: Statement) -> bool:
+    """Whether the statement may be a store on a condition on data, which keeps what the cell holds elsewhere."""
+    def keeps(node: Expression) -> bool:
+        if not isinstance(node, Apply):
+            return False
+        kept = (o for o in node.operands if isinstance(o, Read)) if node.operator == "select" else ()
+        return any(statement.reads[o.index] == statement.write for o in kept) or any(map(keeps, node.operands))
+
+    return keeps(statement.expression)
 
 
 def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Emitter:
@@ -132,7 +154,7 @@ def _move(region: Region, layout: FrameLayout, copies: int, *, back: bool) -> Em
     log = emitter.slot()
     emitter.load("rax", copies)
     emitter.op("mov", log, "rax")
-    for cells in _written(region):
+    for cells in (_cells(region, f) for f in _written(region)):
         def run(inside: Emitter, size: int = cells.size) -> None:
             inside.scale(COUNT, size, "rdx")
             inside.load("rsi", log)

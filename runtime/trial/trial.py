@@ -333,9 +333,9 @@ class _Reference:
 def _judged(compiled: CompiledRegion, work: Work, original: Times, version: Times) -> Measurement | Rejected:
     """The measurement, or why the version is refused: NOT_FASTER, GUARD_FAILED.
 
-    A version with a rollback copies, at every entry, all that any iteration of that entry writes. So it is compared as
-    if it had run whole entries: it has surely lost if a part of the iterations takes longer than all of them take in
-    the original.
+    A version with a rollback copies, at every entry, all that it is going to write, which may be as much for a part of
+    the iterations as for all of them. So it is compared as if it had run whole entries: it has surely lost if a part of
+    the iterations takes longer than all of them take in the original.
     """
     measured = Measurement(original.per_iteration, version.per_iteration, version.run, work.even)
     least = _least_gain(compiled.plan, original, version)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+from memopt.cfg.cold_calls import calls_out, root_exits, without_cold_calls
 from memopt.cfg.flowgraph import discover
 from memopt.cfg.natural_loops import find_loops, with_headers
 from memopt.ir.graph import FlowGraph, Loop, LoopForest
@@ -44,7 +45,7 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
                   patient: Callable[[], bool] = lambda: True, observer: Observer | None = None) -> Lifted:
     """Lift the deepest nest of Intel-syntax ``source``, as if stopped at its header with ``registers`` (others hold
     numbers of their own), ``memory`` (cell address -> signed number, else 0) and ``vectors`` (others are unknown),
-    after the entries ``earlier``."""
+    after the entries ``earlier``. Direct calls are taken for calls of a square root."""
     machine_code = assemble(".intel_syntax noprefix\n" + source)
 
     def read(address: int, size: int) -> bytes:
@@ -54,6 +55,11 @@ def lift_assembly(source: str, registers: Mapping[str, int], memory: Mapping[int
     state = {name: 0x10_0000_0000 * (n + 1) for n, name in enumerate(GENERAL)} | {"rsp": STACK} | dict(registers)
     cells = dict(memory or {})
     forest, loop = with_headers(code.forest, deepest(code.forest))
+    if any(calls_out(code.graph.blocks[b]) for b in loop.blocks):
+        found = without_cold_calls(code.graph, loop)
+        assert found is not None
+        forest, loop = found
+        code = replace(code, roots=root_exits(code.graph, loop, code.lift, lambda call: call.target is not None))
     return lift_region(replace(code, forest=forest), loop, {r: v % (1 << 64) for r, v in state.items()},
                        lambda address, bits: cells.get(address, 0), DISPLACED, vectors, patient, earlier,
                        observer)

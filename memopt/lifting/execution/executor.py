@@ -121,11 +121,12 @@ class Executor:
     """One attempt to execute a nest symbolically under ``assumptions``.
 
     Raises a request (memopt.lifting.values.requests) to ask for another attempt, or Rejected. ``lift`` gives the
-    operations of the basic block at an address. ``budget`` is checked at each branch inside an iteration.
+    operations of the basic block at an address. ``budget`` is checked at each branch inside an iteration. ``roots``:
+    see memopt.cfg.cold_calls.root_exits.
     """
 
     def __init__(self, graph: FlowGraph, forest: LoopForest, lift: Callable[[int], Block], assumptions: Assumptions,
-                 budget: Budget | None = None) -> None:
+                 budget: Budget | None = None, roots: frozenset[int] = frozenset()) -> None:
         loads: list[LoadEvent] = []
         self.assumptions, self.depth = assumptions, 0
         self.algebra = Algebra(assumptions.samples(), lambda event: loads[event].pointer, _condition)
@@ -136,7 +137,7 @@ class Executor:
         self.algebra.decide = self.branches.decide
         self.memory = MemoryModel(assumptions, self.algebra, loads)
         self.walker = IterationExecutor(graph, forest, lift, self.algebra, self.memory, self.branches, self._inner,
-                                        budget or Budget())
+                                        budget or Budget(), roots)
         self.induction = Induction(assumptions, self.algebra, self.memory, self.walker)
 
     def outermost(self, loop: Loop) -> OuterLoop:

@@ -119,6 +119,7 @@ class IterationExecutor:
     branches: Branches
     inner: Callable[[Loop, State], LoopSummary]  # summarises a loop that is met inside an iteration
     budget: Budget  # checked at each branch: the number of paths multiplies
+    roots: frozenset[int]  # exits at which a square root is called, before the iteration goes on
     zeros: dict[str, int] = field(default_factory=dict)  # lanes that must be zero, with the bits that are compared
     fixed: Fixed = field(default_factory=dict)  # lanes that decided a branch, with their numbers
     choices: set[int] = field(default_factory=set)  # addresses of branches on data
@@ -435,7 +436,7 @@ class IterationExecutor:
                 walk.exits.append(self._leaving(True, state, walk, operation.target))
             return operation.target
         leaving = condition if taken_leaves else negate(condition)
-        root = self._invalid_root(leaving)
+        root = self._invalid_root(leaving) if (operation.target if taken_leaves else other) in self.roots else None
         if root is not None:
             walk.roots.append(root)
             for look in covered_by_root(leaving, self.algebra.address in self.unordered):

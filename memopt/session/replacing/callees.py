@@ -19,6 +19,7 @@ from memopt.cfg.inlining import is_small
 from memopt.cfg.library_models import COPIES, FILLS, FUNCTIONS, LibraryFunction
 from memopt.elf.image import ElfError, Image
 from memopt.elf.relocations import exports, symbol_of_slot
+from memopt.elf.symbols import Symbols
 from memopt.ir.graph import DecodedInstruction, Kind
 from memopt.ir.reasons import Reason, Rejected
 from memopt.x86.decoder import decode, rip_target
@@ -56,6 +57,22 @@ class Callees:
         except Rejected:
             return None
         return function if is_small(function) else None
+
+    def name(self, call: DecodedInstruction) -> str:
+        """The name of the function that ``call`` calls: of another file, by the slot with its address, or of this one;
+        "" where it is not known."""
+        slot, start = rip_target(call), call.target
+        if start is not None:
+            stub = decode(self.memory.read_some(start, 16), start, 2)
+            slot = next((rip_target(i) for i in stub if i.kind is Kind.INDIRECT), None)
+        try:
+            with Image(self.path) as image:
+                if slot is not None:
+                    return symbol_of_slot(image, slot - self.bias)
+                known = None if start is None else Symbols(image).function_at(start - self.bias)
+                return known.name if known is not None and start == known.start + self.bias else ""
+        except (ElfError, OSError):
+            return ""
 
     def _library(self, branch: DecodedInstruction) -> LibraryFunction | None:
         """The function whose address is in the slot that ``branch`` jumps or calls through. Raises

@@ -100,7 +100,8 @@ def lift_here(process: Process, code: LoopCode, history: History, shadow: Shadow
         if not other.moved and other.address == loop.header and admitted(other.compiled.region, shadow) is not None:
             raise Rejected(Reason.NOT_REACHED, "with other values than before")
     with process.timer.stage("lift"):
-        lifted = lift_region(Code(site.graph, site.forest, code.operations, bool(site.links.calls), to_the_end), loop,
+        lifted = lift_region(Code(site.graph, site.forest, code.operations, bool(site.links.calls), to_the_end,
+                                  code.roots), loop,
                              general_registers(shadow.registers()), functools.partial(peek, shadow), b"",
                              vector_registers(shadow), processor_limit(LIFT_SECONDS), history.entries(loop.header),
                              process.print_after)

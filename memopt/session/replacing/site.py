@@ -73,11 +73,13 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class LoopCode:
     """A loop that can be lifted. ``site``: as seen from the loop's header, with copies of the functions it calls in the
-    flow graph; ``operations``: the semantics of a basic block, by its address."""
+    flow graph; ``operations``: the semantics of a basic block, by its address; ``roots``: see
+    memopt.cfg.cold_calls.root_exits."""
 
     site: Site
     loop: Loop
     operations: Callable[[int], Block]
+    roots: frozenset[int] = frozenset()
 
     @property
     def exits(self) -> frozenset[int]:
@@ -178,7 +180,22 @@ def loop_code(process: Process, site: Site, loop: Loop) -> LoopCode:
         site, loop = isolated(process.pid, site, loop)
         operations = screen(site, loop)
         check_process(process.pid)
-    return LoopCode(site, loop, operations)
+        roots = _roots(process.pid, site, loop, operations)
+    return LoopCode(site, loop, operations, roots)
+
+
+def _roots(pid: int, site: Site, loop: Loop, operations: Callable[[int], Block]) -> frozenset[int]:
+    from memopt.cfg.cold_calls import RETURNING, root_exits
+    from memopt.session.replacing.callees import Callees
+
+    if not any(site.graph.blocks[t].kind is Kind.CALL for t in site.graph.blocks.keys() - loop.blocks):
+        return frozenset()
+    memory = Memory(pid)
+    try:
+        callees = Callees(memory, (), site.text, site.path, site.bias)
+        return root_exits(site.graph, loop, operations, lambda call: callees.name(call) in RETURNING)
+    finally:
+        memory.close()
 
 
 def _joined(pid: int, site: Site, loop: Loop) -> tuple[Site, Loop]:

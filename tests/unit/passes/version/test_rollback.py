@@ -11,7 +11,7 @@ from unicorn import x86_const as x86
 
 from memopt.ir.reasons import Reason, Rejected
 from memopt.ir.region import Footprint, Interval, LiveIn, Register, Rejoin, Trips
-from memopt.ir.scop import Access, Array, Constant, Dimension, ElementType, Scop, Statement
+from memopt.ir.scop import Access, Apply, Array, Constant, Dimension, ElementType, Expression, Read, Scop, Statement
 from memopt.x86.frame import FrameLayout
 from memopt.x86.instructions import Label, Mem, code, instruction, jump
 from passes.version.generate import undo_log_offset
@@ -133,10 +133,26 @@ def test_what_does_not_fit_its_copy_is_not_run(room: int, size: int) -> None:
     assert machine.enter(2.0)[:2] == (machine.data, ROWS + 1)
 
 
-def test_stores_on_data_are_not_taken_back() -> None:
-    """It is not known before the run which cells they hit."""
+@pytest.mark.parametrize(("other", "taken"), [
+    (Constant(0), True), (Read(0), False),
+    (Apply("select", (Apply("eq", (Constant(1), Constant(1))), Constant(0), Read(0))), False)])
+def test_a_store_on_data_is_taken_back_only_where_the_cell_is_written_anyway(other: Expression, taken: bool) -> None:
+    """It is not known before the run whether it hits. The second statement writes all cells if ``taken``."""
     machine = Machine()
     region = replace(machine.compiled.region, speculative_accesses=True)
-    with pytest.raises(Rejected) as refused:
-        Header(xcr0=0).compile(region, lambda layout: kernel(layout, machine.cells))
-    assert refused.value.reason is Reason.NO_SCHEDULE
+    statement, = region.scop.statements
+    maybe = Apply("select", (Apply("eq", (Constant(1), Constant(1))), Constant(0), Read(0)))
+    first = replace(statement, expression=maybe, reads=(statement.write,))
+    second = replace(statement, name="S1", expression=other, reads=(statement.write,))
+    if other == Read(0):  # it writes less
+        second = replace(second, conditions=(linear(-1, j=1),))
+    header = Header(xcr0=0)
+    header.placement = replace(header.placement, scratch=DATA, scratch_size=0x1000)
+    for statements in ((first, second), (second, first)):
+        changed = replace(region, scop=replace(region.scop, statements=statements))
+        if taken:
+            assert header.compile(changed, lambda layout: kernel(layout, machine.cells)).code
+        else:
+            with pytest.raises(Rejected) as refused:
+                header.compile(changed, lambda layout: kernel(layout, machine.cells))
+            assert refused.value.reason is Reason.DATA_DEPENDENT_BRANCH

@@ -93,15 +93,18 @@ i:  xor ecx, ecx
 j:  movsd xmm0, [rsi + rcx*8]
     addsd xmm0, [rdi + rcx*8]
     ucomisd xmm0, xmm7
-    {branch} out
+    {branch} cold
     sqrtsd xmm0, xmm0
-    movsd [rdi + rcx*8], xmm0
+back: movsd [rdi + rcx*8], xmm0
     inc rcx
     cmp rcx, 64
     jne j
     dec r8
     jne i
-out: ret
+    ret
+cold: call root
+    jmp back
+root: ret
 """, _TURNS | {"r8": turns}, vectors={"xmm7": bytes(32)}).region
 
 
